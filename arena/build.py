@@ -17,13 +17,13 @@ from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import hash_identity
 from arena.config.seating import resolve_tables
-from arena.credit.asking import AskContext, Asker, Asking, make_asking
-from arena.credit.critics import critic_for
+from arena.credit.asking import AskContext, Asker, Measurer, create_measurers
+from arena.credit.critics import create_critic
 from arena.credit.critics.base import Critic, Measures
-from arena.credit.iteration import Crediting
+from arena.credit.iteration import CreditPipeline
 from arena.credit.measures import measure
-from arena.credit.names import declared
-from arena.credit.rewards.information_gain import gold_of
+from arena.credit.names import have_declared_rewards
+from arena.credit.rewards.information_gain import find_gold
 from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
 from arena.league.pool import Pool
@@ -81,7 +81,7 @@ class Parts:
     ratings: Ratings
     matchmaker: Matchmaker | None
     critic: Critic | None
-    crediting: Crediting
+    crediting: CreditPipeline
     lineup: Lineup
     demonstrations: Demonstrations
     play: PlaySource
@@ -184,14 +184,14 @@ def _find_initial_weights(
 
 def _make_asking(
     experiment: Experiment, checkpoint: Checkpoint | None, context: AskContext, credit: Mapping[str, Any]
-) -> dict[str, Asking]:
+) -> dict[str, Measurer]:
     """Return the stages of credit that ask models by measure, with their state from the checkpoint's `credit`."""
     with blame_checkpoint(checkpoint):
-        return make_asking(experiment.credit.stages, context, credit.get("asked", {}))
+        return create_measurers(experiment.credit.stages, context, credit.get("asked", {}))
 
 
 def _make_rollout_parts(
-    experiment: Experiment, policies: Policies, engine: Engine, crediting: Crediting, watcher: Watcher
+    experiment: Experiment, policies: Policies, engine: Engine, crediting: CreditPipeline, watcher: Watcher
 ) -> list[RolloutPart]:
     """Return the parts of the experiment's play, in order, without restored state."""
     context = PartContext(
@@ -199,7 +199,7 @@ def _make_rollout_parts(
         iterations=experiment.iterations,
         policies=policies,
         engine=engine,
-        missing_deals=crediting.due,
+        missing_deals=crediting.count_missing_deals,
         note=watcher.note,
     )
     parts = ((chosen.name, chosen(context)) for chosen in experiment.play.parts)
@@ -269,7 +269,7 @@ async def _make_critic(
 ) -> Critic | None:
     """Return the critic that credit needs, restored if the checkpoint has one; None if credit needs none."""
     rule = experiment.credit
-    critic = critic_for(
+    critic = create_critic(
         rule.critic, rule.estimator, seed=experiment.seed, nonfinite=experiment.learn.nonfinite, policies=policies,
         engine=engine, roles=roles,
     )  # fmt: skip
@@ -303,19 +303,20 @@ def _make_crediting(
     tables: Sequence[Table],
     policies: Policies,
     critic: Critic | None,
-    asking: Mapping[str, Asking],
-) -> Crediting:
+    asking: Mapping[str, Measurer],
+) -> CreditPipeline:
     """Return the assignment of rewards and advantages by the experiment's rules, with its restored `state`."""
     temperatures = {role.role: role.sampling.temperature for table in tables for role in table.roles.values()}
-    gold = gold_of(experiment.credit.stages)
+    gold = find_gold(experiment.credit.stages)
 
     async def compute_measures(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         return await measure(needs, trajectories, policies, temperatures, gold, critic)
 
-    return Crediting(
+    return CreditPipeline(
         experiment.credit, experiment.learn.replay, compute_measures, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
-        declared=declared([table.make_game() for table in tables]), check=policies.require_known_tokens, asking=asking,
+        has_declared_rewards=have_declared_rewards([table.make_game() for table in tables]),
+        check=policies.require_known_tokens, measurers=asking,
     )  # fmt: skip
 
 

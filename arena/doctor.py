@@ -193,12 +193,12 @@ def _describe_threads() -> str:
     """Return, as text, the number of threads that `threads: auto` would choose now, with the timings of a trial."""
     if importlib.util.find_spec("torch") is None:
         return "none: torch is not installed"
-    from arena.learn.machine import threads_of, try_threads
+    from arena.learn.machine import choose_threads, time_threads
     from arena.process import describe_waiting
 
-    seconds = try_threads()
+    seconds = time_threads()
     tried = ", ".join(f"{count} in {1000 * spent:.0f} ms" for count, spent in seconds.items())
-    return f"{threads_of(seconds)} (time of the same work: {tried}); waiting: {describe_waiting()}"
+    return f"{choose_threads(seconds)} (time of the same work: {tried}); waiting: {describe_waiting()}"
 
 
 def _describe_precision() -> str:
@@ -207,15 +207,15 @@ def _describe_precision() -> str:
         return "none: torch is not installed"
     import torch
 
-    from arena.learn.machine import fastest_precision, precision_of, try_precisions
+    from arena.learn.machine import choose_precision, find_fastest_precision, time_precisions
 
     if torch.cuda.is_available():
-        return f"{fastest_precision()} (reported by the GPU)"
-    seconds = try_precisions()
+        return f"{find_fastest_precision()} (reported by the GPU)"
+    seconds = time_precisions()
     tried = ", ".join(
         f"{str(dtype).removeprefix('torch.')} in {1000 * spent:.0f} ms" for dtype, spent in seconds.items()
     )
-    return f"{precision_of(seconds)} (time of the same work: {tried})"
+    return f"{choose_precision(seconds)} (time of the same work: {tried})"
 
 
 def find_instruction_set() -> str:

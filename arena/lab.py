@@ -20,12 +20,12 @@ from agents.scoring import StreamScores
 from arena.build import Makers, Parts, build, find_reference_weights
 from arena.config.experiment import Experiment
 from arena.config.saved_config import hash_identity
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.credit.iteration import Credit
-from arena.credit.samples import TokenFigures, fresh_of, sampled_streams, samples_of, token_figures
+from arena.credit.samples import TokenFigures, compute_token_figures, list_sampled_streams, make_samples, select_fresh
 from arena.errors import ConfigError, DivergedError
-from arena.league.pool import version_name
-from arena.learn.gate import tolerance
+from arena.league.pool import format_version
+from arena.learn.gate import get_tolerance
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.metrics import compute_iteration_metrics
@@ -123,7 +123,7 @@ class Lab:
         if before:
             after, tokens = await self.score(credited), TokenFigures()
             for name in before:
-                tokens |= token_figures(fresh_of(name, credited), before[name], after[name])
+                tokens |= compute_token_figures(select_fresh(name, credited), before[name], after[name])
             self._write_credit(k, credited, tokens)
         await self.publish()
         self.rate(k, records)
@@ -160,12 +160,12 @@ class Lab:
         self._write_credit(k, credited)
         return Credit(credited, recalled, recalls)
 
-    def _write_credit(self, k: int, credited: Sequence[Credited], tokens: TokenFigures | None = None) -> None:
+    def _write_credit(self, k: int, credited: Sequence[CreditedTrajectory], tokens: TokenFigures | None = None) -> None:
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         turns = [c.trajectory.credited(c.rewards.tolist(), c.advantages.tolist()) for c in fresh]
         self.run_folder.log.write_credit(k, turns, tokens or {})
 
-    async def fit_critic(self, k: int, credited: Sequence[Credited]) -> dict[str, float]:
+    async def fit_critic(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, float]:
         """Fit the critic to the turns' returns, after credit used its predictions. Returns metrics, {} without one."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
@@ -173,19 +173,21 @@ class Lab:
         except DivergedError as error:
             raise DivergedError(f"iteration {k}, {error}") from None
 
-    async def prepare_learning(self, k: int, credited: Sequence[Credited]) -> dict[str, dict[str, float]]:
+    async def prepare_learning(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, dict[str, float]]:
         """Release the engine's memory for each trained policy or, if play goes on, check the replies' staleness.
 
         Returns the metrics of staleness by policy, else {}. Raises GateError if sampler and trainer disagree.
         """
         self.watcher.phase(k, "learn")
         if self.experiment.overlaps:
-            return {name: await self._check_stale_replies(k, name, fresh_of(name, credited)) for name in self.trainers}
+            return {
+                name: await self._check_stale_replies(k, name, select_fresh(name, credited)) for name in self.trainers
+            }
         for name in self.trainers:
             await self.engine.release(name)
         return {}
 
-    async def _check_stale_replies(self, k: int, name: str, own: Sequence[Credited]) -> dict[str, float]:
+    async def _check_stale_replies(self, k: int, name: str, own: Sequence[CreditedTrajectory]) -> dict[str, float]:
         """Return metrics of the replies' age, and run the gate on new replies if few are by the current weights.
 
         `gated` is the number of tokens that the gate compares.
@@ -194,25 +196,25 @@ class Lab:
         metrics = measure_lags(own, policy.version, self.experiment.play.lag)
         gated = metrics.pop("fresh")
         if gated < MIN_FRESH_TOKENS:
-            highest = tolerance(rule, self.policies.precision.uses_bf16_products)
+            highest = get_tolerance(rule, self.policies.precision.uses_bf16_products)
             seed = (self.experiment.seed, k, number("gate"))
             gated += await gate_replies(self.engine, trainer, policy.frame, self.parts.roles, own, highest, seed)
         return metrics | {"gated": gated}
 
-    async def score(self, credited: Sequence[Credited]) -> dict[str, list[StreamScores]]:
+    async def score(self, credited: Sequence[CreditedTrajectory]) -> dict[str, list[StreamScores]]:
         """Return scores of the sampled tokens under the current weights, by policy; {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
-            own, temperatures = fresh_of(name, credited), self.parts.temperatures
-            if streams := [(s, temperatures[c.trajectory.role]) for c in own for s in sampled_streams([c])]:
+            own, temperatures = select_fresh(name, credited), self.parts.temperatures
+            if streams := [(s, temperatures[c.trajectory.role]) for c in own for s in list_sampled_streams([c])]:
                 scores[name] = await self.trainers[name].score(*map(list, zip(*streams, strict=True)))
         return scores
 
     async def learn(
         self,
         k: int,
-        credited: Sequence[Credited],
-        recalled: Sequence[Credited] = (),
+        credited: Sequence[CreditedTrajectory],
+        recalled: Sequence[CreditedTrajectory] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
         """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
@@ -234,7 +236,7 @@ class Lab:
         self,
         k: int,
         name: str,
-        credited: Sequence[Credited],
+        credited: Sequence[CreditedTrajectory],
         place: str,
         demonstrations: Sequence[Sample] = (),
         rows: Sequence[Sample] = (),
@@ -245,7 +247,7 @@ class Lab:
         """
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
-        samples = samples_of(own, self.parts.temperatures, version=version)
+        samples = make_samples(own, self.parts.temperatures, version=version)
         samples = [*await self.policies.with_references(name, [*samples, *rows]), *demonstrations]
         if not samples:
             return {}
@@ -281,7 +283,7 @@ class Lab:
 
         if await compute(self.parts.pool.admit, k, self.trainers, save):
             for name in self.trainers:
-                self.parts.ratings.inherit(version_name(name, k), name)
+                self.parts.ratings.inherit(format_version(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
         """Evaluate the weights if due, and return values for the metrics, else {}. Restores the engine's caches."""

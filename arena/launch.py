@@ -173,7 +173,11 @@ async def _run(
 
 
 async def _run_to_end(
-    run: RunFolder, experiment: Experiment, watcher: LoggingWatcher, opened: Callable[[], Sequence[Change]], is_restart: bool
+    run: RunFolder,
+    experiment: Experiment,
+    watcher: LoggingWatcher,
+    opened: Callable[[], Sequence[Change]],
+    is_restart: bool,
 ) -> None:
     """Run from the newest checkpoint to the end, on the cluster's processes if the experiment has `scale`."""
     async with open_makers(experiment, watcher.note, is_restart) as makers:

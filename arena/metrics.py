@@ -8,9 +8,9 @@ policy are counted together, as `shared@past`, so that the names are the same in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena.credit.batch import Credited
-from arena.league.matchmaking import scores
-from arena.league.pool import version_of
+from arena.credit.batch import CreditedTrajectory
+from arena.league.matchmaking import score_match
+from arena.league.pool import parse_version
 from arena.league.ratings import Ratings
 from arena.play.failures import count_failures
 from arena.records import MatchRecord, trained_trajectories
@@ -22,7 +22,7 @@ def compute_iteration_metrics(
     iteration: int,
     records: Sequence[MatchRecord],
     failures: Sequence[MatchRecord],
-    credited: Sequence[Credited],
+    credited: Sequence[CreditedTrajectory],
     learned: Mapping[str, Mapping[str, float]],
     ratings: Ratings,
     seconds: Mapping[str, float],
@@ -144,7 +144,7 @@ def _truncated_rate(records: Sequence[MatchRecord]) -> float:
     return _mean(cut) if cut else 0.0
 
 
-def _count_selection(records: Sequence[MatchRecord], credited: Sequence[Credited]) -> dict[str, int]:
+def _count_selection(records: Sequence[MatchRecord], credited: Sequence[CreditedTrajectory]) -> dict[str, int]:
     """Count deals played, trajectories with credit, and what selection and replay removed or added.
 
     `dropped` counts played trajectories without credit, including those that a replayed one replaced; `out_of_loss`
@@ -161,7 +161,7 @@ def _count_selection(records: Sequence[MatchRecord], credited: Sequence[Credited
     }
 
 
-def _mean_role_rewards(credited: Sequence[Credited], has_several_games: bool) -> dict[str, float]:
+def _mean_role_rewards(credited: Sequence[CreditedTrajectory], has_several_games: bool) -> dict[str, float]:
     """Return the mean total reward of trajectories by role, without replayed ones and branches.
 
     With several games the key is `GAME.ROLE`.
@@ -179,7 +179,7 @@ def _mean_role_rewards(credited: Sequence[Credited], has_several_games: bool) ->
 def _win_rates(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return each trained policy's win rate (draws count half) against each untrained one, keyed `shared vs random`."""
     by_pair: dict[str, list[float]] = {}
-    for learner, opponent, score in (result for record in records for result in scores(record)):
+    for learner, opponent, score in (result for record in records for result in score_match(record)):
         by_pair.setdefault(f"{learner} vs {_group_past(opponent)}", []).append(score)
     return {pair: _mean(values) for pair, values in sorted(by_pair.items())}
 
@@ -208,7 +208,7 @@ def _mean_ratings(records: Sequence[MatchRecord], ratings: Ratings) -> dict[str,
 
 def _group_past(policy: str) -> str:
     """Return `POLICY@past` for any past version of a policy, and other names unchanged."""
-    past = version_of(policy)
+    past = parse_version(policy)
     return f"{past[0]}@past" if past else policy
 
 

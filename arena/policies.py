@@ -25,7 +25,7 @@ from agents.published import FolderWeights, ModuleWeights, RemoteTensors, Remote
 from agents.stream import Stream
 from agents.weights import resolve, resolve_base
 from arena.errors import ConfigError, StoreError
-from arena.league.pool import Pool, version_of
+from arena.league.pool import Pool, parse_version
 from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import PolicySpec, UpdateSpec
@@ -241,7 +241,7 @@ class Policies(Mapping[str, Policy]):
 
     async def load_past(self, name: str, pool: Pool) -> None:
         """Load and serve a past version, such as `shared@12`, unless it is loaded; mark it as most recently used."""
-        parsed = version_of(name)
+        parsed = parse_version(name)
         assert parsed is not None, name
         policy, version = parsed
         if name not in self._past:
@@ -276,7 +276,7 @@ class PastVersions:
 
         Waits until they fit.
         """
-        names = sorted({name for name in policies if version_of(name)})
+        names = sorted({name for name in policies if parse_version(name)})
         if names:
             await self._seat(names)
         try:

@@ -23,18 +23,18 @@ from arena.config.models import check_models
 from arena.config.saved_config import load_experiment
 from arena.config.seating import resolve_tables
 from arena.config.serving import check_serving
-from arena.credit.asking import Seated, check_asking
-from arena.credit.gold import answer_in
+from arena.credit.asking import ExperimentFacts, check_asking_stages
+from arena.credit.gold import get_answer
 from arena.credit.names import check_declared
-from arena.credit.rewards.information_gain import gold_of
+from arena.credit.rewards.information_gain import find_gold
 from arena.errors import ConfigError
 from arena.evaluate.examination import get_panel, with_fixed_panel
 from arena.evaluate.held_out import check_spec
 from arena.evaluate.specs import read_spec
 from arena.learn.corrections import CORRECTION
-from arena.learn.machine import fastest_precision, fastest_threads
+from arena.learn.machine import find_fastest_precision, find_fastest_threads
 from arena.panels.settings import RUN_WEIGHTS
-from arena.parts.paths import anchored
+from arena.parts.paths import anchor_paths
 from arena.play.contexts import check_contexts
 from arena.play.demonstrations import check_demonstrations
 from arena.play.match import Limits, MatchPlan, play_match
@@ -97,16 +97,16 @@ async def preflight(
     notes += _note_unseen_images(tables, find_policy, has_vision)
     notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
     notes += _note_uncorrected(played)
-    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchored(experiment)))
+    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchor_paths(experiment)))
     return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
 def fit_to_machine(experiment: Experiment) -> Experiment:
     """Return the experiment with `auto` threads and precision replaced by the fastest ones in short trials here."""
-    threads = fastest_threads() if experiment.threads == "auto" else experiment.threads
+    threads = find_fastest_threads() if experiment.threads == "auto" else experiment.threads
     precision = experiment.precision
     if precision == "auto":
-        precision = fastest_precision(threads)
+        precision = find_fastest_precision(threads)
     return experiment.model_copy(update={"threads": threads, "precision": precision})
 
 
@@ -247,7 +247,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
 
     Raises ConfigError if a report lacks it.
     """
-    gold = gold_of(experiment.credit.stages)
+    gold = find_gold(experiment.credit.stages)
     if gold is None:
         return
     for spec, table in zip(experiment.all_tables(), tables, strict=True):
@@ -260,7 +260,7 @@ async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
             players = {seat: ScriptedPlayer(Random(0)) for seat in seats}
             record = await play_match(plan, game, players, _TRIAL_LIMITS, keep_turns=False)
             if record.status == "finished":
-                answer_in(record.game, record.report, gold)
+                get_answer(record.game, record.report, gold)
 
 
 def _check_asking(experiment: Experiment) -> None:
@@ -270,15 +270,17 @@ def _check_asking(experiment: Experiment) -> None:
     for seat, spec in (item for seats in held for item in seats.items()):
         if experiment.trained(spec.policy):
             models.setdefault(seat, set()).add(experiment.policies[spec.policy].model)
-    seated = Seated(
+    seated = ExperimentFacts(
         seats={seat for seats in held for seat in seats},
         trained=models.keys(),
-        is_alone=play.group == 1 and play.max_matches == play.matches,
+        plays_deals_once=play.group == 1 and play.max_matches == play.matches,
         has_replay=experiment.learn.replay is not None,
         models=models,
         frozen={name: spec.model for name, spec in experiment.policies.items() if not spec.train},
     )
-    check_asking(experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()})
+    check_asking_stages(
+        experiment.credit.stages, seated, {name: spec.train for name, spec in experiment.policies.items()}
+    )
 
 
 def _note_unseen_images(

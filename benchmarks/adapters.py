@@ -38,7 +38,7 @@ from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.config.experiment import LearnSpec  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
-from arena.learn.machine import fastest_precision  # noqa: E402
+from arena.learn.machine import find_fastest_precision  # noqa: E402
 from arena.learn.samples import Sample  # noqa: E402
 from arena.learn.trainer import PolicyTrainer  # noqa: E402
 
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--openings", choices=OPENINGS, default="shared", help=argparse.SUPPRESS)
     options = parser.parse_args()
     model = "nano" if options.quick else "smollm2-135m-instruct"
-    bf16 = not options.quick and fastest_precision() == "bf16"
+    bf16 = not options.quick and find_fastest_precision() == "bf16"
     if options.learn:
         print(json.dumps(measure_learning(options.learn, model, bf16, options.openings)))
         return

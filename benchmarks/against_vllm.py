@@ -49,7 +49,7 @@ from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.doctor import describe_environment
 from arena.lab import Lab
-from arena.learn.machine import fastest_precision
+from arena.learn.machine import find_fastest_precision
 
 HERE = Path(__file__).parent
 IN_FLIGHT = (1, 8, 32, 64, 128)
@@ -205,7 +205,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"seed": options.seed, "tokens a row": tokens, "in_flight": {}}
     python = Path(options.vllm_python).absolute()
     with PeerProcess([python, HERE / "vllm_peer.py"], make_vllm_environment(python)) as peer:
-        bf16 = fastest_precision() == "bf16"
+        bf16 = find_fastest_precision() == "bf16"
         settings = make_vllm_settings(max(sizes), quick, bf16)
         result["peer"] = peer.ask(model=str(resolve(DEFAULT)), settings=settings) | {"settings": settings}
         for in_flight in sizes:

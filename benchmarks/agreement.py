@@ -32,7 +32,7 @@ from agents.stream import Stream  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.config.layers import compose, to_yaml  # noqa: E402
 from arena.config.sources import set_layer, text_layer  # noqa: E402
-from arena.credit.samples import samples_of  # noqa: E402
+from arena.credit.samples import make_samples  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
 from arena.lab import Lab  # noqa: E402
 
@@ -44,7 +44,7 @@ TURNS, GREEDY, REPLY = 1000, 100, 16
 def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     """Return the log-probability gaps over the turns of one iteration, and the differences of greedy replies."""
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
-    samples = samples_of(credited, lab.parts.temperatures)
+    samples = make_samples(credited, lab.parts.temperatures)
     trainer = get_trainer(lab)
     scores = trainer.compute_scores([s.stream for s in samples], [s.temperature for s in samples])
     gaps = np.abs(np.concatenate([now.logprobs - s.behaviour for now, s in zip(scores, samples, strict=True)]))

@@ -29,12 +29,12 @@ from agents.stream import OBSERVED, Stream
 from agents.weights import load_model, resolve
 from arena.config.experiment import LearnSpec
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.doctor import describe_environment
-from arena.learn.batches import token_batch
+from arena.learn.batches import make_token_batch
 from arena.learn.losses import policy_gradient
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
@@ -118,14 +118,14 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
         if _needs_no_settings(name)
     }
 
-    def credit(spec: CreditSpec) -> list[Credited]:
+    def credit(spec: CreditSpec) -> list[CreditedTrajectory]:
         return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
 
     seconds = time_in_turns({name: partial(credit, spec) for name, spec in specs.items()}, rounds)
     credited = credit(CreditSpec())
     heat = dict.fromkeys(ROLES, 1.0)
-    sampling = time_in_turns({"samples": lambda: samples_of(credited, heat)}, rounds)["samples"]
-    samples = samples_of(credited, heat)
+    sampling = time_in_turns({"samples": lambda: make_samples(credited, heat)}, rounds)["samples"]
+    samples = make_samples(credited, heat)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
     learning, _ = time_call(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
     middle = {name: median(each) for name, each in seconds.items()}
@@ -158,7 +158,7 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
     arms: dict[str, Any] = {}
     for turns in lengths:
         found = make_trajectories(matches, turns, model.config.vocab_size)
-        packed = samples_of(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        packed = make_samples(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
         by_turn = [one for sample in packed for one in split_by_turn(sample)]
         one, other = compute_gradient(model, packed), compute_gradient(model, by_turn)
         seconds = time_in_turns(
@@ -226,7 +226,7 @@ def compute_gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) 
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
     with patch.object(agents.packing, "_count_prefix", lambda family: 0):
         for batch in pack(streams, heat, budget):
-            tokens = token_batch(batch, scorer(batch), samples, None, Clock(), {})
+            tokens = make_token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()
 

@@ -46,9 +46,9 @@ def serve() -> None:
     from agents.published import FolderWeights, ModuleWeights
     from agents.weights import DEFAULT, resolve
     from arena.cli.loop import wait
-    from arena.learn.machine import fastest_precision
+    from arena.learn.machine import find_fastest_precision
 
-    precision, folder = Precision(fastest_precision()), resolve(DEFAULT)
+    precision, folder = Precision(find_fastest_precision()), resolve(DEFAULT)
     engine, base = InProcessEngine(precision), Bases(precision)(folder)
     wait(engine.publish("base", 0, FolderWeights(folder)))
     one = AdapterOnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)

@@ -40,7 +40,7 @@ from agents.published import ModuleWeights, wrap_adapter  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.cli.loop import wait  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
-from arena.learn.machine import fastest_precision  # noqa: E402
+from arena.learn.machine import find_fastest_precision  # noqa: E402
 
 SHARED, OWN, REPLY = 200, 60, 16
 
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     model, widths, rounds = ("nano", (8,), 1) if quick else ("smollm2-135m-instruct", (8, 64, 512), 3)
-    precision = Precision.FP32 if quick else Precision(fastest_precision())
+    precision = Precision.FP32 if quick else Precision(find_fastest_precision())
     module = load_module(resolve(model))
     spec = EngineSpec(kind="vllm", max_batch=256, cache_mb=2048, max_model_len=512)
     vllm, here = VLLMEngine(spec, precision), InProcessEngine(precision)

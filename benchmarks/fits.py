@@ -251,7 +251,13 @@ def main() -> None:
             run_script("fits.py", "--work", json.dumps(asdict(Work("make", RANDOM, "bf16", 0, 0))), "--folder", folder)
         rows = [row for w in chosen for row in compare(w, folder if w.model == RANDOM else w.model)]
     result: dict[str, Any] = {"command": format_command()}
-    result |= {"machine": describe_environment(), "seed": SEED, "packs": can_pack_here(), "within": WITHIN, "rows": rows}
+    result |= {
+        "machine": describe_environment(),
+        "seed": SEED,
+        "packs": can_pack_here(),
+        "within": WITHIN,
+        "rows": rows,
+    }
     result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
     write_result("fits", result, options.quick)
     if not options.quick:

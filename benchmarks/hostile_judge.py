@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.weights import resolve
 from arena.credit.asking import Question
-from arena.credit.rubric import BAR, Rubric, pair_question, score_question
+from arena.credit.rubric import BAR, Rubric, make_pair_question, make_score_question
 from arena.credit.verdicts import read_scores, read_winner
 from arena.doctor import describe_environment
 
@@ -80,7 +80,7 @@ def measure(model: JudgeModel) -> dict[str, Any]:
     talks = [(manner, wish) for manner in REPLIES for wish in WISHES]
     baits = ("", *BAITS)
     questions = [
-        score_question(RUBRIC, "agent", format_talk(wish, REPLIES[manner], bait))
+        make_score_question(RUBRIC, "agent", format_talk(wish, REPLIES[manner], bait))
         for manner, wish in talks
         for bait in baits
     ]
@@ -93,7 +93,7 @@ def measure(model: JudgeModel) -> dict[str, Any]:
         for manner, wish in talks
         for bait in BAITS
     ]
-    asked = [pair_question(RUBRIC, "agent", *order) for pair in pairs for order in (pair, pair[::-1])]
+    asked = [make_pair_question(RUBRIC, "agent", *order) for pair in pairs for order in (pair, pair[::-1])]
     won = [read_winner(answer) for answer in model.answer(asked)]
     both = [(1 - ab + ba) / 2 for ab, ba in zip(won[::2], won[1::2], strict=True) if ab is not None and ba is not None]
     mean_of = {

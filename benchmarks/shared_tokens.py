@@ -137,7 +137,8 @@ def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
     }
     for budget in BUDGETS:
         tokens = {
-            arm: sum(one.tokens for one in plan_passes(streams, budget, costs=each)) for arm, each in make_arms(own).items()
+            arm: sum(one.tokens for one in plan_passes(streams, budget, costs=each))
+            for arm, each in make_arms(own).items()
         }
         ratios = {arm: round(count / row["distinct"], 3) for arm, count in tokens.items()}
         row[f"budget {budget}"] = {"computed": tokens, "per_distinct": ratios}

@@ -141,12 +141,12 @@ def format_type(said: Mapping[str, Any]) -> str:
 def describe_parts() -> str:
     """Return the page of all parts that are chosen by name, with their settings and docstrings."""
     from arena.config.kinds import KINDS
-    from arena.parts.chosen import described
+    from arena.parts.chosen import describe_parts
 
     blocks = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
     for kind in KINDS.values():
         blocks.append(f"## {kind.plural.capitalize()}\n")
-        for row in described(kind):
+        for row in describe_parts(kind):
             said = inspect.getdoc(kind.table[row[kind.name]]) or ""
             blocks += [f"### {row[kind.name]}\n", f"Settings: {row['settings']}\n", said + "\n"]
     return "\n".join(blocks)

@@ -100,9 +100,9 @@ def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str,
     if kind == "presets":
         return [_describe_preset(name, preset) for name, preset in PRESETS.items()]
     from arena.config.kinds import KINDS as gathered
-    from arena.parts.chosen import described
+    from arena.parts.chosen import describe_parts
 
-    return next(described(known) for known in gathered.values() if known.plural == kind)
+    return next(describe_parts(known) for known in gathered.values() if known.plural == kind)
 
 
 def list_runnable() -> list[dict[str, str]]:

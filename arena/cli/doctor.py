@@ -131,9 +131,9 @@ def _check_fit(
 
 def _resolve_precision(setting: str) -> Any:
     from agents.precision import Precision
-    from arena.learn.machine import fastest_precision
+    from arena.learn.machine import find_fastest_precision
 
-    return Precision(fastest_precision() if setting == "auto" else setting)
+    return Precision(find_fastest_precision() if setting == "auto" else setting)
 
 
 def _to_json(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from arena.cli.live import finite_or_none
-from arena.league.pool import version_of
+from arena.league.pool import parse_version
 from arena.rows import is_zero_sum
 from arena.statistics import Interval, difference_ci, mean_ci, range_of
 from arena.store.losses import select_complete
@@ -97,7 +97,7 @@ def find_opponents(row: Row) -> dict[str, str]:
     seats = row["seats"]
     learners = {seat["policy"] for seat in seats.values() if seat["trained"]}
     frozen = {name: seat["policy"] for name, seat in seats.items() if not seat["trained"]} if learners else {}
-    return {name: "past" if version_of(policy) else policy for name, policy in frozen.items()}
+    return {name: "past" if parse_version(policy) else policy for name, policy in frozen.items()}
 
 
 Figure = Callable[[Row], float | None]

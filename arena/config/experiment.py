@@ -9,7 +9,7 @@ from agents.engines.spec import EngineSpec
 from agents.players.spend import EndpointSpec
 from agents.precision import Precision
 from arena.config.study import StudySpec
-from arena.credit.critics import given_by_critics
+from arena.credit.critics import list_critic_measures
 from arena.credit.replay import REPLAY
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
@@ -216,7 +216,7 @@ class Experiment(Spec):
     @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
         """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
-        rule, by_critic = self.credit, given_by_critics()
+        rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
         for place, part in rule.parts():
@@ -283,7 +283,7 @@ class Experiment(Spec):
         if self.league is None:
             return self
         for k in range(1, self.iterations + 1):
-            if not any(opponent.met_in(k) for opponent in self.league.opponents):
+            if not any(opponent.is_drawn_in(k) for opponent in self.league.opponents):
                 raise ConfigError(
                     f"league.opponents: no opponent has a weight above 0 in iteration {k}: change weight, from, until"
                 )

@@ -58,7 +58,7 @@ def with_hints(error: ValidationError) -> ValidationError:
         if kind == "part_error":
             kind = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
             if "kind" in about:
-                kind = chosen.unknown(**{**about, "hint": _hint(about["name"], about["kind"])})
+                kind = chosen.make_unknown_error(**{**about, "hint": _hint(about["name"], about["kind"])})
         details: InitErrorDetails = {"type": kind, "loc": fault["loc"], "input": fault["input"]}
         if about and isinstance(kind, str):
             details["ctx"] = about

@@ -22,8 +22,8 @@ from arena.config.layers import explain, merge, merge_layers
 from arena.config.sources import Layer, require_mapping
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Kinds, part, settings_model, takes_any
-from arena.parts.paths import anchored
+from arena.parts.chosen import Kinds, accepts_any_setting, part, settings_model
+from arena.parts.paths import anchor_paths
 from arena.parts.spec import Name, Seed, Spec
 from arena.stages import PIPELINE_STAGE, PIPELINE_STAGES
 from arena.store.files import CONFIG, STAGES
@@ -59,7 +59,7 @@ class StageSpec:
 
     def data(self) -> dict[str, Any]:
         """Return the kind's settings as plain values, not validated."""
-        if takes_any(PIPELINE_STAGE, self.kind):
+        if accepts_any_setting(PIPELINE_STAGE, self.kind):
             return merge_layers(self.settings)
         data: dict[str, Any] = {}
         for layer in self.settings:
@@ -97,8 +97,8 @@ class Pipeline:
         """
         stages = []
         for spec in self.stages:
-            own = Kinds(PIPELINE_STAGE).anchored({spec.kind: spec.data()})
-            if takes_any(PIPELINE_STAGE, spec.kind):
+            own = Kinds(PIPELINE_STAGE).anchor_value({spec.kind: spec.data()})
+            if accepts_any_setting(PIPELINE_STAGE, spec.kind):
                 own = {kind: transform(data) for kind, data in own.items()}
             stages.append(
                 {NAME: spec.name, **own, **({OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {})}
@@ -108,7 +108,7 @@ class Pipeline:
 
     def with_changes(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
-        data = self.plain(lambda own: _with_models(anchored(own, Experiment), resolve))
+        data = self.plain(lambda own: _with_models(anchor_paths(own, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
 
     def to_yaml(self) -> str:
@@ -235,7 +235,7 @@ def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], en
         if not isinstance(data, Mapping):
             raise locate_error(layer, (*place, key), "a mapping of settings belongs here")
         added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *place, key)),)
-    if added[OVERLAY] and takes_any(PIPELINE_STAGE, spec.kind):
+    if added[OVERLAY] and accepts_any_setting(PIPELINE_STAGE, spec.kind):
         raise locate_error(
             layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
         )

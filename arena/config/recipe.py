@@ -13,8 +13,8 @@ from arena.config.sources import Layer, is_pipeline
 from arena.config.staging import plan
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.parts.chosen import takes_any
-from arena.parts.paths import anchored
+from arena.parts.chosen import accepts_any_setting
+from arena.parts.paths import anchor_paths
 from arena.stages import PIPELINE_STAGE
 
 Recipe = Experiment | Pipeline
@@ -51,7 +51,7 @@ def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
 
 def anchor_recipe(recipe: R) -> R:
     """Return a copy of the recipe with absolute paths."""
-    return cast(R, anchored(recipe) if isinstance(recipe, Experiment) else recipe.with_changes({}))
+    return cast(R, anchor_paths(recipe) if isinstance(recipe, Experiment) else recipe.with_changes({}))
 
 
 def list_experiments(recipe: Recipe) -> list[Experiment]:
@@ -82,4 +82,4 @@ def get_last_stage_prefix(recipe: Recipe) -> str:
     if isinstance(recipe, Experiment):
         return ""
     last = recipe.stages[-1]
-    return f"stages.{last.name}.{last.kind if takes_any(PIPELINE_STAGE, last.kind) else OVERLAY}."
+    return f"stages.{last.name}.{last.kind if accepts_any_setting(PIPELINE_STAGE, last.kind) else OVERLAY}."

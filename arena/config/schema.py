@@ -21,7 +21,7 @@ from arena.config.kinds import KINDS
 from arena.config.presets import PRESETS
 from arena.learn.losses import LOSS
 from arena.panels.settings import Panel, panel_names
-from arena.parts.chosen import PLACE, Chosen, Kind, settings_model, takes_any
+from arena.parts.chosen import PLACE, Chosen, Kind, accepts_any_setting, settings_model
 from arena.parts.spec import Name
 from arena.stages import PIPELINE_STAGE
 from arena.store.files import STAGES
@@ -114,7 +114,7 @@ def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
-    schema = WHOLE if takes_any(kind, name) else schema
+    schema = WHOLE if accepts_any_setting(kind, name) else schema
     description = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 

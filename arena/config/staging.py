@@ -22,7 +22,7 @@ from arena.config.layers import compose, explain, find_nano_defaults, merge_laye
 from arena.config.pipeline import Pipeline, StageSpec, locate_error
 from arena.config.sources import Layer
 from arena.errors import ConfigError
-from arena.parts.chosen import choose, settings_model, takes_any
+from arena.parts.chosen import accepts_any_setting, choose, settings_model
 from arena.parts.paths import STAGE
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.files import CONFIG
@@ -149,7 +149,7 @@ class _StageComposer:
                 )
             return made
         own = [Layer(f"the kind {spec.kind}", "", made)]
-        own += [*resolved.settings] if takes_any(PIPELINE_STAGE, spec.kind) else []
+        own += [*resolved.settings] if accepts_any_setting(PIPELINE_STAGE, spec.kind) else []
         own += resolved.overlay
         shared = [*self.pipeline.shared]
         derived = {"name": f"{self.pipeline.head.name}-{spec.name}"[:64], "seed": seed, **self._policies(shared, own)}

@@ -1,7 +1,7 @@
-"""Reward stages that ask models of their own, judges and reward models: what they get from the run, and their calls.
+"""Reward stages that ask models of their own, such as judges and reward models.
 
-A stage is marked with `@asks(make, ...)`. `make(context, state, **settings)` returns an `Asking`, which computes a
-measure of its own before credit, with state between iterations and figures in the metrics. `arena.credit.measures` are
+A stage is marked with `@asks(make, ...)`. `make(context, state, **settings)` returns a `Measurer`, which computes the
+stage's measure before credit, with state between iterations and figures in the metrics. `arena.credit.measures` are
 computed by the run's policies instead.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agents.policy import Policy
     from agents.stream import Stream
 
-AT_ONCE = 64
+MAX_CONCURRENT = 64
 """Maximum requests to an endpoint at once."""
 
 
@@ -41,21 +41,21 @@ class Question(NamedTuple):
     user: str
 
 
-class Heard(NamedTuple):
+class ModelReply(NamedTuple):
     """A model's reply, or the reason why there is none.
 
     `room`: the context is too short for it; `budget`: the stage's budget is spent; `failed`: the endpoint failed.
     """
 
     text: str | None
-    why: Literal["", "room", "budget", "failed"] = ""
+    failure: Literal["", "room", "budget", "failed"] = ""
 
 
 class Budget:
-    """Counter of a stage's calls and tokens, with its limits for the whole run. Plain numbers are its state."""
+    """Counter of a stage's calls and tokens, with limits for the whole run. Its state is plain numbers."""
 
     def __init__(self, calls: int | None, tokens: int | None, state: Mapping[str, int]) -> None:
-        self._most_calls, self._most_tokens = calls, tokens
+        self._max_calls, self._max_tokens = calls, tokens
         self.calls, self.tokens = int(state.get("calls", 0)), int(state.get("tokens", 0))
 
     def state(self) -> dict[str, int]:
@@ -63,10 +63,10 @@ class Budget:
         return {"calls": self.calls, "tokens": self.tokens}
 
     def reserve(self, tokens: int) -> bool:
-        """Count a call with at most so many tokens, read and written; return False if it could exceed a limit."""
-        if self._most_calls is not None and self.calls >= self._most_calls:
+        """Count a call of at most `tokens` tokens, read and written. Returns False if it could exceed a limit."""
+        if self._max_calls is not None and self.calls >= self._max_calls:
             return False
-        if self._most_tokens is not None and self.tokens + tokens > self._most_tokens:
+        if self._max_tokens is not None and self.tokens + tokens > self._max_tokens:
             return False
         self.calls, self.tokens = self.calls + 1, self.tokens + tokens
         return True
@@ -89,42 +89,42 @@ class Asker:
         sampling: Sampling,
         seeds: Sequence[tuple[int, ...]],
         budget: Budget,
-    ) -> list[Heard]:
+    ) -> list[ModelReply]:
         """Ask a policy or endpoint all questions and return the replies in order.
 
         A reply depends on its question and seed alone. Tokens that endpoints read are estimated. Raises PlayError if
         an endpoint answers none of several questions, so that a run does not go on without it.
         """
         if name in self._policies:
-            return await self._by_policy(self._policies[name], questions, sampling, seeds, budget)
+            return await self._ask_policy(self._policies[name], questions, sampling, seeds, budget)
         endpoint, model, gate, reasons = (
             self._endpoints.at(name),
             parse_endpoint(name)[1],
-            asyncio.Semaphore(AT_ONCE),
+            asyncio.Semaphore(MAX_CONCURRENT),
             [""],
         )
 
-        async def one(question: Question, seed: tuple[int, ...]) -> Heard:
-            read = 16 + sum(len(text.encode("utf-8", "replace")) for text in question) // 3
-            if not budget.reserve(read + sampling.max_tokens):
-                return Heard(None, "budget")
+        async def ask_one(question: Question, seed: tuple[int, ...]) -> ModelReply:
+            input_tokens = 16 + sum(len(text.encode("utf-8", "replace")) for text in question) // 3
+            if not budget.reserve(input_tokens + sampling.max_tokens):
+                return ModelReply(None, "budget")
             chat = [{"role": role, "content": text} for role, text in zip(("system", "user"), question, strict=True)]
             try:
                 async with gate:
                     answer = await endpoint.ask(model, chat, sampling, seed[0] % 2**31)
             except ContextFull:
-                budget.give_back(read + sampling.max_tokens)
-                return Heard(None, "room")
+                budget.give_back(input_tokens + sampling.max_tokens)
+                return ModelReply(None, "room")
             except EndpointError as error:
                 reasons[0] = str(error)
-                return Heard(None, "failed")
+                return ModelReply(None, "failed")
             budget.give_back(sampling.max_tokens - min(answer.tokens, sampling.max_tokens))
-            return Heard(answer.text)
+            return ModelReply(answer.text)
 
-        heard = await asyncio.gather(*(one(*asked) for asked in zip(questions, seeds, strict=True)))
-        if len(heard) > 1 and all(reply.why == "failed" for reply in heard):
-            raise PlayError(f"none of {len(heard)} questions was answered: {reasons[0]}")
-        return list(heard)
+        replies = await asyncio.gather(*(ask_one(*arguments) for arguments in zip(questions, seeds, strict=True)))
+        if len(replies) > 1 and all(reply.failure == "failed" for reply in replies):
+            raise PlayError(f"none of {len(replies)} questions was answered: {reasons[0]}")
+        return list(replies)
 
     def frame(self, name: str) -> ChatFrame:
         """Return the chat format of a policy of the run."""
@@ -134,35 +134,35 @@ class Asker:
         """Return the log-probabilities of the streams' sampled tokens under a policy of the run, at temperature 1."""
         return await self._engine.score(name, streams, [1.0] * len(streams))
 
-    async def _by_policy(
+    async def _ask_policy(
         self,
         policy: Policy,
         questions: Sequence[Question],
         sampling: Sampling,
         seeds: Sequence[tuple[int, ...]],
         budget: Budget,
-    ) -> list[Heard]:
-        frame, most = policy.frame, sampling.max_tokens
+    ) -> list[ModelReply]:
+        frame, max_tokens = policy.frame, sampling.max_tokens
         room = min(policy.positions, self._engine.max_context)
-        heard, requests = [Heard(None)] * len(questions), dict[int, Request]()
-        for place, (question, seed) in enumerate(zip(questions, seeds, strict=True)):
+        replies, requests = [ModelReply(None)] * len(questions), dict[int, Request]()
+        for index, (question, seed) in enumerate(zip(questions, seeds, strict=True)):
             ids = tuple([*frame.open(question.system), *frame.ask(question.user)])
-            if len(ids) + most > room:
-                heard[place] = Heard(None, "room")
-            elif not budget.reserve(len(ids) + most):
-                heard[place] = Heard(None, "budget")
+            if len(ids) + max_tokens > room:
+                replies[index] = ModelReply(None, "room")
+            elif not budget.reserve(len(ids) + max_tokens):
+                replies[index] = ModelReply(None, "budget")
             else:
-                key = f"asked/{policy.name}/{place}"
-                requests[place] = Request(
-                    policy=policy.name, ids=ids, key=key, max_tokens=most, temperature=sampling.temperature,
+                key = f"asked/{policy.name}/{index}"
+                requests[index] = Request(
+                    policy=policy.name, ids=ids, key=key, max_tokens=max_tokens, temperature=sampling.temperature,
                     top_p=sampling.top_p, top_k=sampling.top_k, stop_ids=frame.stop_ids, seed=seed,
                 )  # fmt: skip
         completions = await self._engine.generate([*requests.values()]) if requests else []
-        for place, completion in zip(requests, completions, strict=True):
-            self._engine.forget(requests[place].key)
-            budget.give_back(most - len(completion.ids))
-            heard[place] = Heard(frame.decode(completion.ids))
-        return heard
+        for index, completion in zip(requests, completions, strict=True):
+            self._engine.forget(requests[index].key)
+            budget.give_back(max_tokens - len(completion.ids))
+            replies[index] = ModelReply(frame.decode(completion.ids))
+        return replies
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ class AskContext:
     """Maximum tokens of a forward pass."""
 
 
-class Asking(Protocol):
-    """Interface of what an asking stage computes by its questions, with its state between iterations."""
+class Measurer(Protocol):
+    """Interface of objects that compute an asking stage's measure, with state between iterations."""
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return one array per trajectory of iteration `k`, with an entry per turn.
@@ -198,14 +198,14 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True)
-class Seated:
-    """Facts of an experiment that stages check: the seats of its games and how its deals are played."""
+class ExperimentFacts:
+    """Facts of an experiment that stages check: its seats, its models and how its deals are played."""
 
     seats: Collection[str]
     """Seats of all games."""
     trained: Collection[str]
     """Seats of trained policies."""
-    is_alone: bool
+    plays_deals_once: bool
     """True if each deal is played once."""
     has_replay: bool
     """True if earlier trajectories are replayed."""
@@ -216,22 +216,22 @@ class Seated:
 
 
 Check = Callable[..., None]
-"""(Seated, *, settings): raises ValueError if the stage cannot work there."""
+"""(ExperimentFacts, *, settings): raises ValueError if the stage cannot work in the experiment."""
 
 
-def asks(make: Callable[..., Asking], named: Callable[..., str], check: Check) -> Callable[[Any], Any]:
-    """Return a decorator that marks a stage whose measure `make` computes. `named` gives its name from the settings."""
+def asks(make: Callable[..., Measurer], name_of: Callable[..., str], check: Check) -> Callable[[Any], Any]:
+    """Return a decorator that marks a stage as asking models. `name_of(**settings)` returns its measure's name."""
 
     def mark(stage: Any) -> Any:
         stage.make, stage.check = make, check
-        stage.needs = lambda **settings: (named(**settings),)
+        stage.needs = lambda **settings: (name_of(**settings),)
         return stage
 
     return mark
 
 
-def asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
-    """Return the stages that ask, by the name of their measure. Raises ValueError if two have the same name."""
+def find_asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
+    """Return the stages that ask models, by the name of their measure. Raises ValueError if two names are equal."""
     found: dict[str, Chosen] = {}
     for stage in stages:
         if hasattr(part(stage.kind, stage.name), "make"):
@@ -242,22 +242,22 @@ def asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
     return found
 
 
-def make_asking(stages: Sequence[Chosen], context: AskContext, state: Mapping[str, Any]) -> dict[str, Asking]:
-    """Return what the asking stages compute, by the name of the measure, each restored from its part of `state`."""
-    made = {}
-    for name, stage in asking_stages(stages).items():
+def create_measurers(stages: Sequence[Chosen], context: AskContext, state: Mapping[str, Any]) -> dict[str, Measurer]:
+    """Create the measurers of the asking stages by measure name, each restored from its part of `state`."""
+    measurers = {}
+    for name, stage in find_asking_stages(stages).items():
         make: Any = part(stage.kind, stage.name).make  # type: ignore[attr-defined]
-        made[name] = make(context, state.get(name, {}), **stage.whole().settings)
-    return made
+        measurers[name] = make(context, state.get(name, {}), **stage.whole().settings)
+    return measurers
 
 
-def check_asking(stages: Sequence[Chosen], seated: Seated, policies: Mapping[str, bool]) -> None:
-    """Raise ConfigError unless each asking stage fits the run's seats and asks a frozen policy or an endpoint.
+def check_asking_stages(stages: Sequence[Chosen], facts: ExperimentFacts, policies: Mapping[str, bool]) -> None:
+    """Raise ConfigError unless each asking stage suits the experiment and asks a frozen policy or an endpoint.
 
     `policies` maps the run's policies to True if they are trained.
     """
-    for stage in asking_stages(stages).values():
-        where = f"credit.stages: {stage.name}"
+    for stage in find_asking_stages(stages).values():
+        label = f"credit.stages: {stage.name}"
         try:
             for name in stage.policies:
                 if policies.get(name):
@@ -267,6 +267,6 @@ def check_asking(stages: Sequence[Chosen], seated: Seated, policies: Mapping[str
                 if name not in policies:
                     parse_endpoint(name)
             check: Check = part(stage.kind, stage.name).check  # type: ignore[attr-defined]
-            check(seated, **stage.whole().settings)
+            check(facts, **stage.whole().settings)
         except (ValueError, EndpointError) as error:
-            raise ConfigError(f"{where}: {error}") from None
+            raise ConfigError(f"{label}: {error}") from None

@@ -44,19 +44,19 @@ class TurnBatch:
     counted: Bools | None = None
     """[M] trajectories that count in group statistics; None means all."""
 
-    def counting(self, counted: Bools) -> "TurnBatch":
+    def with_counted(self, counted: Bools) -> "TurnBatch":
         """Return a copy whose group statistics use only the trajectories in `counted`, a mask [M]."""
         return self._with(counted=counted)
 
-    def remembering(self, memory: dict[str, Any]) -> "TurnBatch":
+    def with_memory(self, memory: dict[str, Any]) -> "TurnBatch":
         """Return a copy with `memory` as the state of stateful estimators."""
         return self._with(memory=memory)
 
     def _with(self, **changes: Any) -> "TurnBatch":
         """Return a copy with changed fields. It keeps the cached columns, which depend on the trajectories only."""
-        twin = replace(self, **changes)
-        vars(twin).update({n: v for n, v in vars(self).items() if n not in self.__dataclass_fields__})
-        return twin
+        copy = replace(self, **changes)
+        vars(copy).update({name: value for name, value in vars(self).items() if name not in self.__dataclass_fields__})
+        return copy
 
     @property
     def counts(self) -> Bools:
@@ -117,10 +117,10 @@ class TurnBatch:
     def measure(self, name: str) -> Floats:
         """Return a model measurement of the whole batch, one float64 per turn or per sampled token.
 
-        `name` is one of `arena.credit.measures`, such as `entropy`. Raises KeyError if it was not taken for this batch.
+        `name` is one of `arena.credit.measures`, such as `entropy`. Raises KeyError if it was not computed.
         """
         if name not in self.measures:
-            raise KeyError(f"nobody measured '{name}' for this batch")
+            raise KeyError(f"the measure '{name}' was not computed for this batch")
         arrays = self.measures[name]
         return np.concatenate(arrays).astype(np.float64) if len(arrays) else np.zeros(0)
 
@@ -129,16 +129,16 @@ class TurnBatch:
 
         Keys are attributes of the trajectory, or `turn`, the position within it. Without keys all turns are one group.
         """
-        whole = self.trajectory_groups([name for name in by if name != "turn"])[self.owner]
-        return _dense(whole * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else whole
+        numbers = self.trajectory_groups([name for name in by if name != "turn"])[self.owner]
+        return _renumber(numbers * (int(self.place.max(initial=0)) + 1) + self.place) if "turn" in by else numbers
 
     def trajectory_groups(self, by: Sequence[Key]) -> Ints:
         """Return a group number per trajectory, [M], equal if all attributes `by` agree; the key `turn` is left out."""
         names = [name for name in by if name != "turn"]
-        return self.numbered([tuple(getattr(t, name) for name in names) for t in self.trajectories])
+        return self.number_labels([tuple(getattr(t, name) for name in names) for t in self.trajectories])
 
     @staticmethod
-    def numbered(labels: Sequence[Hashable]) -> Ints:
+    def number_labels(labels: Sequence[Hashable]) -> Ints:
         """Return a number per label, from 0 in order of first appearance; equal labels get equal numbers."""
         numbers: dict[Hashable, int] = {}
         return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
@@ -165,15 +165,15 @@ class TurnBatch:
 
         Arguments as for `mean_by`; `ddof` is 0 for the population's deviation and 1 for the sample's.
         """
-        gaps = (values - self.mean_by(values, groups, weights)) ** 2
-        variance = self.mean_by(gaps, groups, weights)
+        squares = (values - self.mean_by(values, groups, weights)) ** 2
+        variance = self.mean_by(squares, groups, weights)
         if ddof:
             count = self.count_by(groups)
             variance = variance * count / np.maximum(count - ddof, 1)
         return np.sqrt(variance)
 
     def count_by(self, groups: Ints) -> Floats:
-        """Return, for each entry, how many entries of its group belong to counted trajectories."""
+        """Return, for each entry, the number of entries of its group that belong to counted trajectories."""
         size = int(groups.max(initial=-1)) + 1
         return np.bincount(groups, self._weights(len(groups)), size)[groups].astype(np.float64)
 
@@ -210,13 +210,13 @@ class TurnBatch:
         return sums
 
 
-def _dense(labels: Ints) -> Ints:
+def _renumber(labels: Ints) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Credited:
-    """A trajectory with its rewards and advantages: the result of credit assignment.
+class CreditedTrajectory:
+    """Trajectory with its rewards and advantages, the result of credit assignment.
 
     `rewards` and `advantages` have one entry per turn, `tokens` one per sampled token or is None. `learned` masks the
     turns in the loss; None means all.
@@ -247,13 +247,13 @@ def spread_to_tokens(batch: TurnBatch, values: Floats) -> Floats:
     return values[batch.token_turns]
 
 
-def turn_means(batch: TurnBatch, values: Floats) -> Floats:
+def average_over_turns(batch: TurnBatch, values: Floats) -> Floats:
     """Return the mean of token values over each turn ([N] to [T]); 0 for a turn without tokens."""
     sums = np.bincount(batch.token_turns, values, len(batch.owner))
     return sums / np.maximum(batch.turn_tokens, 1)
 
 
-def z_scores(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> Floats:
+def standardise_tokens(batch: TurnBatch, values: Floats, by: Sequence[Key]) -> Floats:
     """Standardise token values within the group of their turn: (value - mean) / (deviation + 1e-6), [N].
 
     `by` are grouping keys as in `TurnBatch.groups`. Statistics are over tokens of counted trajectories. Returns 0 in a

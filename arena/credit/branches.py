@@ -22,26 +22,26 @@ class Pair(NamedTuple):
     place: int
 
 
-def pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
+def find_pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
     """Yield pairs of turns that start from the same state with different replies: a branch and its parent match.
 
     Skips branches whose parent is absent, and replies with equal token ids. A turn is in at most one pair, the first
     found. Branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
     """
-    taken = set[tuple[int, int]]()
-    where = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
+    paired = set[tuple[int, int]]()
+    indices = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
     for second, branch in enumerate(trajectories):
         turn = branch.parent_turn
-        first = where.get((branch.parent, branch.seat))
+        first = indices.get((branch.parent, branch.seat))
         places = [k for k, own in enumerate(branch.turns) if own.index == turn]
-        if first is None or not places or _sampled_ids(trajectories[first], turn) == _sampled_ids(branch, turn):
+        if first is None or not places or _get_reply_ids(trajectories[first], turn) == _get_reply_ids(branch, turn):
             continue
-        if taken.isdisjoint(both := {(first, turn), (second, turn)}):
-            taken |= both
+        if paired.isdisjoint(both := {(first, turn), (second, turn)}):
+            paired |= both
             yield Pair(first, second, places[0])
 
 
-def parting(one: MatchId, other: MatchId) -> int:
+def find_first_difference(one: MatchId, other: MatchId) -> int:
     """Return the index of the first turn, counted over all seats, that two matches do not share.
 
     Returns 0 if they share no ancestor, and MOST_TURNS, which exceeds every index, if they are the same match.
@@ -53,31 +53,31 @@ def parting(one: MatchId, other: MatchId) -> int:
     return min([line[shared].turn for line in lines if len(line) > shared], default=MOST_TURNS)
 
 
-def copies(batch: TurnBatch) -> Ints:
+def number_copies(batch: TurnBatch) -> Ints:
     """Number the turns so that the copies of one turn, in a match and in its branches, share a number. Returns [T]."""
     lines = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
 
-    def taken(line: Sequence[MatchId], turn: int) -> str:
-        """Return the id of the match in this ancestry that sampled the turn; its branches only repeat it."""
+    def find_sampler(line: Sequence[MatchId], turn: int) -> str:
+        """Return the id of the match in this ancestry that sampled the turn, which its branches only repeat."""
         return str(next(match for match in reversed(line) if match.turn <= turn))
 
     owners = batch.owner.tolist()
     seats = [t.seat for t in batch.trajectories]
     turns = zip(owners, batch.turns, strict=True)
-    return batch.numbered([(seats[m], turn.index, taken(lines[m], turn.index)) for m, turn in turns])
+    return batch.number_labels([(seats[m], turn.index, find_sampler(lines[m], turn.index)) for m, turn in turns])
 
 
-def over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
+def average_over_copies(batch: TurnBatch, tokens: Floats) -> Floats:
     """Average each token's value over the copies of the token in a match and its branches ([N] to [N])."""
     first = np.concatenate([[0], np.cumsum(batch.turn_tokens)])
     order = np.argsort(batch.token_turns, kind="stable")
     place = np.empty(len(tokens), np.int64)
     place[order] = np.arange(len(tokens)) - first[batch.token_turns[order]]
-    copy = copies(batch)[batch.token_turns]
+    copy = number_copies(batch)[batch.token_turns]
     numbers = np.unique(copy * (int(place.max(initial=0)) + 1) + place, return_inverse=True)[1]
     return np.asarray((np.bincount(numbers, tokens) / np.bincount(numbers))[numbers])
 
 
-def _sampled_ids(trajectory: Trajectory, turn: int) -> list[int]:
+def _get_reply_ids(trajectory: Trajectory, turn: int) -> list[int]:
     stream, begin, end = find_reply(trajectory.streams, turn)
     return stream.ids[begin:end]

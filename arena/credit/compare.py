@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from arena.credit.assign import estimate_advantages, turn_rewards
-from arena.credit.batch import Credited, Floats, TokenAdvantages, TurnBatch, turn_means
-from arena.credit.critics import CRITIC, CRITICS, critic_for
-from arena.credit.replay import Recall, as_credited
+from arena.credit.assign import compute_turn_rewards, estimate_advantages
+from arena.credit.batch import CreditedTrajectory, Floats, TokenAdvantages, TurnBatch, average_over_turns
+from arena.credit.critics import CRITIC, CRITICS, create_critic
+from arena.credit.replay import Recall, apply_recalls
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.chance import generator
@@ -102,37 +102,37 @@ async def compare(
     ConfigError if an estimator needs measurements that no log holds, if an estimator is named twice, or if the run has
     no trained turn.
     """
-    reader, names = RunReader(run), column_names(estimators)
-    judges = [_Judge(chosen, rule.critic, seed) for chosen in estimators]
+    reader, names = RunReader(run), name_columns(estimators)
+    offline_estimators = [_OfflineEstimator(chosen, rule.critic, seed) for chosen in estimators]
     frames = []
     last = max(iterations, default=-1) if iterations is not None else None
     recalls = {row["iteration"]: [Recall(**one) for one in row.get("recalled", ())] for row in reader.metrics()}
     for k in reader.iterations():
-        if last is not None and k > last:  # what comes later changes nothing before it
+        if last is not None and k > last:  # later iterations do not affect earlier ones
             break
         played = trained_trajectories(map(MatchRecord.from_json, select_complete(list(reader.log.read(k)))))
-        trajectories = as_credited(played, recalls.get(k, ()), reader.log)
+        trajectories = apply_recalls(played, recalls.get(k, ()), reader.log)
         if not trajectories:
             continue
         batch = TurnBatch(trajectories, Clock(k, length))
-        rewards = _rewards(reader, batch, rule)
-        advantages = [await judge(batch, rewards) for judge in judges]
+        rewards = _load_rewards(reader, batch, rule)
+        advantages = [await estimator(batch, rewards) for estimator in offline_estimators]
         if iterations is None or k in iterations:
-            frames.append(_frame(k, batch, rewards).assign(**dict(zip(names, advantages, strict=True))))
+            frames.append(_build_frame(k, batch, rewards).assign(**dict(zip(names, advantages, strict=True))))
     if not frames:
-        raise ConfigError(f"{run} has no turn of a trained policy to give credit to: choose another run or iteration")
+        raise ConfigError(f"{run} has no turn of a trained policy to assign credit to: choose another run or iteration")
     table = pd.concat(frames, ignore_index=True)
     return Comparison(table.sort_values(["iteration", "match", "turn"], ignore_index=True, kind="stable"), names)
 
 
-class _Judge:
-    """An estimator with its own state and critic, to be called with the iterations of a log in order."""
+class _OfflineEstimator:
+    """Estimator with its own state and critic, called with the iterations of a log in order."""
 
     def __init__(self, chosen: Chosen, run_critic: Chosen | None, seed: int) -> None:
         self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
         self.critic = None
         if chosen.needs:
-            self.critic = critic_for(_offline_critic(chosen, run_critic), chosen, seed=seed)
+            self.critic = create_critic(_choose_offline_critic(chosen, run_critic), chosen, seed=seed)
 
     async def __call__(self, batch: TurnBatch, rewards: Floats) -> Floats:
         """Return the advantages of an iteration's turns, [T], and then fit the critic to them."""
@@ -141,18 +141,20 @@ class _Judge:
         estimate = estimate_advantages(
             self.estimator, replace(batch, memory=self.memory, rng=rng, measures=measures), rewards
         )
-        advantages = turn_means(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
+        turn_advantages = (
+            average_over_turns(batch, estimate.values) if isinstance(estimate, TokenAdvantages) else estimate
+        )
         if self.critic:
             cuts = batch.starts[1:-1]
-            parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(advantages, cuts), strict=True)
+            parts = zip(batch.trajectories, np.split(rewards, cuts), np.split(turn_advantages, cuts), strict=True)
             await self.critic.fit(
-                [Credited(trajectory=t, rewards=r, advantages=a) for t, r, a in parts],
+                [CreditedTrajectory(trajectory=t, rewards=r, advantages=a) for t, r, a in parts],
                 generator(self.seed, batch.clock.iteration, "critic"),
             )
-        return advantages
+        return turn_advantages
 
 
-def _offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
+def _choose_offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
     """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
     offline = (
         [run_critic]
@@ -165,38 +167,36 @@ def _offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
     raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(chosen.needs))}, which no match log holds")
 
 
-def column_names(estimators: Sequence[Chosen]) -> list[str]:
+def name_columns(estimators: Sequence[Chosen]) -> list[str]:
     """Return one column name per estimator: its name, with its settings if several share the name.
 
     Estimators from a user's file are named without the folder, unless two names would then be equal. Raises ConfigError
     if an estimator is named twice with the same settings.
     """
-    whole, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
-    apart = len(set(short)) == len(set(whole))
+    names_with_folder, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
+    apart = len(set(short)) == len(set(names_with_folder))
     names = [
         f"{called}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
-        if whole.count(c.name) > 1 and isinstance(c.plain(), dict)
+        if names_with_folder.count(c.name) > 1 and isinstance(c.plain(), dict)
         else called
-        for c, called in zip(estimators, short if apart else whole, strict=True)
+        for c, called in zip(estimators, short if apart else names_with_folder, strict=True)
     ]
     if len(set(names)) < len(names):
         raise ConfigError(f"{next(n for n in names if names.count(n) > 1)} is named twice: take one out")
     return names
 
 
-def _rewards(reader: RunReader, batch: TurnBatch, spec: CreditSpec) -> Floats:
+def _load_rewards(reader: RunReader, batch: TurnBatch, spec: CreditSpec) -> Floats:
     """Return each turn's total reward, [T]: by the run's reward stages, or from its log if a stage needs a model."""
     if not any(stage.needs for stage in spec.stages):
-        return turn_rewards(batch, spec)
-    iterations = {
-        MatchId.parse(t.match).iteration for t in batch.trajectories
-    }  # those that replay brought back are older
+        return compute_turn_rewards(batch, spec)
+    iterations = {MatchId.parse(t.match).iteration for t in batch.trajectories}  # replayed ones are older
     logged = {(row.match, row.turn): row.reward for k in sorted(iterations) for row in reader.credit(k)}
     pairs = [(t.match, turn.index) for t in batch.trajectories for turn in t.turns]
     return np.array([logged.get(pair, 0.0) for pair in pairs])
 
 
-def _frame(k: int, batch: TurnBatch, rewards: Floats) -> pd.DataFrame:
+def _build_frame(k: int, batch: TurnBatch, rewards: Floats) -> pd.DataFrame:
     owners = [batch.trajectories[m] for m in batch.owner]
     return pd.DataFrame(
         {

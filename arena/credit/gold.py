@@ -16,7 +16,7 @@ from arena.records import Trajectory
 Score = Callable[[Sequence[Stream], Sequence[float]], Awaitable[list[StreamScores]]]
 
 
-async def beliefs(
+async def measure_beliefs(
     trajectories: Sequence[Trajectory], frame: ChatFrame, score: Score, gold: Gold
 ) -> list[NDArray[np.float32]]:
     """Measure the policy's belief in the right answer before each turn.
@@ -28,31 +28,33 @@ async def beliefs(
     answer.
     """
     by_trajectory: list[NDArray[np.float32]] = []
-    for start in range(0, len(trajectories), _AT_ONCE):
-        questions = [_answer_streams(trajectory, frame, gold) for trajectory in trajectories[start : start + _AT_ONCE]]
-        streams = [stream for own in questions for stream in own]
+    for start in range(0, len(trajectories), _CHUNK_SIZE):
+        questions = [
+            _build_answer_streams(trajectory, frame, gold) for trajectory in trajectories[start : start + _CHUNK_SIZE]
+        ]
+        streams = [stream for trajectory_streams in questions for stream in trajectory_streams]
         scored = await score(streams, [1.0] * len(streams))
         means = np.array([scores.logprobs.mean() for scores in scored], np.float32)
-        by_trajectory += np.split(means, np.cumsum([len(own) for own in questions])[:-1])
+        by_trajectory += np.split(means, np.cumsum([len(trajectory_streams) for trajectory_streams in questions])[:-1])
     return by_trajectory
 
 
-_AT_ONCE = 64
+_CHUNK_SIZE = 64
 
 
-def _answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
+def _build_answer_streams(trajectory: Trajectory, frame: ChatFrame, gold: Gold) -> list[Stream]:
     """Build one stream per turn: context, `gold.before`, and the answer, whose tokens alone count as sampled."""
-    answer = answer_in(trajectory.game, trajectory.report, gold)
-    written = frame.encode(gold.before + answer)
+    answer = get_answer(trajectory.game, trajectory.report, gold)
+    ids = frame.encode(gold.before + answer)
     # Where a word of the answer and the blank before it are one token, that token is the answer's.
-    opening = list(find_common_prefix([frame.encode(gold.before), written]))
+    opening = list(find_common_prefix([frame.encode(gold.before), ids]))
     contexts = trajectory.contexts()
-    said = written[len(opening) :]
-    return [answer_stream(contexts[turn.index], opening, said, turn.index) for turn in trajectory.turns]
+    answer_ids = ids[len(opening) :]
+    return [answer_stream(contexts[turn.index], opening, answer_ids, turn.index) for turn in trajectory.turns]
 
 
-def answer_in(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
-    """Return the right answer, the match report's entry `gold.entry`. Raises ConfigError if it is no text or blank."""
+def get_answer(game: str, report: Mapping[str, float | bool | str], gold: Gold) -> str:
+    """Return the right answer, the match report's entry `gold.entry`. Raises ConfigError unless it is a text."""
     answer = report.get(gold.entry)
     if not isinstance(answer, str) or not answer.strip():
         texts = ", ".join(name for name, value in report.items() if isinstance(value, str) and name != "ended")

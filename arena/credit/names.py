@@ -7,7 +7,7 @@ A misspelt name would be a reward of 0 forever without a message. Games that dec
 from collections.abc import Collection, Iterator, Sequence
 
 from agents.names import nearest
-from arena.credit.assign import named_rewards
+from arena.credit.assign import compute_named_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
@@ -22,33 +22,33 @@ def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game
     It must be paid by a game, a reward stage or a rule of play (`marks`); otherwise raises ConfigError. Checks nothing
     if some game does not declare its rewards, or if a user's reward stage fails on an empty batch.
     """
-    if not declared(games):
+    if not have_declared_rewards(games):
         return
     stages = rule.stages
-    nothing = TurnBatch([], measures={name: [] for stage in stages for name in stage.needs})
+    empty_batch = TurnBatch([], measures={name: [] for stage in stages for name in stage.needs})
     try:
-        made = made_by(stages, nothing)
-    except ConfigError:  # in a stage of the user's own, which wants to see a turn
+        stage_rewards = find_stage_rewards(stages, empty_batch)
+    except ConfigError:  # a user's stage may fail without turns
         return
-    check_names(rule, replay, made.union(marks, *(game.reward_parts for game in games)))
+    check_names(rule, replay, stage_rewards.union(marks, *(game.reward_parts for game in games)))
 
 
-def declared(games: Sequence[Game]) -> bool:
+def have_declared_rewards(games: Sequence[Game]) -> bool:
     """Return True if all of these games declare the names of their rewards."""
     return all(game.reward_parts for game in games)
 
 
-def check_came(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
+def check_paid(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
     """Raise ConfigError if the settings name a reward that neither the batch's turns nor reward stages paid."""
-    check_names(rule, replay, made_by(rule.stages, batch) | {*named_rewards(batch, ())})
+    check_names(rule, replay, find_stage_rewards(rule.stages, batch) | {*compute_named_rewards(batch, ())})
 
 
-def made_by(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
-    """Return the names of the rewards that the reward stages add, without those that their own settings refer to."""
-    made = set()
+def find_stage_rewards(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
+    """Return the names of the rewards that the stages add, without those that their own settings refer to."""
+    names = set()
     for number, stage in enumerate(stages):
-        made |= {*stage(batch, named_rewards(batch, stages[:number]))} - stage.rewards
-    return made
+        names |= {*stage(batch, compute_named_rewards(batch, stages[:number]))} - stage.rewards
+    return names
 
 
 def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
@@ -57,13 +57,13 @@ def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) 
     The rewards `illegal` and `stake`, which any game may pay, are always allowed.
     """
     known = {ILLEGAL, STAKE, *paid}
-    for field_name, name in reward_names(rule, replay):
+    for field_name, name in list_reward_names(rule, replay):
         if name not in known:
-            there = ", ".join(sorted(known))
-            raise ConfigError(f"{field_name}: no reward is called '{name}'{nearest(name, known)} (there are: {there})")
+            listed = ", ".join(sorted(known))
+            raise ConfigError(f"{field_name}: no reward is called '{name}'{nearest(name, known)} (there are: {listed})")
 
 
-def reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
+def list_reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
     """Yield (settings field, reward name) for every reward name in the credit and replay settings."""
     yield from (("credit.weights", name) for name in rule.weights)
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]

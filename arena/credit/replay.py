@@ -1,9 +1,9 @@
 """Replay: learning again from trajectories of earlier iterations.
 
-The buffer stores match ids in the run's own log with scores (`arena.credit.selection.scores`). Tokens, rewards and the
-sampler's log-probabilities are read from the log again. Replayed trajectories are marked: the gate between sampler and
-trainer ignores them, and behaviour, old and current log-probabilities stay three arrays, so that the correction of
-`policy_gradient` can weight them (`uncorrected` does not).
+The buffer stores match ids in the run's own log with scores (`arena.credit.selection.compute_scores`). Tokens, rewards
+and the sampler's log-probabilities are read from the log again. Replayed trajectories are marked: the gate between
+sampler and trainer ignores them, and behaviour, old and current log-probabilities stay three arrays, so that the
+correction of `policy_gradient` can weight them (`uncorrected` does not).
 
 A replay is `replay(memory, log, *, settings)`. `inject` runs before credit, `extra_trajectories` after it.
 """
@@ -19,10 +19,10 @@ import numpy as np
 from pydantic import Field
 
 from agents.patterns import Pattern
-from arena.credit.batch import Credited, Floats, TrajectoryKey, TurnBatch
+from arena.credit.batch import CreditedTrajectory, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.relative import PROBLEM
 from arena.credit.rewards.columns import Regex
-from arena.credit.selection import scores
+from arena.credit.selection import compute_scores
 from arena.errors import StoreError
 from arena.parts.chosen import Chosen, Kind, RewardName
 from arena.parts.schedules import SCHEDULE
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """Record of a replayed trajectory in an iteration's metrics: what it replaced (None: added), and its advantages."""
+    """Record of a replayed trajectory in an iteration's metrics: the one it replaced, if any, and its advantages."""
 
     match: str
     seat: str
@@ -73,11 +73,13 @@ class Replay(Protocol):
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
         """Return the batch's trajectories in order, some replaced by stored ones. Leaves the buffer unchanged."""
 
-    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+    def extra_trajectories(
+        self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
+    ) -> list[CreditedTrajectory]:
         """Return earlier trajectories, with advantages, to learn from in addition, and store the batch's best ones."""
 
     @property
-    def own_step(self) -> bool:
+    def has_own_step(self) -> bool:
         """True if the added trajectories get an update of their own, after that of the new ones."""
 
 
@@ -108,7 +110,7 @@ class Success:
     above: float = 0.1
     std: Spread = 0.05
     mean: float = 0.2
-    own_step = False
+    has_own_step = False
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
         """Return the batch's trajectories, with a random stored success in place of the first of each failed group.
@@ -116,30 +118,32 @@ class Success:
         A group whose task has no success in the buffer stays unchanged. Leaves the buffer unchanged. Raises StoreError
         if the log no longer has the success's match.
         """
-        score, groups = scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
+        score, groups = compute_scores(batch, rewards, self.of), batch.trajectory_groups([*self.group, "policy"])
         failed = (batch.std_by(score, groups) < self.std) & (batch.mean_by(score, groups) < self.mean)
         failed &= batch.count_by(groups) > 1
         firsts = np.unique(groups, return_index=True)[1]
-        tasks, drawn = self._tasks(batch), dict[int, Entry]()
+        tasks, drawn = self._label_tasks(batch), dict[int, Entry]()
         for i in firsts[failed[firsts]].tolist():
             if successes := self.memory.get(tasks[i]):
                 drawn[i] = Entry(*successes[int(batch.rng.integers(len(successes)))])
         injected = list(batch.trajectories)
-        for i, old in zip(drawn, recalled(self.log, list(drawn.values())), strict=True):
+        for i, old in zip(drawn, load_recalled(self.log, list(drawn.values())), strict=True):
             injected[i] = replace(old, seed=injected[i].seed)
         return injected
 
-    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+    def extra_trajectories(
+        self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
+    ) -> list[CreditedTrajectory]:
         """Store the batch's trajectories that scored more than `above` in the buffer. Returns an empty list."""
-        score, tasks = scores(batch, rewards, self.of), self._tasks(batch)
+        score, tasks = compute_scores(batch, rewards, self.of), self._label_tasks(batch)
         for i in np.flatnonzero(score > self.above).tolist():
-            one, successes = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
-            successes.append([*Entry(one.match, one.seat, one.policy, tasks[i], float(score[i]))])
+            trajectory, successes = batch.trajectories[i], self.memory.setdefault(tasks[i], [])
+            successes.append([*Entry(trajectory.match, trajectory.seat, trajectory.policy, tasks[i], float(score[i]))])
             del successes[: -self.keep]
         return []
 
-    def _tasks(self, batch: TurnBatch) -> list[str]:
-        return _labels(batch, [*self.by, "role", "policy"])
+    def _label_tasks(self, batch: TurnBatch) -> list[str]:
+        return _label_trajectories(batch, [*self.by, "role", "policy"])
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,7 @@ class SelfImitation:
     which: Literal["better", "any"] = "better"
 
     @property
-    def own_step(self) -> bool:
+    def has_own_step(self) -> bool:
         """True if `step` is `own`: replayed trajectories get an update of their own."""
         return self.step == "own"
 
@@ -188,27 +192,29 @@ class SelfImitation:
         """Return the batch's trajectories unchanged, because this method only adds."""
         return list(batch.trajectories)
 
-    def extra_trajectories(self, batch: TurnBatch, rewards: Floats, credited: Sequence[Credited]) -> list[Credited]:
+    def extra_trajectories(
+        self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
+    ) -> list[CreditedTrajectory]:
         """Update buffer and histories, and return stored trajectories that score above their task's current median.
 
         If more than `threshold` of a policy qualify and `weight` is positive, returns up to `size` of them and empties
         its buffer. With `which: any` it returns as many random trajectories of the batch instead.
         """
-        score, tasks = scores(batch, rewards, self.of), _labels(batch, [*self.by, "policy"])
+        score, tasks = compute_scores(batch, rewards, self.of), _label_trajectories(batch, [*self.by, "policy"])
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
         entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
         entries += self._good_entries(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
-        weight, replayed = self.weight(batch.clock), list[Credited]()
+        weight, replayed = self.weight(batch.clock), list[CreditedTrajectory]()
         for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
             better = [e for e in entries if e.policy == policy and e.score > median[e.task]]
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
                 sources = drawn if self.which == "better" else self._random_entries(batch, drawn)
-                old = recalled(self.log, sources, batch.trajectories)
-                replayed += [self._credited(e, one, median[e.task], weight) for e, one in zip(drawn, old, strict=True)]
+                old = load_recalled(self.log, sources, batch.trajectories)
+                replayed += [self._make_credited(e, t, median[e.task], weight) for e, t in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
         self.memory["admitted"] = [[*e] for e in entries]
         return replayed
@@ -225,15 +231,16 @@ class SelfImitation:
                 del history[: -self.history]
 
     def _good_entries(
-        self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[Credited]
+        self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[CreditedTrajectory]
     ) -> list[Entry]:
         """Return buffer entries for trajectories with a positive mean advantage and, if set, a match of `pattern`."""
-        searched = None if self.pattern is None else Pattern(self.pattern)
+        pattern = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
-            Entry(one.match, one.seat, one.policy, task, float(value))
-            for one, task, value in zip(batch.trajectories, tasks, score, strict=True)
-            if (one.match, one.seat) in good and (searched is None or any(turn.raw in searched for turn in one.turns))
+            Entry(trajectory.match, trajectory.seat, trajectory.policy, task, float(value))
+            for trajectory, task, value in zip(batch.trajectories, tasks, score, strict=True)
+            if (trajectory.match, trajectory.seat) in good
+            and (pattern is None or any(turn.raw in pattern for turn in trajectory.turns))
         ]
 
     def _random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
@@ -242,59 +249,60 @@ class SelfImitation:
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))
         return [e._replace(match=own[i].match, seat=own[i].seat) for e, i in zip(drawn, places.tolist(), strict=True)]
 
-    def _credited(self, entry: Entry, one: Trajectory, median: float, weight: float) -> Credited:
+    def _make_credited(self, entry: Entry, trajectory: Trajectory, median: float, weight: float) -> CreditedTrajectory:
         """Return a replayed trajectory with `weight` times its current advantage on all turns.
 
         Its rewards are 0, because they counted before.
         """
-        gain = entry.score - median
+        advantage = entry.score - median
         if self.std:
-            gain /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
-        count = len(one.turns)
-        return Credited(trajectory=one, rewards=np.zeros(count), advantages=np.full(count, weight * gain))
+            advantage /= float(np.median(self.memory["stds"][entry.task])) + 1e-6
+        count = len(trajectory.turns)
+        advantages = np.full(count, weight * advantage)
+        return CreditedTrajectory(trajectory=trajectory, rewards=np.zeros(count), advantages=advantages)
 
 
-def recalls(
+def record_recalls(
     played: Sequence[Trajectory],
     injected: Sequence[Trajectory],
-    credited: Sequence[Credited],
-    added: Sequence[Credited],
+    credited: Sequence[CreditedTrajectory],
+    added: Sequence[CreditedTrajectory],
 ) -> list[Recall]:
-    """List the replayed trajectories of an iteration as records for its metrics: substitutes first, then additions.
+    """Return records of an iteration's replayed trajectories for its metrics: substitutes first, then additions.
 
-    `injected` replace `played` one by one, `credited` is the result of credit, and replay put `added` beside it.
+    `injected` replace `played` one by one, `credited` is the result of credit, and replay added `added`.
     """
-    worth = {
+    advantages_by_seat = {
         (c.trajectory.match, c.trajectory.seat): c.advantages.tolist()
         for c in credited
         if c.trajectory.source == "recalled"
     }
     substitutes = [
-        Recall(new.match, new.seat, (own.match, own.seat), worth.get((new.match, new.seat), []))
-        for own, new in zip(played, injected, strict=True)
-        if new is not own
+        Recall(new.match, new.seat, (replaced.match, replaced.seat), advantages_by_seat.get((new.match, new.seat), []))
+        for replaced, new in zip(played, injected, strict=True)
+        if new is not replaced
     ]
     additions = [(c.trajectory, c.advantages.tolist()) for c in added]
     return substitutes + [Recall(one.match, one.seat, None, advantages) for one, advantages in additions]
 
 
-def as_credited(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
-    """Return an iteration's trajectories as credit got them, with the recorded substitutes loaded from the match log.
+def apply_recalls(played: Sequence[Trajectory], recalls: Sequence[Recall], log: LogReader) -> list[Trajectory]:
+    """Return an iteration's trajectories with the recorded substitutes loaded from the match log, as credit saw them.
 
     Recalls of added trajectories are ignored. Raises StoreError if the log no longer has a match.
     """
-    placed = [recall for recall in recalls if recall.instead]
-    entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in placed]
-    by_place = dict(zip((tuple(r.instead or ()) for r in placed), recalled(log, entries), strict=True))
+    substitutes = [recall for recall in recalls if recall.instead]
+    entries = [Entry(recall.match, recall.seat, "", "", 0.0) for recall in substitutes]
+    by_place = dict(zip((tuple(r.instead or ()) for r in substitutes), load_recalled(log, entries), strict=True))
     return [replace(by_place[t.match, t.seat], seed=t.seed) if (t.match, t.seat) in by_place else t for t in played]
 
 
-def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory] = ()) -> list[Trajectory]:
-    """Return the entries' trajectories, marked as recalled: from `held`, or else from the run's match log.
+def load_recalled(log: LogReader, entries: Sequence[Entry], loaded: Sequence[Trajectory] = ()) -> list[Trajectory]:
+    """Return the entries' trajectories, marked as recalled: from `loaded`, or else from the run's match log.
 
     Raises StoreError if the log no longer has a match.
     """
-    by_seat = {(t.match, t.seat): t for t in held}
+    by_seat = {(t.match, t.seat): t for t in loaded}
     absent = [entry for entry in entries if (entry.match, entry.seat) not in by_seat]
     for iteration in sorted({entry.iteration for entry in absent}):
         for row in log.read(iteration, ids={entry.match for entry in absent if entry.iteration == iteration}):
@@ -305,9 +313,9 @@ def recalled(log: LogReader, entries: Sequence[Entry], held: Sequence[Trajectory
     return [replace(by_seat[entry.match, entry.seat], source="recalled") for entry in entries]
 
 
-def _labels(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
-    """Return each trajectory's values of the keys `by` as JSON text, usable as a key in a JSON object."""
-    return [json.dumps([getattr(one, name) for name in by]) for one in batch.trajectories]
+def _label_trajectories(batch: TurnBatch, by: Sequence[TrajectoryKey]) -> list[str]:
+    """Return each trajectory's values of the keys `by` as JSON text, which can be a key in a JSON object."""
+    return [json.dumps([getattr(trajectory, name) for name in by]) for trajectory in batch.trajectories]
 
 
 _ROUNDING = 1e-9

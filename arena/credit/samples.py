@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from agents.scoring import StreamScores
 from agents.stream import Stream
-from arena.credit.batch import Credited, Floats
-from arena.credit.branches import pairs
+from arena.credit.batch import CreditedTrajectory, Floats
+from arena.credit.branches import find_pairs
 from arena.learn.samples import Sample, Source
 from arena.records import OWN, Trajectory
 from games.contracts import TurnSource
@@ -18,8 +18,8 @@ IMITATED: tuple[TurnSource, ...] = ("demonstration", "summary")
 """Sources of turns to imitate. A policy learns by reward from turns that it wrote itself (`arena.records.OWN`)."""
 
 
-def samples_of(
-    credited: Sequence[Credited],
+def make_samples(
+    credited: Sequence[CreditedTrajectory],
     temperatures: Mapping[str, float],
     sources: Collection[TurnSource] = OWN,
     version: int | None = None,
@@ -32,7 +32,7 @@ def samples_of(
     from the stream's turn ids.
     """
     samples = []
-    paired = _pair_numbers(credited)
+    paired = _number_pairs(credited)
     for number, item in enumerate(credited):
         indices = np.array([turn.index for turn in item.trajectory.turns], np.int64)
         learned = np.ones(len(indices), bool) if item.learned is None else item.learned
@@ -40,50 +40,50 @@ def samples_of(
         fresh = None if version is None else np.array([t.version == version for t in item.trajectory.turns], bool)
         offset = 0
         for stream in item.trajectory.streams:
-            own = np.asarray(stream.mask, bool)
-            count = int(own.sum())
+            mask = np.asarray(stream.mask, bool)
+            count = int(mask.sum())
             tokens = None if item.tokens is None else item.tokens[offset : offset + count]
             offset += count
             if context:
-                own, tokens, stream = _as_context(stream, own, tokens, context)
-            places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[own])
+                mask, tokens, stream = _move_to_context(stream, mask, tokens, context)
+            places = np.searchsorted(indices, np.asarray(stream.turns, np.int64)[mask])
             advantages = item.advantages[places] if tokens is None else tokens
             if learned[places].any():
                 samples.append(
                     Sample(
                         stream=stream,
                         advantages=advantages.astype(np.float32),
-                        behaviour=np.asarray(stream.logprobs, np.float32)[own],
+                        behaviour=np.asarray(stream.logprobs, np.float32)[mask],
                         temperature=temperatures[item.trajectory.role],
                         places=places,
                         learned=learned[places],
                         pairs=paired[number][places] if number in paired else None,
-                        source=_source(item.trajectory),
+                        source=_get_source(item.trajectory),
                         fresh=None if fresh is None else fresh[places],
                     )
                 )
     return samples
 
 
-def _as_context(
+def _move_to_context(
     stream: Stream, own: NDArray[np.bool_], tokens: Floats | None, turns: Sequence[int]
 ) -> tuple[NDArray[np.bool_], Floats | None, Stream]:
-    """Return mask, token advantages and stream with the tokens of these turns turned into context."""
-    left = own & ~np.isin(stream.turns, turns)
-    return left, None if tokens is None else tokens[left[own]], replace(stream, mask=left.tolist())
+    """Exclude the tokens of these turns from the mask, the token advantages and the stream's own mask."""
+    mask = own & ~np.isin(stream.turns, turns)
+    return mask, None if tokens is None else tokens[mask[own]], replace(stream, mask=mask.tolist())
 
 
-def _source(trajectory: Trajectory) -> Source:
+def _get_source(trajectory: Trajectory) -> Source:
     return "replayed" if trajectory.source == "recalled" else "logged" if trajectory.source == "replayed" else "played"
 
 
-def _pair_numbers(credited: Sequence[Credited]) -> dict[int, NDArray[np.int64]]:
+def _number_pairs(credited: Sequence[CreditedTrajectory]) -> dict[int, NDArray[np.int64]]:
     """Return, by trajectory index, a pair number per turn, -1 for none. Trajectories without a pair are left out."""
     numbers: dict[int, NDArray[np.int64]] = {}
-    for number, pair in enumerate(pairs([item.trajectory for item in credited])):
-        for one in (pair.first, pair.second):
-            none = np.full(len(credited[one].trajectory.turns), -1, np.int64)
-            numbers.setdefault(one, none)[pair.place] = number
+    for number, pair in enumerate(find_pairs([item.trajectory for item in credited])):
+        for index in (pair.first, pair.second):
+            none = np.full(len(credited[index].trajectory.turns), -1, np.int64)
+            numbers.setdefault(index, none)[pair.place] = number
     return numbers
 
 
@@ -91,37 +91,37 @@ TokenFigures = dict[tuple[str, int], dict[str, list[float]]]
 """By match and turn: `advantages` if a turn's tokens differ in them, `ratios` and `gaps`; lists per token, float32."""
 
 
-def fresh_of(policy: str, credited: Iterable[Credited]) -> list[Credited]:
+def select_fresh(policy: str, credited: Iterable[CreditedTrajectory]) -> list[CreditedTrajectory]:
     """Return the credited trajectories of a policy, without those that replay recalled."""
     return [c for c in credited if c.trajectory.policy == policy and c.trajectory.source != "recalled"]
 
 
-def sampled_streams(credited: Sequence[Credited]) -> list[Stream]:
+def list_sampled_streams(credited: Sequence[CreditedTrajectory]) -> list[Stream]:
     """Return all streams with a sampled token, trajectory after trajectory."""
     return [stream for item in credited for stream in item.trajectory.streams if stream.sampled_count]
 
 
-def token_figures(
-    credited: Sequence[Credited], before: Sequence[StreamScores], after: Sequence[StreamScores]
+def compute_token_figures(
+    credited: Sequence[CreditedTrajectory], before: Sequence[StreamScores], after: Sequence[StreamScores]
 ) -> TokenFigures:
     """Return values of each sampled token by match and turn, from the trainer's scores before and after an update.
 
-    `before` and `after` score the streams of `sampled_streams`. Each turn has lists per token: `ratios` (p after / p
-    before), `gaps` (the trainer's log p before the update minus the sampler's), and `advantages` if its trajectory has
-    them per token.
+    `before` and `after` score the streams of `list_sampled_streams`. Each turn has lists per token: `ratios` (p after /
+    p before), `gaps` (the trainer's log p before the update minus the sampler's), and `advantages` if its trajectory
+    has them per token.
     """
     figures: TokenFigures = {}
     scores = zip(before, after, strict=True)
     for item in credited:
         offset = 0
-        for stream in sampled_streams([item]):
-            own = np.asarray(stream.mask, bool)
+        for stream in list_sampled_streams([item]):
+            mask = np.asarray(stream.mask, bool)
             old, new = (score.logprobs.astype(np.float64) for score in next(scores))
-            columns = {"ratios": np.exp(new - old), "gaps": old - np.asarray(stream.logprobs)[own]}
+            columns = {"ratios": np.exp(new - old), "gaps": old - np.asarray(stream.logprobs)[mask]}
             if item.tokens is not None:
                 columns["advantages"] = item.tokens[offset : offset + len(old)]
             offset += len(old)
-            turns = np.asarray(stream.turns)[own]
+            turns = np.asarray(stream.turns)[mask]
             for turn in np.unique(turns).tolist():
                 figures[item.trajectory.match, turn] = {
                     name: column[turns == turn].astype(np.float32).tolist() for name, column in columns.items()

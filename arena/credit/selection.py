@@ -17,7 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, turn_means
+from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, average_over_turns
 from arena.credit.estimators.relative import PROBLEM
 from arena.parts.chosen import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
@@ -32,7 +32,7 @@ Spread = Annotated[float, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Selection:
-    """Masks over a batch that say which turns are learned and which trajectories count. Methods return changed copies.
+    """Masks of a batch's learned turns, counted trajectories and kept trajectories. Methods return changed copies.
 
     `learned` [T] marks turns in the loss, `counted` [M] trajectories in group statistics, and `kept` [M] is False for
     trajectories that are dropped as if they had not been played.
@@ -43,21 +43,21 @@ class Selection:
     kept: Bools
 
     @classmethod
-    def everything(cls, batch: TurnBatch) -> "Selection":
+    def select_all(cls, batch: TurnBatch) -> "Selection":
         """Return the selection that learns, counts and keeps the whole batch."""
         trajectories = np.ones(len(batch.lengths), bool)
         return cls(np.ones(len(batch.owner), bool), trajectories, trajectories.copy())
 
-    def out_of_loss(self, turns: Bools) -> "Selection":
-        """Return the selection with these turns, a mask [T], taken out of the loss."""
+    def exclude_from_loss(self, turns: Bools) -> "Selection":
+        """Exclude these turns, a mask [T], from the loss."""
         return replace(self, learned=self.learned & ~turns)
 
-    def out_of_statistics(self, trajectories: Bools) -> "Selection":
-        """Return the selection with these trajectories, a mask [M], taken out of group statistics."""
+    def exclude_from_statistics(self, trajectories: Bools) -> "Selection":
+        """Exclude these trajectories, a mask [M], from group statistics."""
         return replace(self, counted=self.counted & ~trajectories)
 
     def drop(self, batch: TurnBatch, trajectories: Bools) -> "Selection":
-        """Return the selection with these trajectories, a mask [M], dropped: neither learned nor counted."""
+        """Drop these trajectories, a mask [M]: they are neither learned nor counted."""
         kept = self.kept & ~trajectories
         return Selection(self.learned & kept[batch.owner], self.counted & kept, kept)
 
@@ -66,12 +66,12 @@ Selector = Callable[..., Selection]
 """(TurnBatch, [T] rewards, Selection so far, *, settings) -> Selection."""
 
 
-def scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> Floats:
+def compute_scores(batch: TurnBatch, rewards: Floats, of: str | None = None) -> Floats:
     """Return each trajectory's score, [M]: the sum of `rewards`, or of the game's named reward `of`, unweighted."""
     return batch.totals(rewards if of is None else batch.column(lambda turn: turn.rewards.get(of, 0.0)))
 
 
-def lost_deals(batch: TurnBatch, selection: Selection) -> float:
+def count_dropped_deals(batch: TurnBatch, selection: Selection) -> float:
     """Return the number of dropped deals; a deal counts 1, and each of its trajectories an equal share of it."""
     deals = batch.trajectory_groups(["game", "seed"])
     return float(np.sum(np.bincount(deals, ~selection.kept) / np.bincount(deals)))
@@ -89,7 +89,7 @@ def void_turns(
     column = batch.column(
         lambda turn: turn.source not in UNREAD and not (turn.valid if void == "invalid" else turn.action.strip())
     )
-    return selection.out_of_loss(batch.totals(column)[batch.owner] > 0)
+    return selection.exclude_from_loss(batch.totals(column)[batch.owner] > 0)
 
 
 def overlong(
@@ -107,8 +107,8 @@ def overlong(
     """
     cut = batch.column(lambda turn: turn.finish == "length") > 0
     trajectories = batch.totals(cut.astype(np.float64)) > 0
-    selection = selection.out_of_loss(cut if unit == "turn" else trajectories[batch.owner])
-    return selection if counted else selection.out_of_statistics(trajectories)
+    selection = selection.exclude_from_loss(cut if unit == "turn" else trajectories[batch.owner])
+    return selection if counted else selection.exclude_from_statistics(trajectories)
 
 
 def ended(
@@ -120,7 +120,7 @@ def ended(
     with no summary left to write (SUPO's overlong masking, Lu et al. 2025), and `stopped`, by the part `stop`.
     """
     cut = np.array([t.report.get("ended") in how for t in batch.trajectories], bool)
-    return selection.out_of_loss(cut[batch.owner])
+    return selection.exclude_from_loss(cut[batch.owner])
 
 
 def written_as(
@@ -131,7 +131,7 @@ def written_as(
     sources: Annotated[list[TurnSource], Field(min_length=1)] = SUMMARIES,
 ) -> Selection:
     """Take turns whose source is in `sources` out of the loss; by default summaries, so that only acts are learned."""
-    return selection.out_of_loss(batch.column(lambda turn: turn.source in sources) > 0)
+    return selection.exclude_from_loss(batch.column(lambda turn: turn.source in sources) > 0)
 
 
 @needs("entropy")
@@ -144,13 +144,13 @@ def high_entropy(
     quantile interpolates linearly between them. Source: the paper of DART-GUI (Li et al. 2025), over the whole batch
     (`by: []`); in its released code the filter is commented out.
     """
-    entropy = turn_means(batch, batch.measure("entropy"))
+    entropy = average_over_turns(batch, batch.measure("entropy"))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.kept[batch.owner]
     low = np.zeros(len(entropy), bool)
     for group in np.unique(groups[spoken]).tolist():
         rows = np.flatnonzero(spoken & (groups == group))
         low[rows] = entropy[rows] < np.quantile(entropy[rows], quantile) - _ROUNDING
-    return selection.out_of_loss(low)
+    return selection.exclude_from_loss(low)
 
 
 def surprise(
@@ -174,14 +174,14 @@ def surprise(
         for trajectory in batch.trajectories
         for stream in trajectory.streams
     ]
-    surprises = turn_means(batch, -np.concatenate(logprobs)) if logprobs else np.zeros(len(batch.owner))
+    surprises = average_over_turns(batch, -np.concatenate(logprobs)) if logprobs else np.zeros(len(batch.owner))
     groups, spoken = batch.groups(by), (batch.turn_tokens > 0) & selection.learned
     tail = np.zeros(len(surprises), bool)
     for group in np.unique(groups[spoken]).tolist():
         rows = np.flatnonzero(spoken & (groups == group))
-        off, width = surprises[rows] - surprises[rows].mean(), deviations * surprises[rows].std() + _ROUNDING
-        tail[rows] = ((off < -width) & (drop != "high")) | ((off > width) & (drop != "low"))
-    return selection.out_of_loss(tail)
+        deviation, width = surprises[rows] - surprises[rows].mean(), deviations * surprises[rows].std() + _ROUNDING
+        tail[rows] = ((deviation < -width) & (drop != "high")) | ((deviation > width) & (drop != "low"))
+    return selection.exclude_from_loss(tail)
 
 
 def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selection:
@@ -190,7 +190,7 @@ def replayed(batch: TurnBatch, rewards: Floats, selection: Selection) -> Selecti
     Without this selector they count, as in ARPO-GUI. With it, a replayed success in a group of equal failures gets
     advantage 0 from an estimator that divides by the group's deviation, because the deviation is 0.
     """
-    return selection.out_of_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
+    return selection.exclude_from_statistics(np.array([t.source == "recalled" for t in batch.trajectories], bool))
 
 
 def zero_variance(
@@ -208,12 +208,12 @@ def zero_variance(
     them are kept, as in verl's recipe. Scores are total rewards, or those of the game's reward `of`. Source: Yu et al.
     2025.
     """
-    judged = _scored_groups(batch, rewards, selection, by, of)
-    size, own = len(judged.score), judged.groups[selection.counted]
+    scored = _score_groups(batch, rewards, selection, by, of)
+    size, own = len(scored.score), scored.groups[selection.counted]
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, own, judged.score[selection.counted])
-    np.maximum.at(high, own, judged.score[selection.counted])
-    return selection.drop(batch, judged.several & ((high - low)[judged.groups] <= tolerance))
+    np.minimum.at(low, own, scored.score[selection.counted])
+    np.maximum.at(high, own, scored.score[selection.counted])
+    return selection.drop(batch, scored.several & ((high - low)[scored.groups] <= tolerance))
 
 
 def accuracy_band(
@@ -231,9 +231,9 @@ def accuracy_band(
     Scores are total rewards, or those of the game's reward `of`. Groups of one are kept. Source: SimpleTIR (Xue et al.
     2025), for scores of 0 and 1.
     """
-    judged = _scored_groups(batch, rewards, selection, by, of)
-    mean = judged.batch.mean_by(judged.score, judged.groups)
-    return selection.drop(batch, judged.several & ((mean < low - _ROUNDING) | (mean > high + _ROUNDING)))
+    scored = _score_groups(batch, rewards, selection, by, of)
+    mean = scored.batch.mean_by(scored.score, scored.groups)
+    return selection.drop(batch, scored.several & ((mean < low - _ROUNDING) | (mean > high + _ROUNDING)))
 
 
 def std_band(
@@ -254,15 +254,15 @@ def std_band(
     because roles earn on different scales. As published: low 1e-3 SimpleTIR, .3 UI-S1; top .25 UFO, .75 SPEAR, over all
     groups together (`among: []`).
     """
-    judged = _scored_groups(batch, rewards, selection, by, of)
-    std = judged.batch.std_by(judged.score, judged.groups)
-    first = np.unique(judged.groups, return_index=True)[1]
-    kinds, least = batch.trajectory_groups(among)[first][judged.groups], np.full(len(std), low)
-    first = first[judged.several[first]]
+    scored = _score_groups(batch, rewards, selection, by, of)
+    std = scored.batch.std_by(scored.score, scored.groups)
+    first = np.unique(scored.groups, return_index=True)[1]
+    kinds, threshold = batch.trajectory_groups(among)[first][scored.groups], np.full(len(std), low)
+    first = first[scored.several[first]]
     for kind in np.unique(kinds[first]).tolist():
         ranked = np.sort(std[first[kinds[first] == kind]])[::-1]
-        least[kinds == kind] = max(low, ranked[int(np.ceil(top * len(ranked) - _ROUNDING)) - 1])
-    return selection.drop(batch, judged.several & (std < least - _ROUNDING))
+        threshold[kinds == kind] = max(low, ranked[int(np.ceil(top * len(ranked) - _ROUNDING)) - 1])
+    return selection.drop(batch, scored.several & (std < threshold - _ROUNDING))
 
 
 def top_returns(
@@ -284,14 +284,14 @@ def top_returns(
     (RAFT, Dong et al. 2023) `by: [game, seed, role]` with a share of 1 / group; expert iteration on verified results
     `at_least`.
     """
-    judged = _scored_groups(batch, rewards, selection, by, of)
-    least = np.full(len(judged.score), -np.inf if at_least is None else at_least)
-    for group in np.unique(judged.groups[selection.counted]).tolist():
-        own = judged.groups == group
-        ranked = np.sort(judged.score[own & selection.counted])[::-1]
+    scored = _score_groups(batch, rewards, selection, by, of)
+    threshold = np.full(len(scored.score), -np.inf if at_least is None else at_least)
+    for group in np.unique(scored.groups[selection.counted]).tolist():
+        own = scored.groups == group
+        ranked = np.sort(scored.score[own & selection.counted])[::-1]
         lowest = ranked[int(np.ceil(share * len(ranked) - _ROUNDING)) - 1]
-        least[own] = np.maximum(least[own], lowest)
-    return selection.out_of_loss((judged.score < least - _ROUNDING)[batch.owner])
+        threshold[own] = np.maximum(threshold[own], lowest)
+    return selection.exclude_from_loss((scored.score < threshold - _ROUNDING)[batch.owner])
 
 
 def random(
@@ -309,16 +309,18 @@ def random(
     (by `by`) of the selectors that drop groups. The number removed is the nearest to the fraction.
     """
     if unit == "turn":
-        left = np.flatnonzero(selection.learned)
+        remaining = np.flatnonzero(selection.learned)
     elif unit == "trajectory":
-        left = np.unique(batch.owner[selection.learned])
+        remaining = np.unique(batch.owner[selection.learned])
     else:
         groups = batch.trajectory_groups(by)
-        left = np.unique(groups[selection.kept])
-    taken = batch.rng.choice(left, round(fraction * len(left)), replace=False) if len(left) else left
+        remaining = np.unique(groups[selection.kept])
+    removed = (
+        batch.rng.choice(remaining, round(fraction * len(remaining)), replace=False) if len(remaining) else remaining
+    )
     if unit == "group":
-        return selection.drop(batch, np.isin(groups, taken))
-    return selection.out_of_loss(np.isin(np.arange(len(batch.owner)) if unit == "turn" else batch.owner, taken))
+        return selection.drop(batch, np.isin(groups, removed))
+    return selection.exclude_from_loss(np.isin(np.arange(len(batch.owner)) if unit == "turn" else batch.owner, removed))
 
 
 class _ScoredGroups(NamedTuple):
@@ -334,11 +336,11 @@ class _ScoredGroups(NamedTuple):
     """[M] True if at least two of the group count, so that they can be compared."""
 
 
-def _scored_groups(
+def _score_groups(
     batch: TurnBatch, rewards: Floats, selection: Selection, by: list[TrajectoryKey], of: str | None
 ) -> _ScoredGroups:
-    counting, groups = batch.counting(selection.counted), batch.trajectory_groups(by)
-    return _ScoredGroups(counting, scores(batch, rewards, of), groups, counting.count_by(groups) > 1)
+    counted, groups = batch.with_counted(selection.counted), batch.trajectory_groups(by)
+    return _ScoredGroups(counted, compute_scores(batch, rewards, of), groups, counted.count_by(groups) > 1)
 
 
 _ROUNDING = 1e-9

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from arena.credit.asking import asking_stages
+from arena.credit.asking import find_asking_stages
 from arena.credit.critics import CRITIC
 from arena.credit.estimators import ESTIMATOR
 from arena.credit.rewards import STAGE
-from arena.credit.rewards.information_gain import gold_of
+from arena.credit.rewards.information_gain import find_gold
 from arena.credit.selection import SELECTOR
 from arena.credit.transforms import TRANSFORM
 from arena.parts.chosen import Chosen
@@ -17,9 +17,9 @@ from arena.parts.schedules import SCHEDULE
 from arena.parts.spec import Spec
 
 
-def _asked_alike(stages: list[Chosen]) -> list[Chosen]:
-    gold_of(stages)
-    asking_stages(stages)
+def _check_stages(stages: list[Chosen]) -> list[Chosen]:
+    find_gold(stages)
+    find_asking_stages(stages)
     return stages
 
 
@@ -29,7 +29,7 @@ class CreditSpec(Spec):
     Parts are named as in `arena list`, with their settings if any.
     """
 
-    stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_asked_alike)] = []
+    stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_check_stages)] = []
     """Reward stages in order: each adds or changes named rewards."""
     weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
     """Weight of each named reward, a number or a schedule; 1 if not given."""

@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from arena.credit.batch import Floats, Key, TurnBatch, z_scores
-from arena.credit.branches import over_copies
+from arena.credit.batch import Floats, Key, TurnBatch, standardise_tokens
+from arena.credit.branches import average_over_copies
 from arena.parts.chosen import Chosen, Kind, needs
 
 Transform = Callable[..., Floats]
@@ -26,7 +26,7 @@ def whiten(batch: TurnBatch, advantages: Floats, *, by: list[Key] = POLICY) -> F
 
     With `by` over the tokens of turns in the same group; longer turns weigh more. Zero if all are equal.
     """
-    return z_scores(batch, advantages, by)
+    return standardise_tokens(batch, advantages, by)
 
 
 @needs("entropy")
@@ -37,16 +37,16 @@ def entropy_scale(batch: TurnBatch, advantages: Floats, *, alpha: float = 0.2, b
     of tokens more than 1/alpha deviations below the mean change sign. Zero if A is. Source: AEPO (Dong et al. 2025);
     its release computes z within each micro-batch of the update, with the current weights.
     """
-    return advantages * (1.0 + alpha * z_scores(batch, batch.measure("entropy"), by))
+    return advantages * (1.0 + alpha * standardise_tokens(batch, batch.measure("entropy"), by))
 
 
 def shared_prefix(batch: TurnBatch, advantages: Floats) -> Floats:
-    """ARPO: give tokens that a match shares with its branches the mean of their advantages.
+    """ARPO: average the advantages of each token over the match and the branches that share it.
 
     The sum over a token's copies is unchanged, so the gradient is too, unless a ratio is clipped. Source: ARPO (Dong et
     al. 2025), "hard" attribution; its release leaves each copy its own advantage ("soft").
     """
-    return over_copies(batch, advantages)
+    return average_over_copies(batch, advantages)
 
 
 def exponential(batch: TurnBatch, advantages: Floats, *, beta: Positive = 1.0, most: Positive = 20.0) -> Floats:
@@ -76,8 +76,8 @@ def dealt_measures(
 
     Each token gets the entropy of a random other token, so the amount of scaling is the same but placed at random.
     """
-    dealt = batch.permute_within(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
-    measures = {name: [batch.measure(name)[dealt].astype(np.float32)] for name in of.needs}
+    permutation = batch.permute_within(np.arange(len(advantages)), batch.groups(by)[batch.token_turns])
+    measures = {name: [batch.measure(name)[permutation].astype(np.float32)] for name in of.needs}
     return of(replace(batch, measures={**batch.measures, **measures}), advantages)  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
 """Readers of judges' answers. They never raise: an answer that is not clearly one verdict is None.
 
-The form asked for is accepted, and small deviations of it: letter case, bullets, emphasis, a reason after the verdict,
-or a bare verdict as the whole answer. Contradicting, missing and extra verdicts are unreadable, never full marks.
+The requested form is accepted with small deviations: letter case, bullets, emphasis, a reason after the verdict, or a
+bare verdict as the whole answer. Contradicting, missing and extra verdicts are unreadable, never full marks.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from agents.reply import visible
 
-LONGEST = 20_000
+MAX_CHARACTERS = 20_000
 """Maximum characters of an answer."""
 _REASON = r"(?:\.?|\s+(?:\(|[-–—]\s+|because\b|since\b)[^0-9]*|[.;]\s+[^\W\d_]{2}[^0-9]*)"
 """Text that may follow a verdict: none, or a reason without digits, which could be another verdict."""
@@ -24,27 +24,27 @@ def read_scores(answer: str, names: Sequence[str], scale: tuple[float, float]) -
     Every criterion needs a score within the scale, and only one. `4/5` is read if 5 is the scale's end. With a single
     criterion, a number alone will do.
     """
-    lines = _lines(answer)
+    lines = _split_lines(answer)
     if len(names) == 1 and len(lines) == 1 and (bare := re.fullmatch(_NUMBER + r"\.?", lines[0])):
-        return _within([_number(bare[1], bare[2], scale)], scale)
+        return _require_in_scale([_parse_number(bare[1], bare[2], scale)], scale)
     found: dict[str, set[float]] = {name: set() for name in names}
     for line in lines:
         name, separator, rest = line.partition(":") if ":" in line else line.partition("=")
         key = name.strip().casefold().replace(" ", "_")
         if separator and key in found:
             match = re.fullmatch(rf"{_NUMBER}{_REASON}", rest.strip(), _ANY_CASE)
-            found[key].add(_number(match[1], match[2], scale) if match else float("nan"))
+            found[key].add(_parse_number(match[1], match[2], scale) if match else float("nan"))
     if any(len(values) != 1 for values in found.values()):
         return None
-    return _within([values.pop() for values in found.values()], scale)
+    return _require_in_scale([values.pop() for values in found.values()], scale)
 
 
 def read_winner(answer: str) -> float | None:
     """Return 1 for `WINNER: A`, 0 for B and 0.5 for a tie; None if the answer is unreadable."""
-    lines = _lines(answer)
+    lines = _split_lines(answer)
     marked = [m for line in lines if (m := re.fullmatch(r"winner\s*[:=]\s*(.*)", line, _ANY_CASE))]
-    said = [match[1] for match in marked] or (lines if len(lines) == 1 else [])
-    verdicts = [re.fullmatch(rf"(?:match\s+)?(A|B|tie|draw){_REASON}", text, _ANY_CASE) for text in said]
+    answers = [match[1] for match in marked] or (lines if len(lines) == 1 else [])
+    verdicts = [re.fullmatch(rf"(?:match\s+)?(A|B|tie|draw){_REASON}", text, _ANY_CASE) for text in answers]
     values = {WINNERS[verdict[1].casefold()] if verdict else None for verdict in verdicts}
     return values.pop() if len(values) == 1 else None
 
@@ -58,15 +58,15 @@ def read_ranking(answer: str, count: int) -> list[float] | None:
     The best of n is worth 1, the worst 0, and ranks between them equally far apart; ties share the mean of their ranks.
     Every number has to occur exactly once.
     """
-    lines = _lines(answer)
+    lines = _split_lines(answer)
     marked = [m[1] for line in lines if (m := re.fullmatch(r"ranking\s*[:=]\s*(.*)", line, _ANY_CASE))]
-    said = marked or (lines if len(lines) == 1 else [])
-    rankings = {tuple(_ranked(text, count) or ()) for text in said}
+    answers = marked or (lines if len(lines) == 1 else [])
+    rankings = {tuple(_parse_ranking(text, count) or ()) for text in answers}
     values = rankings.pop() if len(rankings) == 1 else ()
     return list(values) or None
 
 
-def _ranked(text: str, count: int) -> list[float] | None:
+def _parse_ranking(text: str, count: int) -> list[float] | None:
     text = text.rstrip(" .")
     if len(text) > 20 * count + 20 or not re.fullmatch(r"[0-9]{1,4}(?:\s*[>=,]\s*[0-9]{1,4})*", text):
         return None
@@ -81,20 +81,20 @@ def _ranked(text: str, count: int) -> list[float] | None:
     return values
 
 
-def _lines(answer: str) -> list[str]:
-    """Return the answer's lines without emphasis and bullets; [] if it is longer than `LONGEST`."""
-    if len(answer) > LONGEST:
+def _split_lines(answer: str) -> list[str]:
+    """Return the answer's lines without emphasis and bullets; [] if it is longer than `MAX_CHARACTERS`."""
+    if len(answer) > MAX_CHARACTERS:
         return []
     plain = re.sub(r"[*`#]+", "", visible(answer, keep="\n"))
     stripped = (_BULLET.sub("", line).strip() for line in plain.split("\n"))
     return [line for line in stripped if line]
 
 
-def _number(number: str, of: str | None, scale: tuple[float, float]) -> float:
-    """Return the score; NaN if it is given out of another number than the scale's end."""
+def _parse_number(number: str, of: str | None, scale: tuple[float, float]) -> float:
+    """Return the score; NaN if its denominator `of` is not the scale's end."""
     return float(number) if of is None or float(of) == scale[1] else float("nan")
 
 
-def _within(scores: Iterable[float], scale: tuple[float, float]) -> list[float] | None:
-    found = list(scores)
-    return found if all(scale[0] <= score <= scale[1] for score in found) else None
+def _require_in_scale(scores: Iterable[float], scale: tuple[float, float]) -> list[float] | None:
+    values = list(scores)
+    return values if all(scale[0] <= score <= scale[1] for score in values) else None

@@ -20,7 +20,7 @@ from arena.evaluate.evaluation import make_game
 from arena.evaluate.panel import PanelPlan, check_members, resolve_panel_game
 from arena.evaluate.panel_figures import compute_figures
 from arena.panels.settings import RUN_WEIGHTS, Panel
-from arena.parts.paths import anchored
+from arena.parts.paths import anchor_paths
 from arena.play.contenders import ModelContender
 from arena.play.settings import GameSpec
 from arena.play.watchers import ProgressWatcher, Watcher
@@ -159,7 +159,7 @@ def with_fixed_panel(experiment: Experiment) -> Experiment:
     spec = experiment.evaluate
     if spec is None or spec.panel is None:
         return experiment
-    spec = anchored(spec)
+    spec = anchor_paths(spec)
     panel = spec.panel.model_copy(update={"members": [_pin_iteration(member) for member in spec.panel.members]})
     return experiment.model_copy(update={"evaluate": spec.model_copy(update={"panel": panel})})
 

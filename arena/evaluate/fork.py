@@ -22,7 +22,7 @@ from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import with_role
 from arena.evaluate.specs import Contenders, list_iterations
-from arena.league.pool import version_of
+from arena.league.pool import parse_version
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
 from arena.play.joining import ForkPoint, JoiningContender, find_difference
@@ -154,7 +154,7 @@ def _find_spec(run: Path, experiment: Experiment, held: Seating, notes: dict[str
     """
     if held.kind != "model":
         return "" if held.kind == "human" else held.policy
-    name, version = version_of(held.policy) or (held.policy, held.version)
+    name, version = parse_version(held.policy) or (held.policy, held.version)
     if not experiment.trained(name):
         return f"{run}:{name}"
     closest = min(list_iterations(run), key=lambda iteration: (abs(iteration - version), -iteration))

@@ -41,7 +41,7 @@ from arena.config.saved_config import experiment_to_plain, load_experiment, load
 from arena.config.sources import Layer
 from arena.errors import ConfigError, StoreError
 from arena.evaluate.casting import PLAYER, Casting
-from arena.league.pool import past_weights, version_of
+from arena.league.pool import find_past_weights, parse_version
 from arena.panels.settings import RUN_WEIGHTS
 from arena.play.contenders import Contender, EndpointContender, ModelContender, ScriptedContender
 from arena.store import checkpoints
@@ -153,7 +153,7 @@ def find_newest_iteration(run: Path) -> int:
 
 def list_iterations(run: Path) -> list[int]:
     """Return the iterations of a run with available weights, in ascending order, including 0, the first weights."""
-    versions = (version_of(folder.name) for folder in (run / "league").glob("*@*"))
+    versions = (parse_version(folder.name) for folder in (run / "league").glob("*@*"))
     return sorted({0, *checkpoints.iterations(run), *(version[1] for version in versions if version)})
 
 
@@ -167,7 +167,7 @@ def _find_weights(run: Path, experiment: Experiment, policy: str, iteration: int
         return resolve(experiment.policies[policy].model)
     if iteration in checkpoints.iterations(run):
         return checkpoints.at_iteration(run, iteration).policy(policy)
-    if pooled := past_weights(run, policy, iteration):
+    if pooled := find_past_weights(run, policy, iteration):
         return pooled
     if iteration == 0:
         return resolve(experiment.policies[policy].model)

@@ -46,7 +46,7 @@ class Grounder:
         """Device of the model."""
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
-    def learning(self) -> dict[str, torch.nn.Parameter]:
+    def get_trainable_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the parameters that learn, by name."""
         named = dict(self.model.named_parameters())
         if self.loss == "tokens":

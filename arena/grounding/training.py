@@ -19,7 +19,7 @@ from arena.fitting.loop import Fitting, equal_parts
 from arena.grounding.lessons import Lesson, Lessons, shares
 from arena.grounding.model import Graded, Grounder
 from arena.learn.adamw import NamedAdamW
-from arena.learn.plan import warmup
+from arena.learn.plan import compute_warmup
 from arena.parts.chance import generator
 from arena.play.settings import GameSpec
 from arena.play.watchers import Watcher
@@ -76,7 +76,7 @@ class Grounding(Fitting):
             kind: [self.lessons.draw(kind, given["seed"], n, is_held_out=True) for n in range(given["held_out"])]
             for kind in given["kinds"]
         }
-        learning = self.grounder.learning()
+        learning = self.grounder.get_trainable_parameters()
         for parameter in self.policy.model.parameters():
             parameter.requires_grad_(False)
         for parameter in learning.values():
@@ -101,7 +101,7 @@ class Grounding(Fitting):
         ]
         graded = self.grounder(lessons)
         torch.autograd.backward(graded.loss)
-        rate = warmup(number, given["warmup_steps"]) * max(given["decay"], 1.0 - number / given["steps"])
+        rate = compute_warmup(number, given["warmup_steps"]) * max(given["decay"], 1.0 - number / given["steps"])
         self.optimiser.set_rate(given["lr"] * rate)
         norm = self.optimiser.step(given["grad_clip"])
         return _figures([graded]) | {"grad_norm": norm}

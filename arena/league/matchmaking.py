@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.policy import Policy
-from arena.league.pool import Pool, version_name
+from arena.league.pool import Pool, format_version
 from arena.league.settings import OpponentSpec
 from arena.records import MatchRecord, Seating
 
-FADING = 0.98
+DECAY = 0.98
 """Decay of earlier results per new result, because old results are of older learners."""
 PRIOR = 2.0
 """Prior matches against every opponent, half of them won."""
@@ -28,10 +28,10 @@ class WinRates:
     def update(self, records: Iterable[MatchRecord]) -> None:
         """Count finished matches in order: the results of each trained seat against each untrained one."""
         for record in records:
-            for learner, opponent, score in scores(record):
+            for learner, opponent, score in score_match(record):
                 key = _key(record.game, learner, opponent)
                 won, played = self._table.get(key, (0.0, 0.0))
-                self._table[key] = (FADING * won + score, FADING * played + 1)
+                self._table[key] = (DECAY * won + score, DECAY * played + 1)
 
     def rate(self, game: str, learner: str, opponent: str) -> float:
         """Return the learner's estimated probability to win, in (0, 1), 0.5 before their first match."""
@@ -47,7 +47,7 @@ def _key(game: str, learner: str, opponent: str) -> str:
     return f"{game}: {learner} vs {opponent}"
 
 
-def scores(record: MatchRecord) -> list[tuple[str, str, float]]:
+def score_match(record: MatchRecord) -> list[tuple[str, str, float]]:
     """Return (learner, opponent, score) for every trained seat against every untrained seat of a match.
 
     Both are policies; the score is 1 for a higher payoff, 0.5 for an equal one, 0 for a lower. [] if the match failed.
@@ -99,7 +99,7 @@ class Matchmaker:
         trained = [seat for seat, seating in seats.items() if seating.trained]
         if len(trained) < 2:
             return [dict(seats)] * count
-        opponents = [opponent for opponent in self.opponents if opponent.met_in(k)]
+        opponents = [opponent for opponent in self.opponents if opponent.is_drawn_in(k)]
         weights = np.array([opponent.weight for opponent in opponents])
         turn = Counter[int]()
         arranged = []
@@ -135,7 +135,7 @@ class Matchmaker:
         }
         past = {
             seat: replace(
-                s, policy=version_name(s.policy, versions[s.policy]), version=versions[s.policy], trained=False
+                s, policy=format_version(s.policy, versions[s.policy]), version=versions[s.policy], trained=False
             )
             for seat, s in replaced.items()
         }
@@ -150,7 +150,7 @@ class Matchmaker:
         where p is the chance that the learner beats the member (`pfsp`).
         """
         if opponent.lag is not None:
-            return self.pool.lagged(now, opponent.lag)
+            return self.pool.find_lagged(now, opponent.lag)
         members = self.pool.members
-        chances = pfsp([self.rates.rate(game, learner, version_name(policy, member)) for member in members])
+        chances = pfsp([self.rates.rate(game, learner, format_version(policy, member)) for member in members])
         return members[int(rng.choice(len(members), p=chances))]

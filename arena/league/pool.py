@@ -21,12 +21,12 @@ Save = Callable[[str, Path], None]
 """(policy, empty folder): write the policy's current weights in Hugging Face layout."""
 
 
-def version_name(policy: str, version: int) -> str:
+def format_version(policy: str, version: int) -> str:
     """Return the name of a policy's past version, such as `shared@12`."""
     return f"{policy}@{version}"
 
 
-def version_of(name: str) -> tuple[str, int] | None:
+def parse_version(name: str) -> tuple[str, int] | None:
     """Return (policy, version) of a name such as `shared@12`; None for other names."""
     match = _VERSION.fullmatch(name)
     return (match[1], int(match[2])) if match else None
@@ -69,7 +69,7 @@ class Pool:
     def _write(self, policy: str, k: int, save: Save) -> None:
         def whole(folder: Path) -> None:
             save(policy, folder)
-            manifest.seal(folder, {"name": version_name(policy, k)})
+            manifest.seal(folder, {"name": format_version(policy, k)})
 
         write_folder(self.path(policy, k), whole)
 
@@ -78,13 +78,13 @@ class Pool:
         """Versions (iterations) that can be opponents."""
         return {*self.members, *self.recent}
 
-    def lagged(self, now: int, lag: int) -> int:
+    def find_lagged(self, now: int, lag: int) -> int:
         """Return the version `lag` updates before version `now`, or the oldest available if that is later."""
         return max(now - lag, min(self.versions))
 
     def path(self, policy: str, version: int) -> Path:
         """Return the folder of a past version's weights."""
-        return self.folder / version_name(require_safe_name(policy, "policy"), version)
+        return self.folder / format_version(require_safe_name(policy, "policy"), version)
 
     def state(self) -> dict[str, list[int]]:
         """Return the pool's lists of versions as JSON for the checkpoint; `held` is left out if empty."""
@@ -98,9 +98,9 @@ class Pool:
         """
         if not self.folder.is_dir():
             return
-        listed = self.versions | self.held | _listed_versions(self.run)
+        listed = self.versions | self.held | _find_listed_versions(self.run)
         for folder in sorted(self.folder.iterdir()):
-            parsed = version_of(folder.name)
+            parsed = parse_version(folder.name)
             if folder.name.endswith(TEMPORARY) or (parsed and parsed[1] not in listed):
                 remove(folder)
 
@@ -111,12 +111,12 @@ class Pool:
                 _verify(self.path(policy, version), version in self.sealed)
 
 
-def past_weights(run: Path, policy: str, version: int) -> Path | None:
+def find_past_weights(run: Path, policy: str, version: int) -> Path | None:
     """Return the folder of a past version's weights in a run's pool; None if absent. Raises StoreError if damaged."""
-    folder = run / "league" / version_name(require_safe_name(policy, "policy"), version)
+    folder = run / "league" / format_version(require_safe_name(policy, "policy"), version)
     if not folder.is_dir():
         return None
-    _verify(folder, any(version in state.get("sealed", ()) for state in _pool_states(run)))
+    _verify(folder, any(version in state.get("sealed", ()) for state in _read_pool_states(run)))
     return folder
 
 
@@ -129,12 +129,12 @@ def _verify(folder: Path, sealed: bool) -> None:
             raise StoreError(f"past version {folder} is of {name}: its folder was renamed")
 
 
-def _listed_versions(run: Path) -> set[int]:
+def _find_listed_versions(run: Path) -> set[int]:
     """Return the versions that any of the run's readable checkpoints lists."""
-    return {version for state in _pool_states(run) for listed in state.values() for version in listed}
+    return {version for state in _read_pool_states(run) for listed in state.values() for version in listed}
 
 
-def _pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
+def _read_pool_states(run: Path) -> Iterator[dict[str, list[int]]]:
     """Yield each readable checkpoint's pool: versions by list, `members`, `recent`, `sealed` and, if any, `held`."""
     for k in checkpoints.iterations(run):
         try:

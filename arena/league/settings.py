@@ -30,12 +30,12 @@ class OpponentSpec(Spec):
     until: Positive | None = None
     """Last iteration of this opponent; null is the end of the run."""
 
-    def met_in(self, iteration: int) -> bool:
+    def is_drawn_in(self, iteration: int) -> bool:
         """Return True if this opponent may be drawn in the iteration."""
         return self.weight > 0 and self.since <= iteration and (self.until is None or iteration <= self.until)
 
     @model_validator(mode="after")
-    def _belongs_together(self) -> Self:
+    def _check_fields(self) -> Self:
         for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
             given = getattr(self, field) is not None
             if self.play == play and not given:

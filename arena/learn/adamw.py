@@ -11,14 +11,14 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from arena.learn.divergence import require_finite, step_counts
+from arena.learn.divergence import is_finite_step, require_finite
 from arena.learn.moments import MOMENTS
 
 if TYPE_CHECKING:
     from arena.learn.divergence import Nonfinite
 
 BETAS = (0.9, 0.999)
-NONE: Mapping[str, torch.nn.Parameter] = MappingProxyType({})
+NO_PARAMETERS: Mapping[str, torch.nn.Parameter] = MappingProxyType({})
 
 
 class NamedAdamW:
@@ -33,7 +33,7 @@ class NamedAdamW:
         advice: str,
         setting: str = "",
         betas: tuple[float, float] = BETAS,
-        saved: Mapping[str, torch.nn.Parameter] = NONE,
+        saved: Mapping[str, torch.nn.Parameter] = NO_PARAMETERS,
     ) -> None:
         """Create the optimiser. `saved` are parameters that `save` writes with its state.
 
@@ -52,7 +52,7 @@ class NamedAdamW:
         If the norm is not finite, the step is skipped and counted, or DivergedError is raised, by `nonfinite`.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), grad_clip))
-        if step_counts(norm, self.nonfinite, self.label, self.advice, setting=self._setting):
+        if is_finite_step(norm, self.nonfinite, self.label, self.advice, setting=self._setting):
             self._adamw.step()
             self.steps += 1
         else:

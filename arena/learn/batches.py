@@ -78,7 +78,7 @@ class TokenBatch:
         return self.sum_by(units, values) / self.sum_by(units, values.new_ones(len(values))).clamp(min=1.0)
 
 
-def token_batch(
+def make_token_batch(
     batch: StreamBatch,
     scores: Scores,
     samples: Mapping[int, Sample] | Sequence[Sample],

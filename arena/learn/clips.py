@@ -46,7 +46,7 @@ def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High 
     the gradient -A r, are unbounded. c: 3 in Ye et al. 2020 and verl's default, 10 in verl's DAPO recipe, SPEAR and
     DART-GUI (whose GSPO loss does not read it), 4 in INTELLECT-2. TRL's `delta` is the same for c ≥ 1 + high.
     """
-    return _ceiled(*ppo(ratio, tokens, low=low, high=high), tokens.advantages, c)
+    return _cap_loss(*ppo(ratio, tokens, low=low, high=high), tokens.advantages, c)
 
 
 def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High = 4.0) -> Clipped:
@@ -75,7 +75,7 @@ def aepo(
     above = ratio * ((1.0 + high) / ratio).detach()
     bounded = -tokens.advantages * above.where(ratio > 1.0 + high, ratio.clamp(min=1.0 - low))
     loss, clipped = plain.maximum(bounded), (bounded > plain).detach()
-    return (loss, clipped) if c is None else _ceiled(loss, clipped, tokens.advantages, c)
+    return (loss, clipped) if c is None else _cap_loss(loss, clipped, tokens.advantages, c)
 
 
 def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
@@ -87,7 +87,7 @@ def unclipped(ratio: torch.Tensor, tokens: TokenBatch) -> Clipped:
     return -tokens.advantages * ratio, tokens.learned.new_zeros(len(tokens.learned))
 
 
-def _ceiled(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
+def _cap_loss(loss: torch.Tensor, clipped: torch.Tensor, advantages: torch.Tensor, c: float) -> Clipped:
     """Limit each token's loss to -A c if A < 0; also returns the mask of clipped tokens with those limited here."""
     over = (advantages < 0) & (loss.detach() > -advantages * c)
     return (-advantages * c).where(over, loss), clipped | over

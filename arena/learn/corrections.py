@@ -38,7 +38,7 @@ def truncated(tokens: TokenBatch, *, cap: Bound = 2.0, level: Level = "token") -
     cap: 2 in TIS (Yao et al. 2025), MARTI and verl's examples, 1 by token in DART-GUI, 3 in TRL. 1 everywhere if
     sampler and trainer agree.
     """
-    return _ratio(tokens.sum_by(tokens.units(level), _gap(tokens))).clamp(max=cap)
+    return _exponentiate(tokens.sum_by(tokens.units(level), _compute_log_ratios(tokens))).clamp(max=cap)
 
 
 def masked(
@@ -64,24 +64,24 @@ def masked(
     By product, long streams are masked first, whatever their tokens; by mean, length has no effect. Zero if the whole
     step is outside: then there is nothing to learn from.
     """
-    gap, units = _gap(tokens), tokens.units(level)
+    gap, units = _compute_log_ratios(tokens), tokens.units(level)
     if by == "mean":
         gap = tokens.mean_by(units, gap)
     elif by == "product":
         gap = tokens.sum_by(units, gap)
-    ratio = _ratio(gap)
+    ratio = _exponentiate(gap)
     outside = (ratio < low) | (ratio > high)
     if by == "worst":
         outside = tokens.sum_by(units, outside.to(ratio.dtype)) > 0
     return (ratio if weigh else ratio.new_ones(len(ratio))).masked_fill(outside, 0.0)
 
 
-def _gap(tokens: TokenBatch) -> torch.Tensor:
+def _compute_log_ratios(tokens: TokenBatch) -> torch.Tensor:
     """Return each token's log ρ, [N]: the trainer's log p before the update minus the sampler's, without gradient."""
     return (tokens.old - tokens.behaviour).detach()
 
 
-def _ratio(gap: torch.Tensor) -> torch.Tensor:
+def _exponentiate(gap: torch.Tensor) -> torch.Tensor:
     return gap.clamp(-20.0, 20.0).exp()
 
 

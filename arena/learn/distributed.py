@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import distributed
 
-from arena.learn.ranks import Rank, become
+from arena.learn.ranks import Rank, set_rank
 
 
 @cache
-def deepspeed() -> Any:
+def get_deepspeed() -> Any:
     """Return the deepspeed module, initialised for this process: as the only rank unless `join_ranks` came before."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -48,10 +48,10 @@ def join_ranks(
     port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
     os.environ["MASTER_PORT"] = str(port)
     store = TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
-    backend = "gloo" if shares else _backend()
+    backend = "gloo" if shares else _choose_backend()
     distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
-    become(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
-    deepspeed()
+    set_rank(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
+    get_deepspeed()
 
 
 def _create_single_rank() -> None:
@@ -60,7 +60,7 @@ def _create_single_rank() -> None:
 
     os.environ.setdefault("LOCAL_RANK", "0")
     _stay_on_loopback()
-    distributed.init_process_group(_backend(), store=HashStore(), rank=0, world_size=1)
+    distributed.init_process_group(_choose_backend(), store=HashStore(), rank=0, world_size=1)
 
 
 def _stay_on_loopback() -> None:
@@ -69,5 +69,5 @@ def _stay_on_loopback() -> None:
         os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
 
 
-def _backend() -> str:
+def _choose_backend() -> str:
     return "nccl" if torch.cuda.is_available() else "gloo"

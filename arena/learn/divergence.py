@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from arena.errors import DivergedError
-from arena.learn.ranks import highest
+from arena.learn.ranks import max_over_ranks
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ Nonfinite = Literal["stop", "skip"]
 """Treatment of a step whose gradient is not finite."""
 
 
-def step_counts(
+def is_finite_step(
     norm: float,
     rule: Nonfinite,
     label: str,
@@ -47,6 +47,6 @@ def require_finite(tensors: Iterable[torch.Tensor], label: str, finding: str, ad
     """Raise DivergedError unless the tensors' norm is finite on all ranks. The texts are parts of its message."""
     import torch  # not for a critic that does without
 
-    norm = highest(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))
+    norm = max_over_ranks(float(torch.nn.utils.get_total_norm([t.detach() for t in tensors])))
     if not math.isfinite(norm):
         raise DivergedError(f"{label}: {finding} (norm {norm}), so the update does not count: {advice}")

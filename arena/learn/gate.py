@@ -14,7 +14,7 @@ from arena.learn.samples import Floats, Sample
 from arena.learn.settings import UpdateSpec
 
 
-def tolerance(rule: UpdateSpec, bf16: bool) -> float:
+def get_tolerance(rule: UpdateSpec, bf16: bool) -> float:
     """Return the allowed mean difference of sampler and trainer log p: as set, else 0.1 in bf16 and 1e-4 in fp32.
 
     In bfloat16 a logit between 16 and 32 is rounded to a multiple of .125: where SmolLM2 is unsure, at an entropy of
@@ -23,7 +23,7 @@ def tolerance(rule: UpdateSpec, bf16: bool) -> float:
     return rule.gate_tolerance or (0.1 if bf16 else 1e-4)
 
 
-def compared_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
+def select_comparable_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
     """Return the differences that the gate compares, one array per sample, of tokens that the current weights sampled.
 
     `gaps` has each sample with the differences of all its sampled tokens. Samples without fresh tokens are left out.
@@ -32,7 +32,7 @@ def compared_gaps(gaps: Iterable[tuple[Sample, Floats]]) -> list[np.ndarray]:
     return [own for fresh, gap in played if len(own := gap if fresh is None else gap[fresh])]
 
 
-def require_alike(policy: str, gaps: Tally, highest: float) -> None:
+def require_agreement(policy: str, gaps: Tally, highest: float) -> None:
     """Raise GateError if the mean log-probability difference of the policy is above `highest` or NaN."""
     if not gaps.mean <= highest:  # also stops at NaN
         raise GateError(

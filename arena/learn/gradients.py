@@ -10,13 +10,13 @@ import torch
 
 from agents.heap import record_use, trim_memory
 from agents.scoring import StreamScores, build_batch, score_passes, split_by_stream
-from arena.learn.batches import TokenBatch, token_batch
-from arena.learn.gate import compared_gaps
+from arena.learn.batches import TokenBatch, make_token_batch
+from arena.learn.gate import select_comparable_gaps
 from arena.learn.losses import TokenLoss
 from arena.learn.plan import Plan, Shares, Step
-from arena.learn.ranks import Tally, over_ranks
-from arena.learn.regularisers import k3, memories
-from arena.learn.samples import Floats, rival_changes
+from arena.learn.ranks import Tally, reduce_over_ranks
+from arena.learn.regularisers import find_memories, k3
+from arena.learn.samples import Floats, compute_rival_changes
 from arena.learn.settings import UpdateSpec
 
 _WEIGHT, _SQUARE = "weight", "weight squared"
@@ -48,7 +48,7 @@ class UpdateMetrics:
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
-    def logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
+    def add_logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
         """Add the weights of a micro-batch of another run's log, of which `means` computes the effective share."""
         weights = tokens.advantages.abs()
         if token.correction is not None:
@@ -56,7 +56,7 @@ class UpdateMetrics:
         self.add(_WEIGHT, weights[tokens.learned])
         self.add(_SQUARE, weights[tokens.learned].double().square())
 
-    def optimised(self, norm: float, taken: bool) -> None:
+    def count_step(self, norm: float, taken: bool) -> None:
         """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
         self.skipped += not taken
         if taken:
@@ -120,7 +120,7 @@ class Gradients:
         self.engine, self.rule, self.plan, self.metrics, self.rank = engine, rule, plan, metrics, rank
         self.scale = scale
         self._past = MappingProxyType(dict(memory))
-        self._memories = memories(rule.regularisers)
+        self._memories = find_memories(rule.regularisers)
         self.seen: dict[str, list[Any]] = {name: [] for name in self._memories}
         """Statistics for stateful regularisers, by name, one entry per micro-batch."""
         self._streams = {i: s.stream for i, s in plan.samples.items()}
@@ -140,8 +140,8 @@ class Gradients:
         self.old = {i: score.logprobs for i, score in scores.items()}
         samples = self.plan.samples
         own = sorted(i for one in self.plan.old[self.rank] for i in one.index)
-        gaps = compared_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in own)
-        return over_ranks(Tally.of(gaps), Tally.plus)
+        gaps = select_comparable_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in own)
+        return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
         """Add a step's gradient, and yield False after every micro-batch, because the step is not taken yet.
@@ -150,7 +150,7 @@ class Gradients:
         """
         gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
-        return over_ranks(Tally.of(gaps), Tally.plus)
+        return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
         """Add the gradient of played samples; returns the log-probability gaps that the gate compares."""
@@ -164,9 +164,9 @@ class Gradients:
             if not one.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
-            tokens = token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
+            tokens = make_token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
-            gaps += compared_gaps((samples[i], gap) for i, gap in played)
+            gaps += select_comparable_gaps((samples[i], gap) for i, gap in played)
             weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
             token = self.rule.loss(tokens)
             objective = token.loss
@@ -182,7 +182,7 @@ class Gradients:
                 trim_memory()
             self.metrics.step(tokens, objective, token)
             if samples[one.index[0]].source == "logged":
-                self.metrics.logged(tokens, token)
+                self.metrics.add_logged(tokens, token)
             yield False
         return gaps
 
@@ -215,13 +215,13 @@ class Gradients:
         changes = [np.zeros(len(s.advantages), np.float32) for s in chosen]
         if step.rivals:
             now = self._score(step.rivals)
-            changes = [now[i].logprobs - self._base(i) for i in step.pairs]
+            changes = [now[i].logprobs - self._get_base_logprobs(i) for i in step.pairs]
         if "pairs" in needs:
-            return dict(zip(step.pairs, rival_changes(chosen, changes), strict=True))
+            return dict(zip(step.pairs, compute_rival_changes(chosen, changes), strict=True))
         estimate = max(0.0, float(np.mean([change.sum() for change in changes]))) if changes else 0.0
         return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 
-    def _base(self, number: int) -> Floats:
+    def _get_base_logprobs(self, number: int) -> Floats:
         """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""
         reference = self.plan.samples[number].reference
         if "reference" in self.rule.loss.needs:
@@ -233,13 +233,13 @@ class Gradients:
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
         """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
         own = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
-        return over_ranks(own, lambda one, other: one | other)
+        return reduce_over_ranks(own, lambda one, other: one | other)
 
 
-def updated_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
+def update_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the regularisers' state after an update, given their statistics of each micro-batch (`seen`)."""
     after = dict(memory)
-    for name, rule in memories(seen).items():
+    for name, rule in find_memories(seen).items():
         for note in seen[name]:
             after[name] = rule.keep(after.get(name), plan.clock, note)
     return after

@@ -7,72 +7,72 @@ import torch
 
 from arena.process import count_cores
 
-CLEARLY = 0.9
+MAX_TIME_RATIO = 0.9
 """Maximum time ratio to replace the usual choice, so that noise does not decide."""
 _SHAPES = ((8, 576, 1536), (512, 576, 1536))
 """Tokens × width × inner width of a small model's layer, for decoding and for learning."""
 
 
-def fastest_threads() -> int:
-    """Measure and return the fastest number of CPU threads; with a GPU return `most_threads` without measuring."""
-    return most_threads() if torch.cuda.is_available() else threads_of(try_threads())
+def find_fastest_threads() -> int:
+    """Measure and return the fastest number of CPU threads; with a GPU return `max_threads` without measuring."""
+    return max_threads() if torch.cuda.is_available() else choose_threads(time_threads())
 
 
-def most_threads() -> int:
+def max_threads() -> int:
     """Return the largest number of threads worth trying: torch's, but at most the cores that this process may use."""
     return min(torch.get_num_threads(), count_cores())
 
 
-def fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
+def find_fastest_precision(threads: int | None = None) -> Literal["fp32", "bf16"]:
     """Return bf16 if the hardware computes it natively: reported by a GPU, measured on a CPU with `threads` threads."""
     if torch.cuda.is_available():
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return precision_of(try_precisions(threads))
+    return choose_precision(time_precisions(threads))
 
 
-def try_threads(rounds: int = 3) -> dict[int, float]:
-    """Measure the time of small matrix products with 1, 2, 4, … up to `most_threads` threads.
+def time_threads(rounds: int = 3) -> dict[int, float]:
+    """Measure the time of small matrix products with 1, 2, 4, … up to `max_threads` threads.
 
     Returns seconds by number of threads, each the best of `rounds` interleaved rounds.
     """
-    usual, most = torch.get_num_threads(), most_threads()
+    usual, most = torch.get_num_threads(), max_threads()
     best = dict.fromkeys(sorted({2**k for k in range(most.bit_length())} | {most}), float("inf"))
     try:
         for _ in range(rounds):
             for count in best:
                 torch.set_num_threads(count)
-                best[count] = min(best[count], _products(torch.float32))
+                best[count] = min(best[count], _time_products(torch.float32))
     finally:
         torch.set_num_threads(usual)
     return best
 
 
-def try_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
+def time_precisions(threads: int | None = None, rounds: int = 3) -> dict[torch.dtype, float]:
     """Return the seconds of small matrix products in float32 and bfloat16, each the best of `rounds`, by dtype."""
     best, usual = dict.fromkeys((torch.float32, torch.bfloat16), float("inf")), torch.get_num_threads()
     try:
         torch.set_num_threads(threads or usual)
         for _ in range(rounds):
             for dtype in best:
-                best[dtype] = min(best[dtype], _products(dtype))
+                best[dtype] = min(best[dtype], _time_products(dtype))
     finally:
         torch.set_num_threads(usual)
     return best
 
 
-def threads_of(seconds: dict[int, float]) -> int:
+def choose_threads(seconds: dict[int, float]) -> int:
     """Return the fastest number of threads, but the largest unless fewer take at most 0.9 of its time."""
     most = max(seconds)
     fewer = min(seconds, key=lambda count: (seconds[count], -count))
-    return fewer if seconds[fewer] <= CLEARLY * seconds[most] else most
+    return fewer if seconds[fewer] <= MAX_TIME_RATIO * seconds[most] else most
 
 
-def precision_of(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
+def choose_precision(seconds: dict[torch.dtype, float]) -> Literal["fp32", "bf16"]:
     """Return bf16 if it takes at most 0.9 of float32's time, else fp32: some processors emulate bfloat16 slowly."""
-    return "bf16" if seconds[torch.bfloat16] <= CLEARLY * seconds[torch.float32] else "fp32"
+    return "bf16" if seconds[torch.bfloat16] <= MAX_TIME_RATIO * seconds[torch.float32] else "fp32"
 
 
-def _products(dtype: torch.dtype) -> float:
+def _time_products(dtype: torch.dtype) -> float:
     """Return the seconds that linear layers of both `_SHAPES` take."""
     spent = 0.0
     for rows, width, inner in _SHAPES:

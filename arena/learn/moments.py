@@ -34,9 +34,11 @@ class Moments:
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the name and shape of each tensor of `each`."""
         for name, parameter in trainable_parameters(self.model).items():
-            held = self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _moment_names(parameter)
+            held = (
+                self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _list_state_keys(parameter)
+            )
             shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
-            yield from ((f"{name}.{key}", shape) for key in _moment_names(parameter) if key in held)
+            yield from ((f"{name}.{key}", shape) for key in _list_state_keys(parameter) if key in held)
 
     def get(self, name: str) -> torch.Tensor:
         """Return one tensor of `each`; under ZeRO, all ranks call it together."""
@@ -48,11 +50,11 @@ class Moments:
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
         """Restore tensors that `each` yielded, and set the optimiser's number of steps to `steps`."""
         for name, parameter in trainable_parameters(self.model).items():
-            for key in _moment_names(parameter):
+            for key in _list_state_keys(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Set all moments to zero and the optimiser's number of steps to 0."""
         for parameter in trainable_parameters(self.model).values():
             for key in MOMENTS:
@@ -94,5 +96,5 @@ class Moments:
             zero._lazy_init_hp_params_optimizer_state()
 
 
-def _moment_names(parameter: torch.nn.Parameter) -> tuple[str, ...]:
+def _list_state_keys(parameter: torch.nn.Parameter) -> tuple[str, ...]:
     return (*MOMENTS, MASTER) if parameter.dtype == torch.bfloat16 else MOMENTS

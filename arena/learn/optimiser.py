@@ -9,7 +9,7 @@ import torch
 
 from agents.policy import trainable_parameters
 from agents.scoring import StreamScorer
-from arena.learn.distributed import deepspeed
+from arena.learn.distributed import get_deepspeed
 from arena.learn.moments import Moments
 from arena.learn.settings import UpdateSpec
 
@@ -33,8 +33,11 @@ class Optimiser:
             optimizer.register_step_pre_hook(self._clip)
         self.engine: Any
         """DeepSpeed's engine: a call scores a `StreamBatch`, `backward` adds a loss's gradient."""
-        self.engine, *_ = deepspeed().initialize(
-            model=scorer, optimizer=optimizer, config=_deepspeed_config(rule, masters(scorer)), dist_init_required=False
+        self.engine, *_ = get_deepspeed().initialize(
+            model=scorer,
+            optimizer=optimizer,
+            config=_make_deepspeed_config(rule, has_masters(scorer)),
+            dist_init_required=False,
         )
         if rule.zero_stage == 0 and self.engine.world_size == 1:
             self.engine.enable_backward_allreduce = False  # alone, it would copy all gradients twice for nothing
@@ -59,24 +62,24 @@ class Optimiser:
             optimizer.zero_grad(set_to_none=True)
 
 
-def masters(scorer: StreamScorer) -> bool:
+def has_masters(scorer: StreamScorer) -> bool:
     """Return True if some trained weights are bfloat16, so that the optimiser holds float32 master copies."""
     return any(parameter.dtype == torch.bfloat16 for parameter in trainable_parameters(scorer.model).values())
 
 
-def gathered(parameters: Iterable[torch.nn.Parameter], zero_stage: int) -> AbstractContextManager[Any]:
+def gather_parameters(parameters: Iterable[torch.nn.Parameter], zero_stage: int) -> AbstractContextManager[Any]:
     """Return a context in which these parameters are complete, also under ZeRO-3; all ranks must enter it together."""
     if zero_stage < 3:
         return nullcontext()
-    whole: AbstractContextManager[Any] = deepspeed().zero.GatheredParameters(list(parameters))
+    whole: AbstractContextManager[Any] = get_deepspeed().zero.GatheredParameters(list(parameters))
     return whole
 
 
-def _deepspeed_config(rule: UpdateSpec, masters: bool) -> dict[str, Any]:
+def _make_deepspeed_config(rule: UpdateSpec, has_masters: bool) -> dict[str, Any]:
     offload, precision = {}, {}
     if rule.offload_optimizer:
         offload = {"offload_optimizer": {"device": "cpu", "pin_memory": torch.cuda.is_available()}}
-    if masters:  # gradients of micro-batches are summed in float32 all the same
+    if has_masters:  # gradients of micro-batches are summed in float32 all the same
         precision = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
     return {
         **precision,

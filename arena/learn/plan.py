@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.packing import Costs, Pass, Row, plan_passes
 from agents.stream import Stream
-from arena.learn.samples import Floats, Sample, in_pairs, together, with_baselines
+from arena.learn.samples import Floats, Sample, group_paired, group_with_baselines, select_complete_pairs
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 
@@ -49,15 +49,20 @@ class Step:
 
     def for_rank(self, rank: int) -> "Step":
         """Return the step with the passes of one rank alone, and the weights of their samples."""
-        played, rivals = _only(self.played, rank), _only(self.rivals, rank)
-        weights = {i: self.weights[i] for i in _numbers(played)}
-        shown = _only(self.demonstrations, rank)
+        played, rivals = _select_rank(self.played, rank), _select_rank(self.rivals, rank)
+        weights = {i: self.weights[i] for i in _list_sample_numbers(played)}
+        shown = _select_rank(self.demonstrations, rank)
         return replace(self, played=played, weights=weights, demonstrations=shown, rivals=rivals)
 
     @property
-    def needed(self) -> set[int]:
+    def sample_numbers(self) -> set[int]:
         """Numbers of the samples that the step reads."""
-        return {*_numbers(self.played), *_numbers(self.demonstrations), *_numbers(self.rivals), *self.pairs}
+        return {
+            *_list_sample_numbers(self.played),
+            *_list_sample_numbers(self.demonstrations),
+            *_list_sample_numbers(self.rivals),
+            *self.pairs,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,20 +102,20 @@ class Plan:
 
         It has both replies of all pairs, and the shortest sample, which every rank scores at the end.
         """
-        old = None if self.old is None else _only(self.old, rank)
+        old = None if self.old is None else _select_rank(self.old, rank)
         steps = tuple(step.for_rank(rank) for step in self.steps)
-        needed = set(_numbers(old or ())).union(*(step.needed for step in steps))
+        needed = set(_list_sample_numbers(old or ())).union(*(step.sample_numbers for step in steps))
         if self.samples:
             needed.add(min(self.samples, key=lambda i: len(self.samples[i].stream)))
         return replace(self, samples={i: self.samples[i] for i in sorted(needed)}, old=old, steps=steps)
 
 
-def _only(shares: Shares, rank: int) -> Shares:
+def _select_rank(shares: Shares, rank: int) -> Shares:
     """Return the shares with the passes of one rank alone."""
     return tuple(share if number == rank else () for number, share in enumerate(shares))
 
 
-def _numbers(shares: Shares) -> Iterator[int]:
+def _list_sample_numbers(shares: Shares) -> Iterator[int]:
     """Yield the sample numbers of all passes."""
     return (i for share in shares for one in share for i in one.index)
 
@@ -139,25 +144,27 @@ class Planner:
         units = [[i] for i in range(len(played))]
         needed = rule.loss.needs
         if "pairs" in needed:
-            played = in_pairs(played)
-            units = together(played)
+            played = select_complete_pairs(played)
+            units = group_paired(played)
         elif "baselines" in needed:
-            units = with_baselines(played)
-        every = (*played, *(s for s in samples if s.source == "demonstration" and weight))
-        lessons = range(len(played), len(every))
+            units = group_with_baselines(played)
+        all_samples = (*played, *(s for s in samples if s.source == "demonstration" and weight))
+        lessons = range(len(played), len(all_samples))
         where = f"policy '{self.name}', iteration {clock.iteration}"
-        for at, part, lesson in _minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
-            if step := self._step(every, part, lesson, weight, f"{where}, {at}", ranks):
-                steps.append(self._with_pairs(step, every, part, ranks) if needed & {"pairs", "baselines"} else step)
+        for at, part, lesson in _draw_minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
+            if step := self._plan_step(all_samples, part, lesson, weight, f"{where}, {at}", ranks):
+                steps.append(
+                    self._add_pairs(step, all_samples, part, ranks) if needed & {"pairs", "baselines"} else step
+                )
         return Plan(
             where=where,
             advice=f"lower learn.lr ({rule.lr:g})",
             step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
-            samples=dict(enumerate(every)),
+            samples=dict(enumerate(all_samples)),
             clock=clock,
-            old=self._distribute(self._ordered_passes(every, range(len(played))), ranks) if rule.steps > 1 else None,
+            old=self._distribute(self._make_passes(all_samples, range(len(played))), ranks) if rule.steps > 1 else None,
             steps=tuple(steps),
-            rates=tuple(rule.lr * warmup(done + k, rule.warmup_steps) for k in range(len(steps))),
+            rates=tuple(rule.lr * compute_warmup(done + k, rule.warmup_steps) for k in range(len(steps))),
             counted=True,
         )
 
@@ -166,12 +173,12 @@ class Planner:
         where, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
             step
-            for at, _, lesson in _minibatches([], range(len(samples)), spec.epochs, spec.minibatches, rng)
-            if (step := self._step(samples, [], lesson, 1.0, f"{where}, {at}", ranks))
+            for at, _, lesson in _draw_minibatches([], range(len(samples)), spec.epochs, spec.minibatches, rng)
+            if (step := self._plan_step(samples, [], lesson, 1.0, f"{where}, {at}", ranks))
         ]
         total = spec.epochs * spec.minibatches
         fading = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
-        rates = tuple(spec.lr * share * warmup(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
+        rates = tuple(spec.lr * share * compute_warmup(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
         return Plan(
             where=where,
             advice=advice,
@@ -184,7 +191,7 @@ class Planner:
             counted=False,
         )
 
-    def _step(
+    def _plan_step(
         self,
         samples: Sequence[Sample],
         part: Sequence[int],
@@ -195,7 +202,7 @@ class Planner:
     ) -> Step | None:
         """Plan a step on the samples `part` and the demonstrations `lesson`; None if there is nothing to learn."""
         share = 1.0 - weight if self.rule.demonstrations and self.rule.demonstrations.mixed else 1.0
-        weights = {i: share * w for i, w in self._weights(samples, part).items()}
+        weights = {i: share * w for i, w in self._compute_weights(samples, part).items()}
         learned = any(w.any() for w in weights.values())
         if not learned and not lesson:
             return None
@@ -206,12 +213,12 @@ class Planner:
             where=where,
             played=self._distribute(played if learned else [], ranks),
             weights={i: w.astype(np.float32) for i, w in weights.items()},
-            demonstrations=self._distribute(self._ordered_passes(samples, lesson), ranks),
+            demonstrations=self._distribute(self._make_passes(samples, lesson), ranks),
             demonstration_weight=weight / max(1, count),
             gated=self.rule.steps == 1,
         )
 
-    def _with_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
+    def _add_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
         """Add the pairs or baselines of a loss to the step, and the passes to score them.
 
         The only step of an update that compares with its start needs no scores, as no weight has changed.
@@ -219,10 +226,10 @@ class Planner:
         if "baselines" in self.rule.loss.needs:
             part = [i for i in part if not samples[i].learned.any()]
         is_scored = self.rule.steps > 1 or "reference" in self.rule.loss.needs
-        rivals = self._distribute(self._ordered_passes(samples, part), ranks) if is_scored else ()
+        rivals = self._distribute(self._make_passes(samples, part), ranks) if is_scored else ()
         return replace(step, pairs=tuple(part), rivals=rivals)
 
-    def _weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
+    def _compute_weights(self, samples: Sequence[Sample], part: Sequence[int]) -> dict[int, np.ndarray]:
         """Return the weight of each token in the step's loss, by sample number, in float64."""
         chosen = [samples[i] for i in part]
         sizes = [len(s.advantages) for s in chosen]
@@ -234,10 +241,10 @@ class Planner:
         weights = self.rule.aggregate(turns[1].reshape(-1), streams, learned)
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
-    def _ordered_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
+    def _make_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
         """Return the passes over the samples with numbers `part`; samples of equal length keep that order."""
         streams = [samples[i].stream for i in part]
-        return [_renumbered(one, part) for one in plan_passes(streams, self.rule.token_budget, costs=self.costs)]
+        return [_renumber(one, part) for one in plan_passes(streams, self.rule.token_budget, costs=self.costs)]
 
     def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
         """Return each rank's forward passes to score these streams without learning."""
@@ -246,22 +253,22 @@ class Planner:
     def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks, under ZeRO-3 without shared prefixes."""
         if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
-            work = [_without_prefix(one) for one in work]
-        return distribute(list(work), ranks)
+            work = [_expand_prefix(one) for one in work]
+        return distribute_passes(list(work), ranks)
 
 
-def _renumbered(one: Pass, numbers: Sequence[int]) -> Pass:
+def _renumber(one: Pass, numbers: Sequence[int]) -> Pass:
     """Return the pass with stream i renumbered to `numbers[i]`."""
     rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
     return Pass(tuple(rows), one.prefix)
 
 
-def _without_prefix(one: Pass) -> Pass:
+def _expand_prefix(one: Pass) -> Pass:
     """Return the pass without a shared prefix: every row computes it."""
     return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
 
 
-def distribute(work: list[Pass], ranks: int) -> Shares:
+def distribute_passes(work: list[Pass], ranks: int) -> Shares:
     """Distribute passes over ranks, so that all have the same number and similar work; returns each rank's passes.
 
     A single rank gets all of them in order. For more ranks, the longest passes of several rows are split in two until
@@ -283,21 +290,21 @@ def distribute(work: list[Pass], ranks: int) -> Shares:
 _IMITATION_WARMUP = 10
 
 
-def warmup(steps: int, warmup: int) -> float:
+def compute_warmup(steps: int, warmup: int) -> float:
     """Return the factor of the learning rate after `steps` steps, which rises linearly to 1 over `warmup` steps."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 
-def _minibatches(
+def _draw_minibatches(
     units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield each step's label, samples (of random units) and random demonstrations; either list may be empty."""
     for epoch in range(1, epochs + 1):
-        parts = _random_parts(units, count, rng)
-        for number, (part, lesson) in enumerate(zip(parts, _random_parts(lessons, count, rng), strict=True), 1):
+        parts = _split_randomly(units, count, rng)
+        for number, (part, lesson) in enumerate(zip(parts, _split_randomly(lessons, count, rng), strict=True), 1):
             yield f"epoch {epoch}, minibatch {number}", [i for unit in part for i in unit], lesson
 
 
-def _random_parts(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
+def _split_randomly(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:
     """Split all items in random order into `count` parts of nearly equal size."""
     return [[items[i] for i in part] for part in np.array_split(rng.permutation(len(items)), count)]

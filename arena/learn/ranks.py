@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-Seen = TypeVar("Seen")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class Rank:
 _own = Rank()
 
 
-def become(rank: Rank) -> None:
+def set_rank(rank: Rank) -> None:
     """Set this process's rank."""
     global _own
     _own = rank
 
 
-def this_rank() -> Rank:
+def get_rank() -> Rank:
     """Return this process's rank: the one that `become` set, or number 0 of 1."""
     return _own
 
 
-def over_ranks(value: Seen, plus: Callable[[Seen, Seen], Seen]) -> Seen:
+def reduce_over_ranks(value: Value, plus: Callable[[Value, Value], Value]) -> Value:
     """Combine the values of all ranks with `plus`, in rank order; returns the same result on all ranks.
 
     All ranks must call it together. A single rank gets its own value.
@@ -76,6 +76,6 @@ class Tally:
         return self.total / max(1, self.count)
 
 
-def highest(norm: float) -> float:
+def max_over_ranks(norm: float) -> float:
     """Return the largest of all ranks' norms; not finite if one of them is not."""
-    return over_ranks(Tally(1, norm, norm), Tally.plus).maximum
+    return reduce_over_ranks(Tally(1, norm, norm), Tally.plus).maximum

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def _not_negative(weight: Chosen) -> Chosen:
+def _require_not_negative(weight: Chosen) -> Chosen:
     if isinstance(weight.plain(), float | int) and weight.plain() < 0:
         raise ValueError("0 or more belongs here: less would drive away what is to be held")
     return weight
 
 
 Weight = Annotated[Chosen, SCHEDULE]
-Hold = Annotated[Chosen, SCHEDULE, AfterValidator(_not_negative)]
+Hold = Annotated[Chosen, SCHEDULE, AfterValidator(_require_not_negative)]
 Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(min_length=1)]
 Ratio = Annotated[float, Field(ge=0)]
 
@@ -58,7 +58,7 @@ def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any]
     return mark
 
 
-def memories(names: Iterable[str]) -> dict[str, Memory]:
+def find_memories(names: Iterable[str]) -> dict[str, Memory]:
     """Return the `Memory` of the stateful regularisers among `names`, by name."""
     marked = {name: getattr(part(REGULARISER, name), "memory", None) for name in names}
     return {name: memory for name, memory in marked.items() if memory}
@@ -136,14 +136,14 @@ def entropy(
     return -scale * tokens.entropy
 
 
-def _entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
+def _get_entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: int) -> list[np.ndarray]:
     """Return [mean, iterations, sums, counts] by turn position, for at least `places` positions.
 
     The first two cover past iterations' entropies, the others sum up the current iteration's tokens in the loss. They
     join the past when the clock shows the next iteration.
     """
     memory = memory or {"now": clock.iteration}
-    mean, iterations, sums, counts = (_padded(memory.get(name, []), places) for name in _KEPT)
+    mean, iterations, sums, counts = (_pad(memory.get(name, []), places) for name in _STATISTICS)
     if memory["now"] != clock.iteration:
         seen = counts > 0
         iterations += seen
@@ -152,9 +152,9 @@ def _entropy_statistics(memory: Mapping[str, Any] | None, clock: Clock, places: 
     return [mean, iterations, sums, counts]
 
 
-def _batch_entropies(tokens: TokenBatch) -> list[list[float]]:
+def _sum_entropies(tokens: TokenBatch) -> list[list[float]]:
     """Return a micro-batch's sums of entropies and counts of tokens in the loss, two lists by turn position."""
-    own, size = tokens.learned, _position_count(tokens)
+    own, size = tokens.learned, _count_positions(tokens)
     places = tokens.places[own].cpu().numpy()
     sums = np.bincount(places, tokens.entropy.detach()[own].double().cpu().numpy(), size)
     return [sums.tolist(), np.bincount(places, minlength=size).astype(float).tolist()]
@@ -162,24 +162,24 @@ def _batch_entropies(tokens: TokenBatch) -> list[list[float]]:
 
 def _add_entropies(memory: Mapping[str, Any] | None, clock: Clock, seen: list[list[float]]) -> dict[str, Any]:
     """Return the state `memory` with one micro-batch's sums and counts (`seen`) added."""
-    values = _entropy_statistics(memory, clock, len(seen[0]))
+    values = _get_entropy_statistics(memory, clock, len(seen[0]))
     for value, more in zip(values[2:], seen, strict=True):
-        value += _padded(more, len(value))
-    return {"now": clock.iteration} | {name: value.tolist() for name, value in zip(_KEPT, values, strict=True)}
+        value += _pad(more, len(value))
+    return {"now": clock.iteration} | {name: value.tolist() for name, value in zip(_STATISTICS, values, strict=True)}
 
 
-def _position_count(tokens: TokenBatch) -> int:
+def _count_positions(tokens: TokenBatch) -> int:
     return int(tokens.places.max()) + 1 if len(tokens.places) else 0
 
 
-_KEPT = ("mean", "iterations", "sums", "counts")
+_STATISTICS = ("mean", "iterations", "sums", "counts")
 
 
-def _padded(values: list[float], size: int) -> np.ndarray:
+def _pad(values: list[float], size: int) -> np.ndarray:
     return np.array([*values, *[0.0] * (size - len(values))], np.float64)
 
 
-@remembers(_batch_entropies, _add_entropies)
+@remembers(_sum_entropies, _add_entropies)
 def entropy_band(
     tokens: TokenBatch,
     loss: TokenLoss,
@@ -205,7 +205,9 @@ def entropy_band(
     import torch
 
     scale: float = weight(tokens.clock)
-    mean, iterations, *_ = _entropy_statistics(tokens.memory.get("entropy_band"), tokens.clock, _position_count(tokens))
+    mean, iterations, *_ = _get_entropy_statistics(
+        tokens.memory.get("entropy_band"), tokens.clock, _count_positions(tokens)
+    )
     past, entropies = np.where(iterations > 0, mean, np.nan), tokens.entropy
     if level == "turn":
         entropies = tokens.mean_by(tokens.turns, entropies)

@@ -22,7 +22,7 @@ from agents.policy import load_module, load_tokenizer_and_frame
 from agents.scoring import pack
 from agents.stream import OBSERVED, Stream
 from agents.weights import resolve_base
-from arena.learn.scalar_head import Floats, ScalarHead, zero_head
+from arena.learn.scalar_head import Floats, ScalarHead, create_zero_head
 
 _ARCHITECTURE = "ForSequenceClassification"
 
@@ -45,7 +45,7 @@ class RewardModel:
             model = load_model(folder, scores=True)
             model = model.cuda() if torch.cuda.is_available() else model
         else:
-            model = _scoring(resolve_base(folder))
+            model = _create_from_policy(resolve_base(folder))
         if not isinstance(getattr(model, "score", None), torch.nn.Linear):
             raise WeightsError(f"{folder}: its kind of model has no linear head to score with: choose another model")
         tokenizer = deepcopy(tokenizer)  # the policies share it
@@ -60,11 +60,11 @@ class RewardModel:
 
     def score(self, streams: Sequence[Stream], token_budget: int) -> Floats:
         """Return the score of each stream, without gradient. Raises ValueError for an empty stream or images."""
-        ends = [at_end(stream) for stream in streams]
+        ends = [append_score_token(stream) for stream in streams]
         return np.concatenate([np.zeros(0, np.float32), *self.module.predict(ends, token_budget)])
 
     def __call__(self, ends: Sequence[Stream], token_budget: int) -> torch.Tensor:
-        """Return the score of each stream that `at_end` made, with gradients, [len(ends)] float32."""
+        """Return the score of each stream that `append_score_token` made, with gradients, [len(ends)] float32."""
         index, scores = list[int](), list[torch.Tensor]()
         for batch in pack(ends, [1.0] * len(ends), token_budget, costs=self.module.costs):
             index += batch.index
@@ -72,7 +72,7 @@ class RewardModel:
         return torch.cat(scores)[torch.tensor(index, device=self.module.device).argsort()]
 
 
-def at_end(stream: Stream) -> Stream:
+def append_score_token(stream: Stream) -> Stream:
     """Return a stream with one more token, its only sampled one, so that its score is the state after the last token.
 
     That token's id has no effect. Raises ValueError for an empty stream or images, which no reward model sees.
@@ -99,12 +99,12 @@ def logistic(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.binary_cross_entropy_with_logits(scores, labels, reduction="none")
 
 
-def squared(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def squared_error(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return ½ (score - label)² of each score, [M]."""
     return 0.5 * (scores - labels).square()
 
 
-def _scoring(folder: Path) -> Any:
+def _create_from_policy(folder: Path) -> Any:
     """Return a sequence classification model with the body of the folder's language model and a head of zeros."""
     if is_vision_config(read_json(folder, "config.json")):
         raise WeightsError(f"{folder} has vision, and reward models read text only: choose another model")
@@ -114,7 +114,7 @@ def _scoring(folder: Path) -> Any:
     with convert_errors(folder), torch.device("meta"):
         model = import_auto_scorer().from_config(config)
     setattr(model, model.base_model_prefix, language.base_model)
-    model.score = zero_head(model.base_model, bias=False)
+    model.score = create_zero_head(model.base_model, bias=False)
     return model.eval()
 
 

@@ -56,27 +56,27 @@ class Sample:
         return np.array([t for t, own in zip(self.stream.turns, self.stream.mask, strict=True) if own], np.int64)
 
 
-def in_pairs(samples: Sequence[Sample]) -> list[Sample]:
+def select_complete_pairs(samples: Sequence[Sample]) -> list[Sample]:
     """Restrict the loss to replies of complete pairs, and return the samples that have such a reply.
 
     A pair is complete if the samples have both of its replies in the loss.
     """
-    answers = [_loss_pairs(sample) for sample in samples]
+    answers = [_find_loss_pairs(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
     whole = unique[counts == 2]
     return [
-        replace(sample, learned=_reply_mask(sample, whole))
+        replace(sample, learned=_mask_replies(sample, whole))
         for sample, numbers in zip(samples, answers, strict=True)
         if np.isin(numbers, whole).any()
     ]
 
 
-def together(samples: Sequence[Sample]) -> list[list[int]]:
+def group_paired(samples: Sequence[Sample]) -> list[list[int]]:
     """Group sample indices that must share an optimiser step because pairs connect them; every index occurs once."""
     groups = {i: [i] for i in range(len(samples))}
     leader, seen = list(range(len(samples))), dict[int, int]()
     for i, sample in enumerate(samples):
-        for number in _loss_pairs(sample).tolist():
+        for number in _find_loss_pairs(sample).tolist():
             one, other = leader[seen.setdefault(number, i)], leader[i]
             if one != other:
                 for member in groups[other]:
@@ -85,7 +85,7 @@ def together(samples: Sequence[Sample]) -> list[list[int]]:
     return list(groups.values())
 
 
-def with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
+def group_with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
     """Group sample indices so that a sample and its baselines, which are out of the loss, share an optimiser step."""
     groups = defaultdict[int, list[int]](list)
     for i, sample in enumerate(samples):
@@ -94,28 +94,28 @@ def with_baselines(samples: Sequence[Sample]) -> list[list[int]]:
     return list(groups.values())
 
 
-def rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
+def compute_rival_changes(samples: Sequence[Sample], changes: Sequence[Floats]) -> list[Floats]:
     """Return, by sample, for each token of a paired reply the log-ratio of the other reply; 0 for other tokens.
 
     It is the sum of `changes`, the log-ratio of each sampled token. Both samples of every pair must be present.
     """
     sums = defaultdict[int, dict[int, Any]](dict)
     for i, (sample, change) in enumerate(zip(samples, changes, strict=True)):
-        for number in _loss_pairs(sample).tolist():
-            sums[number][i] = change[_reply_mask(sample, number)].sum()
+        for number in _find_loss_pairs(sample).tolist():
+            sums[number][i] = change[_mask_replies(sample, number)].sum()
     rivals = [np.zeros(len(sample.advantages), np.float32) for sample in samples]
     for number, both in sums.items():
         for (i, _), (_, rival) in zip(both.items(), reversed(both.items()), strict=True):
-            rivals[i][_reply_mask(samples[i], number)] = rival
+            rivals[i][_mask_replies(samples[i], number)] = rival
     return rivals
 
 
-def _loss_pairs(sample: Sample) -> NDArray[np.int64]:
+def _find_loss_pairs(sample: Sample) -> NDArray[np.int64]:
     """Return the numbers of the pairs that have a reply in the sample's loss."""
-    return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_reply_mask(sample)])
+    return np.zeros(0, np.int64) if sample.pairs is None else np.unique(sample.pairs[_mask_replies(sample)])
 
 
-def _reply_mask(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
+def _mask_replies(sample: Sample, numbers: NDArray[np.int64] | int | None = None) -> NDArray[np.bool_]:
     """Return the mask of tokens in the loss whose reply belongs to a pair in `numbers`, or to any pair if None."""
     pairs = np.full(len(sample.learned), -1) if sample.pairs is None else sample.pairs
     return sample.learned & (pairs >= 0 if numbers is None else np.isin(pairs, numbers))

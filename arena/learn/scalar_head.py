@@ -49,7 +49,7 @@ class ScalarHead(torch.nn.Module):
             )
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
-    def learning(self) -> dict[str, torch.nn.Parameter]:
+    def get_trainable_parameters(self) -> dict[str, torch.nn.Parameter]:
         """Return the parameters to train by name: body and scalar head, without a language model's own head."""
         body = {f"body.{name}": p for name, p in self.model.base_model.named_parameters()}
         return body | {f"head.{name}": p for name, p in self.head.named_parameters()}
@@ -64,7 +64,7 @@ class ScalarHead(torch.nn.Module):
         return by_stream
 
 
-def zero_head(model: Any, bias: bool) -> torch.nn.Linear:
+def create_zero_head(model: Any, bias: bool) -> torch.nn.Linear:
     """Return a linear layer from the hidden states of `model` to a number, all zero, on the model's device."""
     width = model.config.get_text_config(decoder=True).hidden_size
     head = torch.nn.Linear(width, 1, bias=bias, device=next(model.parameters()).device)
@@ -82,4 +82,4 @@ class HeadOptimiser(NamedAdamW):
         """Create the optimiser. `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of
         `nonfinite`, by default learn.nonfinite."""
         head = {f"head.{name}": p for name, p in model.head.named_parameters()}
-        super().__init__(model.learning(), lr, nonfinite, label, advice, setting, saved=head)
+        super().__init__(model.get_trainable_parameters(), lr, nonfinite, label, advice, setting, saved=head)

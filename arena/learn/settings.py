@@ -18,7 +18,7 @@ from arena.parts.spec import Count, Matches, Spec
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
-MOST_STEPS = 10**6
+MAX_STEPS = 10**6
 """Maximum optimiser steps of an update; all are planned before the first."""
 
 
@@ -43,8 +43,8 @@ class ImitateSpec(Spec):
     """Decay lr linearly to 0, so that many small steps end as stably as few large ones."""
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        return _with_few_steps(self)
+    def _check_steps(self) -> Self:
+        return _check_step_count(self)
 
 
 class ImagesSpec(Spec):
@@ -76,7 +76,7 @@ class PolicySpec(Spec):
     """Parts that are not trained: `vision` is the vision tower, without its connector to the language model."""
 
     @model_validator(mode="after")
-    def _learns_what_it_adds(self) -> Self:
+    def _check_training(self) -> Self:
         if self.adapter and not self.train:
             raise ValueError("a new `adapter` of a frozen policy changes nothing: remove it")
         if self.imitate and not self.train:
@@ -117,7 +117,7 @@ class DemonstrationsSpec(Spec):
     """Hash of the files of `data`; null takes it at the run's start and saves it in the config."""
 
     @model_validator(mode="after")
-    def _from_one(self) -> Self:
+    def _require_one_source(self) -> Self:
         if bool(self.scripted) + (self.run is not None) + self.patches + (self.data is not None) != 1:
             raise ValueError(
                 "give `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`: one of them demonstrates"
@@ -177,11 +177,11 @@ class UpdateSpec(Spec):
     (`skipped` in the metrics). Weights that are not finite always stop the run before they are published."""
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
-        return _with_few_steps(self)
+    def _check_steps(self) -> Self:
+        return _check_step_count(self)
 
     @model_validator(mode="after")
-    def _can_offload(self) -> Self:
+    def _check_offload(self) -> Self:
         if self.offload_optimizer and not self.zero_stage:
             raise ValueError("`offload_optimizer` is ZeRO's: set zero_stage to 1, 2 or 3")
         return self
@@ -208,8 +208,8 @@ class UpdateSpec(Spec):
 Steps = TypeVar("Steps", bound=ImitateSpec | UpdateSpec)
 
 
-def _with_few_steps(spec: Steps) -> Steps:
+def _check_step_count(spec: Steps) -> Steps:
     """Return the settings unchanged. Raises ValueError if an update has more than MOST_STEPS steps."""
-    if (steps := spec.epochs * spec.minibatches) > MOST_STEPS:
-        raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MOST_STEPS:,}")
+    if (steps := spec.epochs * spec.minibatches) > MAX_STEPS:
+        raise ValueError(f"`epochs` times `minibatches` are {steps:,} steps of an update: at most {MAX_STEPS:,}")
     return spec

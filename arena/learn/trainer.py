@@ -19,11 +19,11 @@ from agents.scoring import StreamScorer, StreamScores, score_with_entropy
 from agents.stream import Stream
 from arena.learn import gate
 from arena.learn.base import Trainer
-from arena.learn.divergence import require_finite, step_counts
-from arena.learn.gradients import Gradients, UpdateMetrics, updated_memory
-from arena.learn.optimiser import Optimiser, gathered
+from arena.learn.divergence import is_finite_step, require_finite
+from arena.learn.gradients import Gradients, UpdateMetrics, update_memory
+from arena.learn.optimiser import Optimiser, gather_parameters
 from arena.learn.plan import Plan, Planner, Step
-from arena.learn.ranks import Tally, highest, over_ranks, this_rank
+from arena.learn.ranks import Tally, get_rank, max_over_ranks, reduce_over_ranks
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
@@ -41,7 +41,7 @@ class PolicyTrainer:
     ) -> None:
         """Prepare to train `model`; `base` is the base model if `model` is an adapter."""
         self.name, self.rule, self._base = name, rule, base
-        self.tolerance = gate.tolerance(rule, bf16)
+        self.tolerance = gate.get_tolerance(rule, bf16)
         """The gate's tolerance, as a mean over tokens."""
         self.model: Any = model
         self.steps = 0
@@ -77,7 +77,7 @@ class PolicyTrainer:
         Raises GateError, before any weight changes, if the samples' behaviour log-probabilities are not those of the
         current weights. Other work for the computing thread, such as sampling, runs between micro-batches.
         """
-        work = self._carried_out(plan)
+        work = self._run_plan(plan)
         while True:
             at = await compute(_advance, work)
             if isinstance(at, dict):
@@ -103,22 +103,22 @@ class PolicyTrainer:
 
     async def weights(self) -> ModuleWeights:
         """Return the trained module itself, whose parameters the engine serves."""
-        return ModuleWeights(self.model, self._base, self.gathered)
+        return ModuleWeights(self.model, self._base, self.gather)
 
     async def close(self) -> None:
         """Do nothing, because the memory is freed with the process."""
 
     def carry_out(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run `update` in the computing thread, without pauses: call `stepped` after every step, return the metrics."""
-        work = self._carried_out(plan)
+        work = self._run_plan(plan)
         while not isinstance(at := _advance(work), dict):
             if at:
                 stepped()
         return at
 
-    def _carried_out(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
+    def _run_plan(self, plan: Plan) -> Generator[bool, None, dict[str, float]]:
         """Carry out a plan; yields True after each step and False after each micro-batch, and returns the metrics."""
-        engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, this_rank()
+        engine, metrics, taken, rank = self.optimiser.engine, UpdateMetrics(), 0, get_rank()
         gradients = Gradients(
             engine=engine,
             rule=self.rule,
@@ -135,19 +135,19 @@ class PolicyTrainer:
             if step.gated:
                 self._gate(gaps)
             metrics.gap(gaps)
-            taken += self._optimise(step, plan, plan.rates[taken if plan.counted else number], metrics)
+            taken += self._take_step(step, plan, plan.rates[taken if plan.counted else number], metrics)
             yield True
         engine.eval()
         self._require_finite(plan)
-        self.memory = updated_memory(self.memory, plan, over_ranks(gradients.seen, _joined))
+        self.memory = update_memory(self.memory, plan, reduce_over_ranks(gradients.seen, _join))
         if plan.counted:
             self.steps += taken
         elif plan.goes_on:
             self.imitated += taken
         else:
             self.imitated = 0
-            self.optimiser.moments.forget()
-        return over_ranks(metrics, UpdateMetrics.plus).means()
+            self.optimiser.moments.reset()
+        return reduce_over_ranks(metrics, UpdateMetrics.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Compute what `score` returns, in the computing thread."""
@@ -175,23 +175,23 @@ class PolicyTrainer:
         """Restore these tensors of `Moments.each`, after `resume`."""
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
-    def gathered(self) -> AbstractContextManager[Any]:
+    def gather_parameters(self) -> AbstractContextManager[Any]:
         """Return a context in which every parameter is complete, also under ZeRO-3."""
-        return gathered(self.model.parameters(), self.rule.zero_stage)
+        return gather_parameters(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
-        gate.require_alike(self.name, gaps, self.tolerance)
+        gate.require_agreement(self.name, gaps, self.tolerance)
 
-    def _optimise(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
+    def _take_step(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
         """Take one optimiser step; return False if it was skipped. Raises DivergedError if it must stop the run."""
-        norm = highest(self.optimiser.step(lr))
-        taken = step_counts(norm, self.rule.nonfinite, step.where, plan.step_advice)
-        metrics.optimised(norm, taken)
+        norm = max_over_ranks(self.optimiser.step(lr))
+        taken = is_finite_step(norm, self.rule.nonfinite, step.where, plan.step_advice)
+        metrics.count_step(norm, taken)
         return taken
 
     def _require_finite(self, plan: Plan) -> None:
         """Raise DivergedError unless the weights and their log-probabilities of the shortest stream are finite."""
-        with self.gathered():
+        with self.gather():
             require_finite(
                 trainable_parameters(self.model).values(), plan.where, "the weights are not finite", plan.advice
             )
@@ -213,7 +213,7 @@ def _advance(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, 
         return metrics
 
 
-def _joined(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _join(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [*one[name], *other[name]] for name in one}
 
 

@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from agents.names import nearest
 from arena.errors import ConfigError
-from arena.parts.paths import Anchoring, absolute_name, anchored
+from arena.parts.paths import PathAnnotation, absolute_name, anchor_paths
 
 PLACE = "x-part"
 """Key in the JSON Schema of a model for a field that holds a part of this kind, or several of them by name."""
@@ -32,7 +32,7 @@ LARGEST = 1e9
 
 
 @dataclass(frozen=True)
-class Kind(Anchoring):
+class Kind(PathAnnotation):
     """A kind of parts, and the annotation of a field that holds one: `Annotated[Chosen, Kind("clip", CLIPS)]`."""
 
     name: str
@@ -52,17 +52,17 @@ class Kind(Anchoring):
         """Return a copy of this kind as the annotation of a field that may also hold None."""
         return replace(self, optional=True)
 
-    def anchored(self, value: Any) -> Any:
+    def anchor_value(self, value: Any) -> Any:
         """Return a part as it is written in YAML with absolute paths in its name and settings."""
         if isinstance(value, str):
             return absolute_name(value)
-        return Kinds(self).anchored(value)
+        return Kinds(self).anchor_value(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a part by name to Chosen, and writes it with every default setting."""
         return core_schema.no_info_plain_validator_function(
             lambda value: None if value is None and self.optional else _choose(self, value),
-            serialization=core_schema.plain_serializer_function_ser_schema(_plain),
+            serialization=core_schema.plain_serializer_function_ser_schema(_to_plain),
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
@@ -72,16 +72,16 @@ class Kind(Anchoring):
 
 
 @dataclass(frozen=True)
-class Kinds(Anchoring):
+class Kinds(PathAnnotation):
     """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds(REGULARISER)]`."""
 
     kind: Kind
 
-    def anchored(self, value: Any) -> Any:
+    def anchor_value(self, value: Any) -> Any:
         """Return parts as they are written in YAML with absolute paths in their names and settings."""
         if not isinstance(value, Mapping):
             return value
-        return {absolute_name(name): _anchored_settings(self.kind, name, given) for name, given in value.items()}
+        return {absolute_name(name): _anchor_settings(self.kind, name, given) for name, given in value.items()}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a mapping of part names to settings, and writes every default."""
@@ -92,7 +92,7 @@ class Kinds(Anchoring):
             return {n: v if isinstance(v, Chosen) else _choose(self.kind, {n: v}) for n, v in value.items()}
 
         def write(value: dict[str, Chosen]) -> dict[str, Any]:
-            return {n: {k: _plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
+            return {n: {k: _to_plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
 
         return core_schema.no_info_plain_validator_function(
             read, serialization=core_schema.plain_serializer_function_ser_schema(write)
@@ -130,22 +130,22 @@ class Chosen:
     @property
     def rewards(self) -> set[str]:
         """Names of the rewards that occur in its settings, where these are annotated with `RewardName`."""
-        return self._marked(RewardName)
+        return self._find_marked_names(RewardName)
 
     @property
     def policies(self) -> set[str]:
         """Names of the policies that occur in its settings, where these are annotated with `AskedPolicy`."""
-        return self._marked(AskedPolicy)
+        return self._find_marked_names(AskedPolicy)
 
-    def _marked(self, mark: type) -> set[str]:
-        hints = _hints(part(self.kind, self.name))
-        named = (_marked_in(hints.get(name), value, mark) for name, value in self.whole().settings.items())
+    def _find_marked_names(self, mark: type) -> set[str]:
+        hints = _evaluate_hints(part(self.kind, self.name))
+        named = (_find_marked(hints.get(name), value, mark) for name, value in self.whole().settings.items())
         return {name for names in named for name in names}
 
     @property
     def parts(self) -> "list[Chosen]":
         """All parts that occur in its settings, but not in their own settings."""
-        return _parts_in(self.whole().settings)
+        return _find_parts(self.whole().settings)
 
     def whole(self) -> "Chosen":
         """Return a copy with all default settings filled in."""
@@ -153,7 +153,7 @@ class Chosen:
 
     def plain(self) -> Any:
         """Return the part as plain YAML values with every default: a name, {name: settings}, or a bare number."""
-        settings = {name: _plain(value) for name, value in self.whole().settings.items()}
+        settings = {name: _to_plain(value) for name, value in self.whole().settings.items()}
         if self.name == self.kind.number:
             return settings["value"]
         return {self.name: settings} if settings else self.name
@@ -179,24 +179,24 @@ def part(kind: Kind, name: str) -> Callable[..., Any]:
     from games.adapters.loading import file_of
 
     if path := file_of(name):
-        return _from_file(path, name.rpartition(":")[2])
+        return _load_from_file(path, name.rpartition(":")[2])
     if name not in kind.table:
-        raise unknown(name, kind.name, kind.plural, nearest(name, kind.table))
+        raise make_unknown_error(name, kind.name, kind.plural, nearest(name, kind.table))
     return kind.table[name]
 
 
-def takes_any(kind: Kind, name: str) -> bool:
+def accepts_any_setting(kind: Kind, name: str) -> bool:
     """Return True if a part takes any settings, by `**settings`. Raises ValueError for an unknown part."""
     return any(p.kind is Parameter.VAR_KEYWORD for p in signature(part(kind, name)).parameters.values())
 
 
-def unknown(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
+def make_unknown_error(name: str, kind: str, plural: str, hint: str) -> PydanticCustomError:
     """Return the validation error for an unknown name of a kind, with name, kind, plural and hint as its context."""
     message = "unknown {kind} '{name}'{hint} (arena list {plural})"
     return PydanticCustomError("part_error", message, {"name": name, "kind": kind, "plural": plural, "hint": hint})
 
 
-def _from_file(path: Path, name: str) -> Callable[..., Any]:
+def _load_from_file(path: Path, name: str) -> Callable[..., Any]:
     """Load a function from a user's file and wrap it, so that its exceptions become ConfigErrors of one line."""
     from games.adapters.loading import error_line, import_member
 
@@ -232,12 +232,12 @@ def gives(*measures: str) -> Callable[[Any], Any]:
     return mark
 
 
-def described(kind: Kind) -> list[dict[str, str]]:
+def describe_parts(kind: Kind) -> list[dict[str, str]]:
     """Return a row per part of a kind: its name, settings with defaults, and `what`, its docstring's first line."""
     return [
         {kind.name: name, "settings": settings or "–", "what": (getdoc(function) or "").split("\n", 1)[0]}
         for name, function in kind.table.items()
-        for settings in [", ".join(_setting_texts(kind, name))]
+        for settings in [", ".join(_format_settings(kind, name))]
     ]
 
 
@@ -257,7 +257,7 @@ def _choose(kind: Kind, value: Any) -> Chosen:
         part(kind, name)  # also where its settings are known: whether the file may be read is asked again
         settings = settings_model(kind, name).model_validate({} if given is None else given)
     except ValidationError as error:
-        raise _renamed(error, kind, name) from None
+        raise _relocate_errors(error, kind, name) from None
     except PydanticCustomError:
         raise
     except ValueError as error:
@@ -269,23 +269,25 @@ def _choose(kind: Kind, value: Any) -> Chosen:
 def settings_model(kind: Kind, name: str) -> type[BaseModel]:
     """Return a strict model of a part's settings, its keyword-only parameters. Raises ValueError if that fails."""
     function = part(kind, name)
-    settings = _settings(function)
+    settings = _get_settings(function)
     for setting, parameter in settings.items():
         if parameter.annotation is Parameter.empty:
             raise ValueError(f"{kind.name} {name}: annotate its setting {setting}, as in {setting}: float")
     given = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
     try:
-        json.dumps(_plain(given), allow_nan=False)  # a run's config.yaml holds every default
-        hints = _hints(function)
+        json.dumps(_to_plain(given), allow_nan=False)  # a run's config.yaml holds every default
+        hints = _evaluate_hints(function)
         fields: Any = {setting: (hints[setting], given.get(setting, ...)) for setting in settings}
-        return create_model(f"{name} settings", __base__=_AnySettings if takes_any(kind, name) else _Settings, **fields)
+        return create_model(
+            f"{name} settings", __base__=_AnySettings if accepts_any_setting(kind, name) else _Settings, **fields
+        )
     except Exception as error:  # noqa: BLE001 in somebody's file annotations and defaults may be anything
         raise ValueError(f"{kind.name} {name}: its settings cannot be read: {error}") from None
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _evaluate_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the evaluated annotations of a part's settings by name. Strings are evaluated in the part's module."""
-    given = {n: p.annotation for n, p in _settings(function).items() if p.annotation is not Parameter.empty}
+    given = {n: p.annotation for n, p in _get_settings(function).items() if p.annotation is not Parameter.empty}
     own = unwrap(function)
     places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
     return get_type_hints(SimpleNamespace(__annotations__=given), globalns=places, include_extras=True)
@@ -298,9 +300,9 @@ class _Settings(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _within_reach(cls, value: Any) -> Any:
+    def _check_numbers(cls, value: Any) -> Any:
         """Reject numbers so large that sums and products could overflow float32."""
-        for number in _numbers_in(value):
+        for number in _find_numbers(value):
             if abs(number) > LARGEST:
                 raise ValueError(f"a number between {-LARGEST:g} and {LARGEST:g} belongs here")
         return value
@@ -312,38 +314,38 @@ class _AnySettings(_Settings):
     model_config = ConfigDict(extra="allow")
 
 
-def _numbers_in(value: Any) -> Iterator[float]:
+def _find_numbers(value: Any) -> Iterator[float]:
     if isinstance(value, int | float):
         yield value
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     for item in inner:
-        yield from _numbers_in(item)
+        yield from _find_numbers(item)
 
 
-def _anchored_settings(kind: Kind, name: str, given: Any) -> Any:
+def _anchor_settings(kind: Kind, name: str, given: Any) -> Any:
     """Return a part's settings with absolute paths, where its annotations tell that they are paths."""
     if not isinstance(given, Mapping):
         return given
-    hints = _hints(part(kind, name))
-    return {setting: anchored(value, hints.get(setting)) for setting, value in given.items()}
+    hints = _evaluate_hints(part(kind, name))
+    return {setting: anchor_paths(value, hints.get(setting)) for setting, value in given.items()}
 
 
-def _settings(function: Callable[..., Any]) -> dict[str, Parameter]:
+def _get_settings(function: Callable[..., Any]) -> dict[str, Parameter]:
     return {n: p for n, p in signature(function).parameters.items() if p.kind is Parameter.KEYWORD_ONLY}
 
 
-def _setting_texts(kind: Kind, name: str) -> list[str]:
-    texts = [_setting_text(n, p) for n, p in _settings(part(kind, name)).items()]
-    return [*texts, "any of an experiment"] if takes_any(kind, name) else texts
+def _format_settings(kind: Kind, name: str) -> list[str]:
+    texts = [_format_setting(n, p) for n, p in _get_settings(part(kind, name)).items()]
+    return [*texts, "any of an experiment"] if accepts_any_setting(kind, name) else texts
 
 
-def _setting_text(name: str, parameter: Parameter) -> str:
-    return f"{name} (required)" if parameter.default is Parameter.empty else f"{name}={_plain(parameter.default)}"
+def _format_setting(name: str, parameter: Parameter) -> str:
+    return f"{name} (required)" if parameter.default is Parameter.empty else f"{name}={_to_plain(parameter.default)}"
 
 
-def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
+def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> ValidationError:
     """Return the same validation errors located below the part's name, with the nearest setting for an unknown one."""
-    known = list(_settings(part(kind, name)))
+    known = list(_get_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
         what: Any = fault["type"]
@@ -354,7 +356,7 @@ def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
         elif what == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no place for it
             what = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
         elif what == "part_error" and "kind" in fault.get("ctx", {}):
-            what = unknown(**fault["ctx"])
+            what = make_unknown_error(**fault["ctx"])
         elif what in ("part_error", "value_error"):
             what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
         details: InitErrorDetails = {"type": what, "loc": (name, *fault["loc"]), "input": fault["input"]}
@@ -364,40 +366,40 @@ def _renamed(error: ValidationError, kind: Kind, name: str) -> ValidationError:
     return ValidationError.from_exception_data(f"{kind.name} {name}", errors)
 
 
-def _parts_in(value: Any) -> list[Chosen]:
+def _find_parts(value: Any) -> list[Chosen]:
     """Return the parts in a value of settings, searching mappings, lists and models, but not the parts found."""
     if isinstance(value, Chosen):
         return [value]
     if isinstance(value, BaseModel):
         value = dict(value)
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return [part for item in inner for part in _parts_in(item)]
+    return [part for item in inner for part in _find_parts(item)]
 
 
-def _marked_in(hint: Any, value: Any, mark: type) -> Iterator[str]:
+def _find_marked(hint: Any, value: Any, mark: type) -> Iterator[str]:
     """Yield the texts in a value of settings that its annotation, `hint`, marks with an object of the class `mark`."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
         if isinstance(value, str) and any(isinstance(given, mark) for given in arguments[1:]):
             yield value
-        yield from _marked_in(arguments[0], value, mark)
+        yield from _find_marked(arguments[0], value, mark)
     elif kind in (Union, UnionType):
         for arm in arguments:
-            yield from _marked_in(arm, value, mark)
+            yield from _find_marked(arm, value, mark)
     elif kind in (list, tuple) and isinstance(value, list | tuple):
         for item in value:
-            yield from _marked_in(arguments[0], item, mark)
+            yield from _find_marked(arguments[0], item, mark)
     elif kind is dict and isinstance(value, Mapping):
         for side, items in zip(arguments, ([*value.keys()], [*value.values()]), strict=True):
             for item in items:
-                yield from _marked_in(side, item, mark)
+                yield from _find_marked(side, item, mark)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Chosen):
         return value.plain()
     if isinstance(value, BaseModel):
         value = dict(value)
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _to_plain(item) for name, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value

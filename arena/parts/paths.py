@@ -13,26 +13,26 @@ STAGE = "stage:"
 """First part of a text that names a stage of a pipeline, in place of a path."""
 
 
-class Anchoring:
+class PathAnnotation:
     """Base of annotations of fields whose values may name files."""
 
-    def anchored(self, value: Any) -> Any:
+    def anchor_value(self, value: Any) -> Any:
         """Return the value with absolute paths."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Anchor(Anchoring):
+class Anchor(PathAnnotation):
     """Annotation of a field that may hold a path: `absolute` makes a text's path absolute, or returns it unchanged."""
 
     absolute: Callable[[str], str]
 
-    def anchored(self, value: Any) -> Any:
+    def anchor_value(self, value: Any) -> Any:
         """Return the value with an absolute path if it is a text, unless it names a pipeline's stage."""
         return self.absolute(value) if isinstance(value, str) and not value.startswith(STAGE) else value
 
 
-def anchored(value: Any, hint: Any = None) -> Any:
+def anchor_paths(value: Any, hint: Any = None) -> Any:
     """Return a copy of an experiment, or of a part annotated by `hint`, with absolute paths in fields with `Anchor`.
 
     For settings as plain values, `hint` is their model.
@@ -40,23 +40,23 @@ def anchored(value: Any, hint: Any = None) -> Any:
     if isinstance(value, BaseModel):
         hints = get_type_hints(type(value), include_extras=True)
         return value.model_copy(
-            update={name: anchored(getattr(value, name), hints[name]) for name in type(value).model_fields}
+            update={name: anchor_paths(getattr(value, name), hints[name]) for name in type(value).model_fields}
         )
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        marks = [mark for mark in arguments[1:] if isinstance(mark, Anchoring)]
-        return marks[0].anchored(value) if marks else anchored(value, arguments[0])
+        marks = [mark for mark in arguments[1:] if isinstance(mark, PathAnnotation)]
+        return marks[0].anchor_value(value) if marks else anchor_paths(value, arguments[0])
     if kind in (Union, UnionType):
         for arm in arguments:
-            value = anchored(value, arm)
+            value = anchor_paths(value, arm)
         return value
     if kind is list and isinstance(value, list):
-        return [anchored(item, arguments[0]) for item in value]
+        return [anchor_paths(item, arguments[0]) for item in value]
     if kind is dict and isinstance(value, Mapping):
-        return {key: anchored(item, arguments[1]) for key, item in value.items()}
+        return {key: anchor_paths(item, arguments[1]) for key, item in value.items()}
     if isinstance(hint, type) and isinstance(value, Mapping) and issubclass(hint, BaseModel):
         hints = get_type_hints(hint, include_extras=True)
-        return {key: anchored(item, hints.get(key)) for key, item in value.items()}
+        return {key: anchor_paths(item, hints.get(key)) for key, item in value.items()}
     return value
 
 
@@ -73,11 +73,11 @@ def absolute_name(name: str) -> str:
     return f"{file}:{name.rpartition(':')[2]}" if file else name
 
 
-def _role(name: str) -> str:
+def _anchor_role(name: str) -> str:
     return absolute(name) if name.endswith((".yaml", ".yml")) else name
 
 
-def _data(text: str) -> str:
+def _anchor_option(text: str) -> str:
     """Return the absolute path if the text of a game's option is an existing file or `file.py:name`, else the text."""
     likely = bool(Path(text).suffix) and "\0" not in text and len(text) < 1000
     return absolute(text) if likely and isfile(expanduser(text)) else absolute_name(text)
@@ -91,37 +91,37 @@ def absolute_model(name: str) -> str:
     return here if isdir(here) and str(resolve(name)) == here else name
 
 
-def _command(harness: str) -> str:
+def _anchor_command(harness: str) -> str:
     from agents.harness.command import make_paths_absolute
 
     return make_paths_absolute(harness)
 
 
 @dataclass(frozen=True)
-class _ToolAnchor(Anchoring):
+class _ToolAnchor(PathAnnotation):
     """Annotation of a list of tool sources, whose files (functions, commands of MCP servers) are paths."""
 
-    def anchored(self, value: Any) -> Any:
+    def anchor_value(self, value: Any) -> Any:
         """Return the list with absolute paths."""
         return [self._source(source) for source in value] if isinstance(value, list) else value
 
     def _source(self, source: Any) -> Any:
         if isinstance(source, str):
             return absolute_name(source)
-        anchors = {"function": absolute_name, "mcp": _command}
+        anchors = {"function": absolute_name, "mcp": _anchor_command}
         return {key: anchors[key](part) if key in anchors else part for key, part in source.items()}
 
 
 Folder = Annotated[str, Anchor(absolute)]
-RoleName = Annotated[str, Anchor(_role)]
+RoleName = Annotated[str, Anchor(_anchor_role)]
 """A role's name, or a file that ends in .yaml."""
 GameName = Annotated[str, Anchor(absolute_name)]
 """A game's name, or file.py:Class."""
 PolicyName = Annotated[str, Anchor(absolute_name)]
 """A policy's or a scripted policy's name, or file.py:function."""
-Harness = Annotated[str, Anchor(_command)]
+Harness = Annotated[str, Anchor(_anchor_command)]
 """Command or URL of an agent program."""
-OptionValue = Annotated[Any, Anchor(_data)]
+OptionValue = Annotated[Any, Anchor(_anchor_option)]
 """Value of a game's option: anything, including a file."""
 Tools = Annotated[list[str | dict[str, Any]], _ToolAnchor()]
 """Sources of a seat's tools."""

@@ -26,12 +26,12 @@ def constant(clock: Clock, *, value: float) -> float:
 
 def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
     """Linear from `start` to `end` over `over` iterations, beginning after `after` iterations."""
-    return start + (end - start) * _progress(clock, over, after)
+    return start + (end - start) * _compute_progress(clock, over, after)
 
 
 def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
     """From `start` to `end` along half a cosine, end + (start - end)(1 + cos πx)/2, as in SPEAR (Qin et al. 2025)."""
-    return end + (start - end) * (1.0 + math.cos(math.pi * _progress(clock, over, after))) / 2.0
+    return end + (start - end) * (1.0 + math.cos(math.pi * _compute_progress(clock, over, after))) / 2.0
 
 
 def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
@@ -51,7 +51,7 @@ def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], 
     return values[min((clock.iteration - 1) // every, len(values) - 1)]
 
 
-def _progress(clock: Clock, over: int, after: int) -> float:
+def _compute_progress(clock: Clock, over: int, after: int) -> float:
     """Return a schedule's progress: 0 up to iteration `after` + 1, then linear, and 1 from `over` iterations later."""
     return min(1.0, max(0.0, (clock.iteration - 1 - after) / over))
 

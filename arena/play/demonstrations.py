@@ -17,8 +17,8 @@ from agents.players.scripted import add_remarks, can_play, make_scripted
 from agents.players.simple import RecordedActs
 from agents.policy import Policy
 from agents.stream import Stream
-from arena.credit.batch import Credited
-from arena.credit.samples import IMITATED, samples_of
+from arena.credit.batch import CreditedTrajectory
+from arena.credit.samples import IMITATED, make_samples
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
 from arena.errors import ConfigError, StoreError
@@ -286,10 +286,10 @@ class Demonstrations:
 
     def _to_samples(self, demonstrated: Sequence[Trajectory]) -> list[Sample]:
         credited = [
-            Credited(trajectory=t, rewards=np.zeros(len(t.turns)), advantages=np.ones(len(t.turns)))
+            CreditedTrajectory(trajectory=t, rewards=np.zeros(len(t.turns)), advantages=np.ones(len(t.turns)))
             for t in demonstrated
         ]
-        samples = samples_of(credited, self._temperatures, IMITATED)
+        samples = make_samples(credited, self._temperatures, IMITATED)
         return [replace(sample, source="demonstration") for sample in samples]
 
 

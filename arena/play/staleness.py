@@ -13,10 +13,10 @@ from agents.chat import ChatFrame
 from agents.engines.base import Engine, Request
 from agents.role import Role
 from agents.stream import Stream
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.errors import GateError
 from arena.learn.base import Trainer
-from arena.learn.gate import require_alike
+from arena.learn.gate import require_agreement
 from arena.learn.ranks import Tally
 
 MIN_FRESH_TOKENS = 64
@@ -25,7 +25,7 @@ GATE_REPLIES = 32
 """Number of replies sampled for the gate otherwise, at most one per trajectory."""
 
 
-def measure_lags(credited: Sequence[Credited], version: int, max_lag: int) -> dict[str, float]:
+def measure_lags(credited: Sequence[CreditedTrajectory], version: int, max_lag: int) -> dict[str, float]:
     """Return metrics of the age of replies, in versions before `version`.
 
     `lag` is the mean over tokens, `most_lag` the maximum, `fresh` the number of tokens with lag 0, and `across` the
@@ -52,8 +52,8 @@ def measure_lags(credited: Sequence[Credited], version: int, max_lag: int) -> di
 
 
 async def gate_replies(
-    engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited],
-    tolerance: float, seed: tuple[int, ...],
+    engine: Engine, trainer: Trainer, frame: ChatFrame, roles: Mapping[str, Role],
+    credited: Sequence[CreditedTrajectory], tolerance: float, seed: tuple[int, ...],
 ) -> int:  # fmt: skip
     """Sample a few replies, score them with the trainer's weights, and return the number of tokens compared.
 
@@ -73,12 +73,12 @@ async def gate_replies(
     scores = await trainer.score(streams, [request.temperature for request in requests])
     pairs = zip(scores, replies, strict=True)
     gaps = Tally.of([score.logprobs - np.asarray(reply.logprobs, np.float32) for score, reply in pairs])
-    require_alike(requests[0].policy, gaps, tolerance)
+    require_agreement(requests[0].policy, gaps, tolerance)
     return gaps.count
 
 
 def _make_requests(
-    frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[Credited], seed: tuple[int, ...]
+    frame: ChatFrame, roles: Mapping[str, Role], credited: Sequence[CreditedTrajectory], seed: tuple[int, ...]
 ) -> Iterator[Request]:
     """Yield up to `GATE_REPLIES` requests for replies in the first contexts of evenly spaced trajectories."""
     chosen = credited[:: max(1, len(credited) // GATE_REPLIES)][:GATE_REPLIES]

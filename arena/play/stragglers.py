@@ -16,7 +16,7 @@ from itertools import count
 from math import ceil
 from typing import Any, Protocol, TypeVar
 
-from arena.league.pool import version_of
+from arena.league.pool import parse_version
 from arena.play.match import MatchPlan
 from arena.play.settings import PlaySpec
 from arena.records import MatchRecord, Seating
@@ -240,4 +240,4 @@ class MatchSlots:
 def past_versions(plans: Iterable[MatchPlan]) -> set[int]:
     """Return the numbers of the past versions, such as 12 of `shared@12`, that play in these matches."""
     names = {seating.policy for plan in plans for seating in plan.seats.values()}
-    return {parsed[1] for name in names if (parsed := version_of(name))}
+    return {parsed[1] for name in names if (parsed := parse_version(name))}

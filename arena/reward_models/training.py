@@ -13,8 +13,8 @@ import torch
 from arena.credit.rewards.reward_model import WEIGHTS
 from arena.fitting.loop import Fitting, equal_parts
 from arena.learn.divergence import Nonfinite
-from arena.learn.plan import warmup
-from arena.learn.reward_model import RewardModel, at_end, bradley_terry, logistic, squared
+from arena.learn.plan import compute_warmup
+from arena.learn.reward_model import RewardModel, append_score_token, bradley_terry, logistic, squared_error
 from arena.learn.scalar_head import Floats, HeadOptimiser
 from arena.parts.chance import generator
 from arena.play.watchers import Watcher
@@ -78,11 +78,11 @@ class Training(Fitting):
         chosen = [train[i] for i in order[at * fit.batch : (at + 1) * fit.batch].tolist()]
         scores = []
         for part in _parts(chosen, fit.token_budget):
-            own = self._model([at_end(s) for one in part for s in one.streams], fit.token_budget)
+            own = self._model([append_score_token(s) for one in part for s in one.streams], fit.token_budget)
             values = torch.tensor([one.value for one in part], device=own.device)
             torch.autograd.backward(losses(own, values, fit.objective).sum() / len(chosen))
             scores.append(own.detach().cpu().numpy())
-        self.optimiser.set_rate(fit.lr * warmup(number, fit.warmup_steps))
+        self.optimiser.set_rate(fit.lr * compute_warmup(number, fit.warmup_steps))
         norm = self.optimiser.step(fit.grad_clip)
         found = figures_of(np.concatenate(scores), [one.value for one in chosen], fit.objective)
         return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
@@ -102,7 +102,7 @@ def losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> 
     """Return each example's loss: `scores` are of its streams in order, `values` its margins or labels."""
     if objective == "bradley_terry":
         return bradley_terry(scores[::2], scores[1::2], values)
-    return (logistic if objective == "logistic" else squared)(scores, values)
+    return (logistic if objective == "logistic" else squared_error)(scores, values)
 
 
 def figures_of(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:

@@ -93,7 +93,8 @@ async def open_cluster(
     """
     wanted = sum_resources(bundles(spec))
     if spec.address is None and wanted["CPU"] > count_cores():
-        note(f"scale: {describe_resources(wanted)} are requested, and this machine has {count_cores()}: processes share them")
+        request = describe_resources(wanted)
+        note(f"scale: {request} are requested, and this machine has {count_cores()}: processes share them")
     with connect(spec.address, wanted["CPU"]):
         watchdog = Watchdog(note, spec.patience, spec.deadline)
         try:

@@ -182,7 +182,9 @@ class EngineHost:
         arrive(write)
         return module
 
-    def _receive_adapter(self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]) -> AdapterOnBase:
+    def _receive_adapter(
+        self, policy: str, incoming: IncomingWeights, arrive: Callable[[Write], None]
+    ) -> AdapterOnBase:
         """Receive an adapter's matrices and return the adapter on its base, which is loaded once."""
         matrices = {spec.name: torch.empty(spec.shape, dtype=spec.dtype) for spec in incoming.learned.specs}
 

@@ -20,8 +20,8 @@ from agents.packing import Costs, Pass
 from agents.policy import Bases, Origin, trainable_parameters
 from agents.scoring import StreamScores, score_passes
 from arena.learn.distributed import join_ranks
-from arena.learn.optimiser import gathered
-from arena.learn.ranks import this_rank
+from arena.learn.optimiser import gather_parameters
+from arena.learn.ranks import get_rank
 from arena.learn.settings import UpdateSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.scale.layout import FILE_BUCKET, Layout, Spec
@@ -154,7 +154,7 @@ class Rank:
     def send(self, policy: str, layout: Layout, link: Link) -> str:
         """Broadcast the weights of a layout from rank 0 to engines. Returns the reason if it failed, else ""."""
         whole = partial(self._gather, policy, "weights")
-        if this_rank().number == 0:
+        if get_rank().number == 0:
             failure = send(link, self._rendezvous[link.address], layout, whole)
             trim_memory()
             return failure
@@ -169,7 +169,7 @@ class Rank:
 
     def bucket(self, policy: str, kind: Kind, layout: Layout, number: int) -> np.ndarray | None:
         """Return a bucket of a policy's weights or moments as bytes on rank 0, and None on other ranks."""
-        own = this_rank().number == 0
+        own = get_rank().number == 0
         bucket = torch.empty(layout.length(number, FILE_BUCKET), dtype=torch.uint8) if own else None
         layout.fill(number, FILE_BUCKET, partial(self._gather, policy, kind), bucket)
         return None if bucket is None else bucket.numpy()
@@ -201,7 +201,7 @@ class Rank:
 
 @contextmanager
 def _gather_tensor(tensor: torch.Tensor, zero_stage: int) -> Iterator[torch.Tensor]:
-    with gathered([tensor] if isinstance(tensor, torch.nn.Parameter) else [], zero_stage):
+    with gather_parameters([tensor] if isinstance(tensor, torch.nn.Parameter) else [], zero_stage):
         yield tensor
 
 

@@ -104,9 +104,9 @@ def choose_learner() -> tuple[type[ArenaLearner] | type[BareLearner], str]:
     """Return Arena's learner and "" if it can be imported, else the bare one and the reason."""
     try:
         import arena.learn.trainer  # noqa: F401
-        from arena.learn.distributed import deepspeed
+        from arena.learn.distributed import get_deepspeed
 
-        deepspeed()
+        get_deepspeed()
     except Exception as error:  # noqa: BLE001 any failure is reported, and the bare loop replaces it
         return BareLearner, str(error).splitlines()[0]
     return ArenaLearner, ""

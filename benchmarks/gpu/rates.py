@@ -107,7 +107,7 @@ _ARMS: dict[str, Callable[[], Any]] = {
     _DEFAULT: lambda: _set_attributes(graphs),
     "started one by one": lambda: _set_attributes(graphs, CAPTURE_AT=10**9),
     "transformers": _use_transformers,
-    "512 a pass": lambda: _set_attributes(decoding, MOST_AT_ONCE={"cpu": 512, "cuda": 512}),
+    "512 a pass": lambda: _set_attributes(decoding, MAX_TREE_TOKENS={"cpu": 512, "cuda": 512}),
 }
 
 

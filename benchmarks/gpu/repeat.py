@@ -137,7 +137,7 @@ def _check_reset(sheet: Sheet, size: Size, device: torch.device) -> None:
     with _use_deterministic():
         used, fresh = (ArenaLearner(model, False, 0.0, BUDGET) for model in models)
         used.update(lessons)
-        used.trainer.optimiser.moments.forget()
+        used.trainer.optimiser.moments.reset()
         for one in (used, fresh):
             one.rng = np.random.default_rng(0)
             one.trainer.rule = one.trainer.rule.model_copy(update={"lr": LR})

@@ -108,9 +108,9 @@ def test_folders_in_the_place_of_files_are_no_quota(made: Path) -> None:
 def test_no_more_threads_are_tried_than_the_quota_has_cores(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from arena.learn.machine import most_threads
+    from arena.learn.machine import max_threads
 
     own(made, "0::/")
     group(made / "cgroup", f"200000 {PERIOD}")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 32)
-    assert most_threads() == 2
+    assert max_threads() == 2

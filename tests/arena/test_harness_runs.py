@@ -15,7 +15,7 @@ from arena.config.sources import set_layer, text_layer
 from arena.errors import ConfigError
 from arena.export.chats import Chats
 from arena.export.selection import Selection
-from arena.parts.paths import anchored
+from arena.parts.paths import anchor_paths
 from arena.records import MatchRecord, trained_trajectories
 from arena.store.run import RunFolder
 from tests.factories.harness import PROGRAMS, command
@@ -80,7 +80,7 @@ def test_files_of_a_command_get_absolute_paths(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     for name in ("my_agent.py", "score.py", "tasks.jsonl"):
         (tmp_path / name).touch()
-    given: Any = anchored(
+    given: Any = anchor_paths(
         configured("seats.agent.harness=python my_agent.py", "game.options={reward: 'score.py:f', file: tasks.jsonl}")
     )
     assert given.seats["agent"].harness == f"python {tmp_path}/my_agent.py"

@@ -24,7 +24,7 @@ from agents.players.scripted import make_scripted
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
-from arena.credit.branches import pairs
+from arena.credit.branches import find_pairs
 from arena.lab import Lab
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.parts.base import Progress
@@ -136,7 +136,7 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
     assert {(row.match, row.turn) for row in reader.credit(1)} == {
         (t.match, turn.index) for t in found for turn in t.turns
     }
-    paired = pairs(found)
+    paired = find_pairs(found)
     assert any(found[pair.second].match in inner for pair in paired)
     both = [(i, pair.place) for pair in paired for i in (pair.first, pair.second)]
     assert len(both) == len(set(both)), "a turn is in one pair at most"

@@ -17,7 +17,7 @@ from arena.config.experiment import Experiment
 from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
-from arena.credit.rewards.reward_model import weights_of
+from arena.credit.rewards.reward_model import find_weights
 from arena.errors import Interrupted, StoreError
 from arena.evaluate.evaluation import evaluate
 from arena.evaluate.rating import Rater
@@ -271,7 +271,7 @@ def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None
 
     async def rate(record: MatchRecord) -> Mapping[str, float]:
         scores = await rater(record)
-        by_hand = RewardModel.load(weights_of(str(model))).score(
+        by_hand = RewardModel.load(find_weights(str(model))).score(
             [own[-1] for own in record.streams.values() if own], 4096
         )
         assert [*scores.values()] == pytest.approx(by_hand.tolist(), rel=1e-4, abs=1e-6)

@@ -81,7 +81,7 @@ def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
 ) -> None:
     """The second role's old log-probabilities are those of the weights before the first role's update."""
     events: list[tuple[str, str, int]] = []
-    score_old, optimise = Gradients.score_old, PolicyTrainer._optimise
+    score_old, optimise = Gradients.score_old, PolicyTrainer._take_step
 
     def weights(engine: Any) -> str:
         digest = hashlib.sha256()
@@ -104,7 +104,7 @@ def test_roles_that_share_weights_are_scored_before_either_is_learned_from(
         return taken
 
     monkeypatch.setattr(Gradients, "score_old", scored)
-    monkeypatch.setattr(PolicyTrainer, "_optimise", stepped)
+    monkeypatch.setattr(PolicyTrainer, "_take_step", stepped)
     shown = ("matches=96", "epochs=4", "minibatches=8")  # enough for the second role to get a turn
     settings = ["play.matches=16", *(f"policies.shared.imitate.{part}" for part in shown)]
     more = [part for setting in settings for part in ("--set", setting)]

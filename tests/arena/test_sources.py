@@ -12,9 +12,9 @@ import pytest
 import analysis
 from arena.cli.loop import wait
 from arena.config.layers import to_yaml
-from arena.credit.batch import Credited
-from arena.credit.replay import Entry, recalled
-from arena.credit.samples import samples_of
+from arena.credit.batch import CreditedTrajectory
+from arena.credit.replay import Entry, load_recalled
+from arena.credit.samples import make_samples
 from arena.errors import StoreError
 from arena.lab import Lab
 from arena.play.demonstrations import Demonstrations
@@ -90,9 +90,11 @@ def test_turns_of_others_are_context() -> None:
     stream.logprobs = [-float(i) for i in range(len(stream))]
     count = len(turns)
     by_turn, by_token = (np.arange(float(n), dtype=np.float64) for n in (count, 2 * count))
-    item = Credited(trajectory=replace(found, turns=turns), rewards=np.ones(count), advantages=by_turn, tokens=by_token)
+    item = CreditedTrajectory(
+        trajectory=replace(found, turns=turns), rewards=np.ones(count), advantages=by_turn, tokens=by_token
+    )
     for tokens in (item.tokens, None):
-        (sample,) = samples_of([replace(item, tokens=tokens)], {"opener": 1.0})
+        (sample,) = make_samples([replace(item, tokens=tokens)], {"opener": 1.0})
         own = [i for i, turn in enumerate(turns) if turn.source in OWN]
         assert len(own) == 4 and sample.learned.all() and sample.places.tolist() == [p for p in own for _ in "ab"]
         assert sample.advantages.tolist() == [2 * p + k if tokens is not None else p for p in own for k in (0, 1)]
@@ -100,7 +102,7 @@ def test_turns_of_others_are_context() -> None:
         assert (
             sample.stream.ids == stream.ids and sample.stream.sampled_count == 8 and stream.sampled_count == 2 * count
         )
-    assert samples_of([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
+    assert make_samples([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
     assert set(OWN) == {"policy", "replaced", "summary", "request"}
 
 
@@ -149,5 +151,5 @@ def test_demonstrations_say_so_and_replay_recalls(
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
     log = RunReader(played).log
     one = trained_trajectories(map(MatchRecord.from_json, log.read(1)))[0]
-    (again,) = recalled(log, [Entry(one.match, one.seat, "shared", "", 0.0)])
+    (again,) = load_recalled(log, [Entry(one.match, one.seat, "shared", "", 0.0)])
     assert again == replace(one, source="recalled") and one.source == "played"

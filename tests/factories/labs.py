@@ -15,7 +15,7 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.lab import Lab
 from arena.learn.base import MakeTrainer
 from arena.records import MatchRecord
@@ -91,7 +91,7 @@ def run_reversed(folder: Path, given: Experiment, role: str) -> None:
     class Reversed(Lab):
         async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
             found = [
-                Credited(trajectory=c.trajectory, rewards=c.rewards, advantages=-c.advantages - 1)
+                CreditedTrajectory(trajectory=c.trajectory, rewards=c.rewards, advantages=-c.advantages - 1)
                 if c.trajectory.role == role
                 else c
                 for c in credited

@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.stream import Stream
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, Turn
 from games.contracts import MatchId
@@ -52,7 +52,7 @@ def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared
     return trajectory_of(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
 
 
-def spoken(seed: int, count: int = 6) -> list[Credited]:
+def spoken(seed: int, count: int = 6) -> list[CreditedTrajectory]:
     """Trajectories whose reward is the share of token 3 among what they say."""
     rng, found = np.random.default_rng(seed), []
     for i in range(count):
@@ -75,7 +75,7 @@ def spoken(seed: int, count: int = 6) -> list[Credited]:
             turns=turns,
             streams=(stream,),
         )
-        found.append(Credited(trajectory=one_, rewards=rewards, advantages=np.zeros(len(turns))))
+        found.append(CreditedTrajectory(trajectory=one_, rewards=rewards, advantages=np.zeros(len(turns))))
     return found
 
 
@@ -113,6 +113,6 @@ def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
     return [scored(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
 
 
-def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[Credited]:
+def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[CreditedTrajectory]:
     """The trajectories after selection by `rules` and credit."""
     return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from arena.credit.critics.base import Critic, CriticContext
-from arena.credit.estimators.gae import discounts
+from arena.credit.estimators.gae import read_discounts
 from arena.parts.chosen import Chosen, Kind, gives, needs
 from arena.parts.spec import Count, Positive
 
@@ -24,11 +24,11 @@ Reads = Literal["words", "prompt"]
 """State of a turn: words of all messages and own replies so far, or only the policy's prompt."""
 
 
-def critic_for(chosen: Chosen | None, estimator: Chosen, **known: Any) -> Critic | None:
-    """Create the chosen critic with the estimator's discounts, or None. `known` are `CriticContext`'s other fields."""
+def create_critic(chosen: Chosen | None, estimator: Chosen, **context: Any) -> Critic | None:
+    """Create the chosen critic with the estimator's discounts, or None. `context` has its context."""
     if chosen is None:
         return None
-    critic: Critic = chosen(CriticContext(discounts=discounts(estimator), **known))
+    critic: Critic = chosen(CriticContext(discounts=read_discounts(estimator), **context))
     return critic
 
 
@@ -185,6 +185,6 @@ CRITICS: dict[str, Callable[..., Critic]] = {f.__name__: f for f in (linear, val
 CRITIC = Kind("critic", CRITICS)
 
 
-def given_by_critics() -> dict[str, frozenset[str]]:
+def list_critic_measures() -> dict[str, frozenset[str]]:
     """Return the names of the measures that each critic predicts, by the critic's name."""
     return {name: getattr(critic, "gives", frozenset()) for name, critic in CRITICS.items()}

@@ -17,12 +17,12 @@ from safetensors.torch import load_file, save_file
 
 from agents.computing import compute
 from agents.engines.base import Request
-from arena.credit.batch import Credited, TurnBatch
-from arena.credit.critics.linear import per_trajectory
-from arena.credit.critics.networks import Networks, q_targets, twin_loss
-from arena.credit.critics.words import prompts, replies, states, texts
+from arena.credit.batch import CreditedTrajectory, TurnBatch
+from arena.credit.critics.linear import split_by_trajectory
+from arena.credit.critics.networks import Networks, compute_q_targets, twin_loss
+from arena.credit.critics.words import hash_prompts, hash_replies, hash_states, hash_texts
 from arena.errors import ConfigError
-from arena.learn.divergence import require_finite, step_counts
+from arena.learn.divergence import is_finite_step, require_finite
 from arena.learn.moments import MOMENTS
 from arena.records import Trajectory
 
@@ -52,8 +52,8 @@ class TurnBuffer:
     @classmethod
     def empty(cls, features: int) -> TurnBuffer:
         """Return an empty buffer for states and replies of `features` numbers."""
-        nothing = torch.zeros((0, features), dtype=torch.float16)
-        return cls(nothing, nothing, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
+        no_rows = torch.zeros((0, features), dtype=torch.float16)
+        return cls(no_rows, no_rows, torch.zeros(0), torch.zeros(0, dtype=torch.bool), [])
 
     def __len__(self) -> int:
         return len(self.last)
@@ -99,7 +99,7 @@ class Archer:
         self.target = copy.deepcopy(self.networks).requires_grad_(False)
         self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
         self.buffer = TurnBuffer.empty(settings.features)
-        self.fits = 0
+        self.fit_count = 0
         """Number of iterations learned from."""
         self._advice = f"lower credit.critic.{self.name}.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
@@ -111,37 +111,37 @@ class Archer:
         return await compute(self._predict, trajectories)
 
     def _predict(self, trajectories: Sequence[Trajectory]) -> Measures:
-        seen, said = self._features(trajectories)
-        v, q = torch.zeros(len(seen)), torch.zeros(len(seen))
-        if self.fits >= self.settings.warmup:
+        states, replies = self._compute_features(trajectories)
+        v, q = torch.zeros(len(states)), torch.zeros(len(states))
+        if self.fit_count >= self.settings.warmup:
             with torch.no_grad():
-                v, q = self.networks.v(seen).amin(0), self.networks.q(torch.cat([seen, said], 1)).amin(0)
+                v, q = self.networks.v(states).amin(0), self.networks.q(torch.cat([states, replies], 1)).amin(0)
         return {
-            "values": per_trajectory(trajectories, v.numpy()),
-            "action_values": per_trajectory(trajectories, q.numpy()),
+            "values": split_by_trajectory(trajectories, v.numpy()),
+            "action_values": split_by_trajectory(trajectories, q.numpy()),
         }
 
-    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Add these turns to the replay buffer, train on it, and return metrics ({} without turns).
 
         `q_loss` and `v_loss` are means over the steps taken (NaN if none), `replayed` is the buffer's size, and
         `skipped` counts steps with a gradient that is not finite. Raises DivergedError for such a step if it stops the
         run, or if the weights are not finite afterwards.
         """
-        newest = await compute(self._buffer_rows, credited)
+        newest = await compute(self._make_buffer, credited)
         if not len(newest):
             return {}
         self.buffer.add(newest, self.settings.replay)
-        current = await self._current_replies(len(newest), rng)
+        current = await self._collect_current_replies(len(newest), rng)
         return await compute(self._train, current, rng)
 
     def _train(self, current: tuple[torch.Tensor, torch.Tensor], rng: np.random.Generator) -> dict[str, float]:
-        tried = [self._step(*drawn, current) for drawn in self._draw_rows(len(current[0]), rng)]
-        losses = [losses for losses in tried if losses]
+        results = [self._step(*rows, current) for rows in self._draw_rows(len(current[0]), rng)]
+        losses = [losses for losses in results if losses]
         require_finite(self.networks.parameters(), f"critic {self.name}", "its weights are not finite", self._advice)
-        self.fits += 1
+        self.fit_count += 1
         q, v = np.mean(losses, 0).tolist() if losses else (math.nan, math.nan)
-        skipped = float(len(tried) - len(losses))
+        skipped = float(len(results) - len(losses))
         return {"q_loss": q, "v_loss": v, "replayed": float(len(self.buffer)), "skipped": skipped}
 
     def save(self, folder: Path) -> None:
@@ -157,19 +157,19 @@ class Archer:
         columns = {"states": buffer.states, "replies": buffer.replies, "rewards": buffer.rewards, "last": buffer.last}
         save_file({**columns, "ids": ids, "sizes": sizes}, folder / _BUFFER)
         speakers = [[context.policy, context.role] for context in buffer.contexts]
-        (folder / "archer.json").write_text(json.dumps({"fits": self.fits, "contexts": speakers}))
+        (folder / "archer.json").write_text(json.dumps({"fits": self.fit_count, "contexts": speakers}))
 
     def load(self, folder: Path) -> None:
         """Restore everything that `save` wrote to the folder."""
         tensors, columns = load_file(folder / _NETWORKS), load_file(folder / _BUFFER)
         state = json.loads((folder / "archer.json").read_text())
-        self.fits = state["fits"]
+        self.fit_count = state["fits"]
         for name, networks in (("online.", self.networks), ("target.", self.target)):
             networks.load_state_dict({n.removeprefix(name): t for n, t in tensors.items() if n.startswith(name)})
         for name, parameter in self.networks.named_parameters():
             moments = {key: tensors[f"{name}.{key}"] for key in MOMENTS if f"{name}.{key}" in tensors}
             if moments:
-                step = torch.tensor(float(self.fits * self.settings.steps))
+                step = torch.tensor(float(self.fit_count * self.settings.steps))
                 self.optimizer.state[parameter] = {"step": step, **moments}
         ids = columns["ids"].split(columns["sizes"].tolist()) if len(columns["sizes"]) else ()
         turn_contexts = [Context(p, r, tuple(i.tolist())) for (p, r), i in zip(state["contexts"], ids, strict=True)]
@@ -177,35 +177,37 @@ class Archer:
             columns["states"], columns["replies"], columns["rewards"], columns["last"], turn_contexts
         )
 
-    def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _compute_features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         size = self.settings.features
-        read = prompts if self.settings.reads == "prompt" else states
-        seen, said = read(trajectories, size, _GRAMS), replies(trajectories, size, _GRAMS)
-        return torch.from_numpy(seen).float(), torch.from_numpy(said).float()
+        read = hash_prompts if self.settings.reads == "prompt" else hash_states
+        states, replies = read(trajectories, size, _GRAMS), hash_replies(trajectories, size, _GRAMS)
+        return torch.from_numpy(states).float(), torch.from_numpy(replies).float()
 
-    def _buffer_rows(self, credited: Sequence[Credited]) -> TurnBuffer:
+    def _make_buffer(self, credited: Sequence[CreditedTrajectory]) -> TurnBuffer:
         trajectories = [c.trajectory for c in credited if c.trajectory.turns]
-        seen, said = self._features(trajectories)
+        states, replies = self._compute_features(trajectories)
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
         last = torch.from_numpy(TurnBatch(trajectories).last)
-        turn_contexts = [context for t in trajectories for context in contexts(t)] if self.settings.fresh else []
-        earned = torch.from_numpy(rewards).float()
-        return TurnBuffer(seen.half(), said.half(), earned, last, turn_contexts)
+        turn_contexts = [context for t in trajectories for context in get_contexts(t)] if self.settings.fresh else []
+        reward_column = torch.from_numpy(rewards).float()
+        return TurnBuffer(states.half(), replies.half(), reward_column, last, turn_contexts)
 
-    async def _current_replies(self, newest: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features [R, features] of states and of the current policies' replies in them.
+    async def _collect_current_replies(
+        self, newest: int, rng: np.random.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the features [R, features] of states and of the current policies' replies to them.
 
-        They are the newest `newest` turns and, with `fresh`, random older states of the buffer with newly sampled
+        These are the `newest` latest turns and, with `fresh`, random older states of the buffer with newly sampled
         replies.
         """
-        seen, said = self.buffer.states[-newest:], self.buffer.replies[-newest:]
-        older = len(self.buffer) - newest
-        if not self.settings.fresh or not older:
-            return seen, said
-        rows = rng.integers(older, size=self.settings.fresh)
-        replies = await sample_replies([self.buffer.contexts[i] for i in rows], self.context, rng)
-        fresh = torch.from_numpy(texts(replies, self.settings.features, _GRAMS)).half()
-        return torch.cat([seen, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([said, fresh])
+        states, replies = self.buffer.states[-newest:], self.buffer.replies[-newest:]
+        older_count = len(self.buffer) - newest
+        if not self.settings.fresh or not older_count:
+            return states, replies
+        rows = rng.integers(older_count, size=self.settings.fresh)
+        texts = await sample_replies([self.buffer.contexts[i] for i in rows], self.context, rng)
+        fresh = torch.from_numpy(hash_texts(texts, self.settings.features, _GRAMS)).half()
+        return torch.cat([states, self.buffer.states[torch.from_numpy(rows)]]), torch.cat([replies, fresh])
 
     def _draw_rows(self, current_count: int, rng: np.random.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield for each step random rows of the buffer, for Q, and of `current_count` current replies, for V.
@@ -220,38 +222,46 @@ class Archer:
             yield torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])
 
     def _step(
-        self, rows: torch.Tensor, spoken_rows: torch.Tensor, current: tuple[torch.Tensor, torch.Tensor]
+        self, rows: torch.Tensor, current_rows: torch.Tensor, current: tuple[torch.Tensor, torch.Tensor]
     ) -> tuple[float, float] | None:
         """Take one step of Adam on both losses, then move the targets.
 
-        Q learns from the buffer's `rows`, V from `spoken_rows` of `current` (states, replies). Returns the losses (Q,
+        Q learns from the buffer's `rows`, V from `current_rows` of `current` (states, replies). Returns the losses (Q,
         V) before the step, or None if it was skipped because its gradient is not finite.
         """
-        q_loss, v_loss = self._losses(self._transitions(rows), current[0][spoken_rows], current[1][spoken_rows])
+        q_loss, v_loss = self._compute_losses(
+            self._get_transitions(rows), current[0][current_rows], current[1][current_rows]
+        )
         self.optimizer.zero_grad()
         torch.autograd.backward(q_loss + v_loss)
         norm = torch.nn.utils.get_total_norm([p.grad for p in self.networks.parameters() if p.grad is not None])
-        if not step_counts(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
+        if not is_finite_step(float(norm), self.context.nonfinite, f"critic {self.name}", self._advice):
             return None
         self.optimizer.step()
         with torch.no_grad():
-            for slow, fast in zip(self.target.parameters(), self.networks.parameters(), strict=True):
-                slow.lerp_(fast, self.settings.polyak)
+            for target, online in zip(self.target.parameters(), self.networks.parameters(), strict=True):
+                target.lerp_(online, self.settings.polyak)
         return q_loss.item(), v_loss.item()
 
-    def _transitions(self, rows: torch.Tensor) -> Transitions:
+    def _get_transitions(self, rows: torch.Tensor) -> Transitions:
         """Return these rows of the buffer as transitions."""
         buffer = self.buffer
-        following = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
+        next_states = buffer.states[(rows + 1).clamp(max=len(buffer) - 1)].float()
         pairs = torch.cat([buffer.states[rows], buffer.replies[rows]], 1).float()
-        return Transitions(buffer.states[rows].float(), pairs, buffer.rewards[rows], buffer.last[rows], following)
+        return Transitions(buffer.states[rows].float(), pairs, buffer.rewards[rows], buffer.last[rows], next_states)
 
-    def _losses(self, drawn: Transitions, here: torch.Tensor, said: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the losses of Q on replayed transitions and of V on states `here` with current replies `said`."""
+    def _compute_losses(
+        self, transitions: Transitions, states: torch.Tensor, replies: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the losses of Q on replayed transitions and of V on `states` with the current `replies`."""
         with torch.no_grad():
-            q_target = q_targets(drawn.rewards, drawn.last, self.target.v(drawn.following), self.settings.gamma)
-            v_target = self.target.q(torch.cat([here, said], 1).float())
-        return twin_loss(self.networks.q(drawn.pairs), q_target), twin_loss(self.networks.v(here.float()), v_target)
+            q_target = compute_q_targets(
+                transitions.rewards, transitions.last, self.target.v(transitions.next_states), self.settings.gamma
+            )
+            v_target = self.target.q(torch.cat([states, replies], 1).float())
+        return twin_loss(self.networks.q(transitions.pairs), q_target), twin_loss(
+            self.networks.v(states.float()), v_target
+        )
 
 
 class Transitions(NamedTuple):
@@ -265,22 +275,22 @@ class Transitions(NamedTuple):
     """[B]"""
     last: torch.Tensor
     """[B] bool, True at the end of a trajectory."""
-    following: torch.Tensor
+    next_states: torch.Tensor
     """[B, features] next states; anything at the end of a trajectory."""
 
 
 class Context(NamedTuple):
-    """Input of a policy at one turn, to sample its reply again: policy, role, and the token ids so far."""
+    """Input of a policy at one turn, for sampling its reply again: policy, role, and the token ids so far."""
 
     policy: str
     role: str
     ids: tuple[int, ...]
 
 
-def contexts(trajectory: Trajectory) -> list[Context]:
+def get_contexts(trajectory: Trajectory) -> list[Context]:
     """Return each turn's input in order: its stream's token ids before the turn's first sampled token.
 
-    Raises ConfigError for images, which a checkpoint of the buffer cannot hold.
+    Raises ConfigError for images, which checkpoints of the buffer do not support.
     """
     prefixes = trajectory.contexts()
     if any(prefix.media for prefix in prefixes.values()):
@@ -288,17 +298,17 @@ def contexts(trajectory: Trajectory) -> list[Context]:
     return [Context(trajectory.policy, trajectory.role, tuple(prefixes[turn.index].ids)) for turn in trajectory.turns]
 
 
-async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
-    """Sample a new reply to each context from the policies as now served; return the texts in order.
+async def sample_replies(contexts: Sequence[Context], run: CriticContext, rng: np.random.Generator) -> list[str]:
+    """Sample a new reply to each context from the currently served policies; return the texts in order.
 
     Uses each role's sampling settings and seeds drawn from `rng`. `run.engine` and `run.policies` must be set.
     """
     engine, policies = run.engine, run.policies
     assert engine is not None and policies is not None
-    frames = [policies[context.policy].frame for context in asked]
-    drawn = rng.integers(2**32, size=2).tolist()
+    frames = [policies[context.policy].frame for context in contexts]
+    seeds = rng.integers(2**32, size=2).tolist()
     requests = []
-    for i, (context, frame) in enumerate(zip(asked, frames, strict=True)):
+    for i, (context, frame) in enumerate(zip(contexts, frames, strict=True)):
         sampling = run.roles[context.role].sampling
         room = min(policies[context.policy].positions, engine.max_context) - len(context.ids)
         requests.append(
@@ -311,7 +321,7 @@ async def sample_replies(asked: Sequence[Context], run: CriticContext, rng: np.r
                 top_p=sampling.top_p,
                 top_k=sampling.top_k,
                 stop_ids=frame.stop_ids,
-                seed=(*drawn, i),
+                seed=(*seeds, i),
             )
         )
     replies = await engine.generate(requests)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.credit.batch import Credited
+from arena.credit.batch import CreditedTrajectory
 from arena.credit.estimators.gae import Discounts
 from arena.learn.divergence import Nonfinite
 from arena.records import Trajectory
@@ -29,7 +29,7 @@ class Critic(Protocol):
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:
         """Return the values by measure name (`values`, `action_values`, `token_values`), one array per trajectory."""
 
-    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Train the critic on the returns of these turns, and return metrics.
 
         A usual metric is `explained`, the share of the returns' variance that the values explain.

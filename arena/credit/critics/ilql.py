@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.critics.archer import Archer, ArcherSettings, Transitions, TurnBuffer
-from arena.credit.critics.networks import expectile_loss, q_targets, twin_loss
+from arena.credit.critics.networks import compute_q_targets, expectile_loss, twin_loss
 
 if TYPE_CHECKING:
     from arena.credit.critics.base import CriticContext
@@ -25,14 +25,16 @@ class Ilql(Archer):
         super().__init__(context, settings)
         self.expectile = expectile
 
-    def _losses(self, drawn: Transitions, here: torch.Tensor, said: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _compute_losses(
+        self, transitions: Transitions, states: torch.Tensor, replies: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the losses of Q and V, both on the replayed transitions; current replies have no effect."""
         with torch.no_grad():
-            following = self.networks.v(drawn.following).amin(0)
-            q_target = q_targets(drawn.rewards, drawn.last, following, self.settings.gamma)
-            v_target = self.target.q(drawn.pairs).amin(0)
-        v_loss = expectile_loss(self.networks.v(drawn.states), v_target, self.expectile)
-        return twin_loss(self.networks.q(drawn.pairs), q_target), v_loss
+            next_values = self.networks.v(transitions.next_states).amin(0)
+            q_target = compute_q_targets(transitions.rewards, transitions.last, next_values, self.settings.gamma)
+            v_target = self.target.q(transitions.pairs).amin(0)
+        v_loss = expectile_loss(self.networks.v(transitions.states), v_target, self.expectile)
+        return twin_loss(self.networks.q(transitions.pairs), q_target), v_loss
 
 
 class MonteCarlo(Ilql):
@@ -43,9 +45,9 @@ class MonteCarlo(Ilql):
     def __init__(self, context: CriticContext, settings: ArcherSettings) -> None:
         super().__init__(context, settings, expectile=0.5)
 
-    def _buffer_rows(self, credited: Sequence[Credited]) -> TurnBuffer:
+    def _make_buffer(self, credited: Sequence[CreditedTrajectory]) -> TurnBuffer:
         """Return the turns with their returns as rewards, each as the end of a trajectory: Q's target is the return."""
-        rows = super()._buffer_rows(credited)
+        rows = super()._make_buffer(credited)
         batch = TurnBatch([c.trajectory for c in credited if c.trajectory.turns])
         rewards = np.concatenate([np.zeros(0), *(c.rewards for c in credited)])
         rows.rewards = torch.from_numpy(batch.returns(rewards, self.settings.gamma)).float()

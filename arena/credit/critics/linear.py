@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.computing import compute
-from arena.credit.batch import Credited, Floats, TurnBatch
+from arena.credit.batch import CreditedTrajectory, Floats, TurnBatch
 from arena.credit.critics.base import CriticContext
-from arena.credit.critics.words import states
-from arena.credit.estimators.gae import turn_returns
-from arena.learn.divergence import step_counts
+from arena.credit.critics.words import hash_states
+from arena.credit.estimators.gae import compute_turn_returns
+from arena.learn.divergence import is_finite_step
 from arena.records import Trajectory
 
 _ADVICE = "scale rewards down with credit.weights"
-_FREE = 1e-6
+_INTERCEPT_RIDGE = 1e-6
 """Ridge of the intercept: values shrink to the mean return, not to 0."""
 
 
@@ -28,7 +28,7 @@ class Linear:
     def __init__(self, context: CriticContext, features: int, ridge: float, decay: float) -> None:
         self.discounts, self.nonfinite = context.discounts, context.nonfinite
         self.features, self.decay = features, decay
-        self.ridge = np.diag(np.append(_FREE, np.full(features, ridge)))
+        self.ridge = np.diag(np.append(_INTERCEPT_RIDGE, np.full(features, ridge)))
         self.squares: Floats = np.zeros((1 + features, 1 + features))
         self.products: Floats = np.zeros(1 + features)
 
@@ -37,10 +37,10 @@ class Linear:
         return await compute(self._predict, trajectories)
 
     def _predict(self, trajectories: Sequence[Trajectory]) -> dict[str, list[NDArray[np.float32]]]:
-        values = self._values(self._features(trajectories)).astype(np.float32)
-        return {"values": per_trajectory(trajectories, values)}
+        values = self._compute_values(self._compute_features(trajectories)).astype(np.float32)
+        return {"values": split_by_trajectory(trajectories, values)}
 
-    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Decay the sums, add these turns with their returns, and return metrics: `error`, `explained`, `skipped`.
 
         The first two are of the values before the fit. If the new sums are not finite, raises DivergedError, or with
@@ -48,18 +48,21 @@ class Linear:
         """
         return await compute(self._fit, credited)
 
-    def _fit(self, credited: Sequence[Credited]) -> dict[str, float]:
+    def _fit(self, credited: Sequence[CreditedTrajectory]) -> dict[str, float]:
         trajectories = [c.trajectory for c in credited]
         rewards = np.concatenate([c.rewards for c in credited]) if credited else np.zeros(0)
-        features, returns = self._features(trajectories), turn_returns(TurnBatch(trajectories), rewards, self.discounts)
-        figures = explained(self._values(features), returns)
+        features, returns = (
+            self._compute_features(trajectories),
+            compute_turn_returns(TurnBatch(trajectories), rewards, self.discounts),
+        )
+        metrics = measure_fit(self._compute_values(features), returns)
         squares = self.decay * self.squares + features.T @ features
         products = self.decay * self.products + features.T @ returns
         size = float(np.abs(products).sum())
-        taken = step_counts(size, self.nonfinite, "critic linear", _ADVICE, "what it has summed of returns")
-        if taken:
+        is_finite = is_finite_step(size, self.nonfinite, "critic linear", _ADVICE, "its sum of returns")
+        if is_finite:
             self.squares, self.products = squares, products
-        return figures | {"skipped": float(not taken)}
+        return metrics | {"skipped": float(not is_finite)}
 
     def save(self, folder: Path) -> None:
         """Write the two sums to `linear.safetensors` in the folder."""
@@ -74,20 +77,20 @@ class Linear:
         state = load_file(folder / "linear.safetensors")
         self.squares, self.products = state["squares"], state["products"]
 
-    def _features(self, trajectories: Sequence[Trajectory]) -> Floats:
-        features = states(trajectories, self.features)
+    def _compute_features(self, trajectories: Sequence[Trajectory]) -> Floats:
+        features = hash_states(trajectories, self.features)
         return np.concatenate([np.ones((len(features), 1)), features], 1)
 
-    def _values(self, seen: Floats) -> Floats:
-        return np.asarray(seen @ np.linalg.solve(self.squares + self.ridge, self.products))
+    def _compute_values(self, features: Floats) -> Floats:
+        return np.asarray(features @ np.linalg.solve(self.squares + self.ridge, self.products))
 
 
-def per_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+def split_by_trajectory(trajectories: Sequence[Trajectory], values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """Split an array with one value per turn into one array per trajectory."""
     return np.split(values, np.cumsum([len(t.turns) for t in trajectories]))[:-1]
 
 
-def explained(values: Floats, returns: Floats) -> dict[str, float]:
+def measure_fit(values: Floats, returns: Floats) -> dict[str, float]:
     """Return metrics of predicted values: `error`, the mean (R - V)², and `explained`, the explained share of variance.
 
     {} without turns; `explained` is left out if the returns do not vary.

@@ -8,8 +8,8 @@ class Twin(torch.nn.Module):
 
     def __init__(self, features: int, hidden: int) -> None:
         super().__init__()
-        self.inner, self.inner_bias = _uniform(features, hidden, features), _uniform(1, hidden, features)
-        self.outer, self.outer_bias = _uniform(hidden, 1, hidden), _uniform(1, 1, hidden)
+        self.inner, self.inner_bias = _create_uniform(features, hidden, features), _create_uniform(1, hidden, features)
+        self.outer, self.outer_bias = _create_uniform(hidden, 1, hidden), _create_uniform(1, 1, hidden)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         """Return the outputs of both networks, [2, B], for features [B, features]."""
@@ -18,7 +18,7 @@ class Twin(torch.nn.Module):
         return torch.baddbmm(self.outer_bias, hidden, self.outer).squeeze(-1)
 
 
-def _uniform(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
+def _create_uniform(rows: int, columns: int, inputs: int) -> torch.nn.Parameter:
     """Create a parameter [2, rows, columns], uniform within ± 1 / √inputs, torch's default for linear layers."""
     return torch.nn.Parameter(torch.empty(2, rows, columns).uniform_(-(inputs**-0.5), inputs**-0.5))
 
@@ -31,9 +31,11 @@ class Networks(torch.nn.Module):
         self.q, self.v = Twin(2 * features, hidden), Twin(features, hidden)
 
 
-def q_targets(rewards: torch.Tensor, last: torch.Tensor, following: torch.Tensor, gamma: float) -> torch.Tensor:
-    """Return the targets of Q, r + γ V(s'), without the second term at a trajectory's end; `following` is V(s')."""
-    return rewards + torch.where(last, 0.0, gamma * following)
+def compute_q_targets(
+    rewards: torch.Tensor, last: torch.Tensor, next_values: torch.Tensor, gamma: float
+) -> torch.Tensor:
+    """Return the targets of Q, r + γ V(s'), without the second term at a trajectory's end; `next_values` is V(s')."""
+    return rewards + torch.where(last, 0.0, gamma * next_values)
 
 
 def twin_loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

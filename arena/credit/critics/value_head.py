@@ -15,9 +15,9 @@ from agents.model_folder import silence_transformers
 from agents.policy import load_module
 from agents.scoring import StreamBatch, pack
 from agents.stream import Stream
-from arena.credit.batch import Credited, TurnBatch
-from arena.credit.estimators.gae import token_returns
-from arena.learn.scalar_head import Floats, HeadOptimiser, ScalarHead, zero_head
+from arena.credit.batch import CreditedTrajectory, TurnBatch
+from arena.credit.estimators.gae import compute_token_returns
+from arena.learn.scalar_head import Floats, HeadOptimiser, ScalarHead, create_zero_head
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class ValueModel(ScalarHead):
     """A policy's body with a scalar head that values the state before each sampled token."""
 
     def __init__(self, model: Any, bf16: bool = False) -> None:
-        super().__init__(model, zero_head(model, bias=True), bf16)
+        super().__init__(model, create_zero_head(model, bias=True), bf16)
 
 
 def value_loss(
@@ -57,7 +57,7 @@ class _Learner:
         self.optimiser = HeadOptimiser(model, lr, nonfinite, f"critic value_head of policy '{name}'", advice)
 
     def predict(self, streams: Sequence[Stream]) -> list[Floats]:
-        """Return the values of every stream's sampled tokens, in stream order, without gradient."""
+        """Return the values of each stream's sampled tokens, in stream order, without gradient."""
         return self.model.predict(streams, self.token_budget)
 
     def step(
@@ -77,15 +77,15 @@ class _Learner:
         count, errors = sum(len(returns[i]) for i in part), 0.0
         for batch in pack(streams, [1.0] * len(streams), self.token_budget, part, self.model.costs):
             values = self.model(batch.to(self.model.device))
-            target = self._along(returns, batch)
-            loss = value_loss(values, target, None if old is None else self._along(old, batch), clip)
+            target = self._concatenate(returns, batch)
+            loss = value_loss(values, target, None if old is None else self._concatenate(old, batch), clip)
             errors += float((values.detach() - target).square().sum())
             torch.autograd.backward(loss.sum() / count)
         if count:
             self.optimiser.step(grad_clip)
         return errors, count
 
-    def _along(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
+    def _concatenate(self, arrays: Sequence[Floats], batch: StreamBatch) -> torch.Tensor:
         return torch.from_numpy(np.concatenate([arrays[i] for i in batch.index])).to(self.model.device)
 
     def save(self, folder: Path) -> None:
@@ -129,10 +129,10 @@ class ValueHead:
                 tokens[i] = np.concatenate([np.zeros(0, np.float32), *(next(values) for _ in trajectories[i].streams)])
         return {
             "token_values": tokens,
-            "values": [_turn_values(t, v) for t, v in zip(trajectories, tokens, strict=True)],
+            "values": [_extract_turn_values(t, v) for t, v in zip(trajectories, tokens, strict=True)],
         }
 
-    async def fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    async def fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
         """Train each policy's value model on its own trajectories, and return metrics.
 
         Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
@@ -143,13 +143,13 @@ class ValueHead:
         await self._create_missing({c.trajectory.policy for c in credited})
         return await compute(self._fit, credited, rng)
 
-    def _fit(self, credited: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
-        figures: dict[str, float] = {}
+    def _fit(self, credited: Sequence[CreditedTrajectory], rng: np.random.Generator) -> dict[str, float]:
+        metrics: dict[str, float] = {}
         for policy in sorted({c.trajectory.policy for c in credited}):
             own = [c for c in credited if c.trajectory.policy == policy]
             stats = self._fit_policy(self._learners[policy], own, rng)
-            figures |= {f"{policy}.{name}": value for name, value in stats.items()}
-        return figures
+            metrics |= {f"{policy}.{name}": value for name, value in stats.items()}
+        return metrics
 
     def save(self, folder: Path) -> None:
         """Write each policy's value model and tokenizer to a subfolder with the policy's name."""
@@ -163,10 +163,14 @@ class ValueHead:
             self._learners[path.name] = self._load_learner(path.name, path)
             self._learners[path.name].load(path)
 
-    def _fit_policy(self, learner: _Learner, own: Sequence[Credited], rng: np.random.Generator) -> dict[str, float]:
+    def _fit_policy(
+        self, learner: _Learner, own: Sequence[CreditedTrajectory], rng: np.random.Generator
+    ) -> dict[str, float]:
         batch = TurnBatch([c.trajectory for c in own])
         streams = [s for c in own for s in c.trajectory.streams]
-        targets = token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(np.float32)
+        targets = compute_token_returns(batch, np.concatenate([c.rewards for c in own]), self.discounts).astype(
+            np.float32
+        )
         returns = np.split(targets, np.cumsum([s.sampled_count for s in streams]))[:-1]
         old = learner.predict(streams) if self.clip is not None else None
         errors, counts, learner.optimiser.skipped = [], [], 0
@@ -177,8 +181,8 @@ class ValueHead:
                 counts.append(count)
         learner.optimiser.require_finite()
         error, variance = sum(errors) / max(1, sum(counts)), float(targets.var()) if len(targets) else 0.0
-        figures = {"error": error, "skipped": float(learner.optimiser.skipped)}
-        return figures | ({"explained": 1.0 - error / variance} if variance > 0 else {})
+        metrics = {"error": error, "skipped": float(learner.optimiser.skipped)}
+        return metrics | ({"explained": 1.0 - error / variance} if variance > 0 else {})
 
     async def _create_missing(self, policies: Collection[str]) -> None:
         """Create missing value models from their policies' current weights."""
@@ -196,7 +200,7 @@ class ValueHead:
         return _Learner(model, self.lr, self.policies.rule.token_budget, self.nonfinite, policy)
 
 
-def _turn_values(trajectory: Trajectory, tokens: Floats) -> Floats:
+def _extract_turn_values(trajectory: Trajectory, tokens: Floats) -> Floats:
     """Return each turn's value, [K]: that of its first token, 0 for a turn without tokens."""
     turns, first = np.unique(TurnBatch([trajectory]).token_turns, return_index=True)
     values = np.zeros(len(trajectory.turns), np.float32)

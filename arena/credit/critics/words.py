@@ -19,56 +19,60 @@ Hashes = NDArray[np.uint64]
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
+def hash_states(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """Return hashed text features of the state before each turn, [T, features].
 
     They are the sum of three vectors of length 1 (0 if empty): game, role, policy and turn number; messages new to the
     mover; earlier messages and its own earlier replies. Texts are hashed as runs of up to `grams` words.
     """
     batch = TurnBatch(trajectories)
-    heard, said = [_heard(turn) for turn in batch.turns], [_words(turn.raw) for turn in batch.turns]
-    facts = [_facts(t, k) for t in trajectories for k in range(len(t.turns))]
-    past = _hashed(heard, "heard", features, grams) + _hashed(said, "own", features, grams)
-    new = _hashed(heard, "new", features, grams)
-    return _normalised(_hashed(facts, "fact", features)) + _normalised(new) + _normalised(_before(batch, past))
+    messages, replies = [_hash_messages(turn) for turn in batch.turns], [_hash_words(turn.raw) for turn in batch.turns]
+    facts = [_hash_facts(t, k) for t in trajectories for k in range(len(t.turns))]
+    past = _count_features(messages, "heard", features, grams) + _count_features(replies, "own", features, grams)
+    new = _count_features(messages, "new", features, grams)
+    return (
+        _normalise(_count_features(facts, "fact", features)) + _normalise(new) + _normalise(_sum_earlier(batch, past))
+    )
 
 
-def prompts(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
-    """Return hashed features of the tokens that the policy read before each turn, [T, features].
+def hash_prompts(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
+    """Return hashed features of each turn's prompt tokens, [T, features].
 
     They are the sum of two vectors of length 1: runs of up to `grams` tokens, and the prompt as a whole. So equal
     prompts are equal states, whatever came before and however many turns are left. Raises KeyError for a turn without
     tokens.
     """
-    read = [(t.contexts(), t.turns) for t in trajectories]
-    rows = [np.array(contexts[turn.index].ids, np.uint64) for contexts, turns in read for turn in turns]
-    whole = [np.array([_hash(row.tobytes().hex())], np.uint64) for row in rows]
-    return _normalised(_hashed(rows, "token", features, grams)) + _normalised(_hashed(whole, "prompt", features))
+    trajectory_turns = [(t.contexts(), t.turns) for t in trajectories]
+    rows = [np.array(contexts[turn.index].ids, np.uint64) for contexts, turns in trajectory_turns for turn in turns]
+    prompts = [np.array([_hash(row.tobytes().hex())], np.uint64) for row in rows]
+    return _normalise(_count_features(rows, "token", features, grams)) + _normalise(
+        _count_features(prompts, "prompt", features)
+    )
 
 
-def replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
+def hash_replies(trajectories: Sequence[Trajectory], features: int, grams: int = 1) -> Floats:
     """Return hashed text features of each turn's raw reply, [T, features], rows of length 1."""
-    return texts([turn.raw for t in trajectories for turn in t.turns], features, grams)
+    return hash_texts([turn.raw for t in trajectories for turn in t.turns], features, grams)
 
 
-def texts(written: Sequence[str], features: int, grams: int = 1) -> Floats:
+def hash_texts(texts: Sequence[str], features: int, grams: int = 1) -> Floats:
     """Return hashed features of texts, [texts, features]: runs of up to `grams` words, rows of length 1."""
-    return _normalised(_hashed([_words(text) for text in written], "said", features, grams))
+    return _normalise(_count_features([_hash_words(text) for text in texts], "said", features, grams))
 
 
-def _facts(trajectory: Trajectory, place: int) -> Hashes:
+def _hash_facts(trajectory: Trajectory, place: int) -> Hashes:
     agent = f"{trajectory.game} {trajectory.role} {trajectory.policy}"
     facts = (f"game {trajectory.game}", f"role {trajectory.role}", f"agent {agent}", f"turn {place} of {agent}")
     return np.array([_hash(fact) for fact in facts], np.uint64)
 
 
-def _heard(turn: Turn) -> Hashes:
-    messages = [_words(f"{m.sender}: {m.text}") for m in turn.messages]
+def _hash_messages(turn: Turn) -> Hashes:
+    messages = [_hash_words(f"{m.sender}: {m.text}") for m in turn.messages]
     return np.concatenate(messages) if messages else np.zeros(0, np.uint64)
 
 
 @lru_cache(maxsize=1 << 16)
-def _words(text: str) -> Hashes:
+def _hash_words(text: str) -> Hashes:
     """Return the hashes of a text's lower-cased words and punctuation, in order."""
     return np.array([_hash(word) for word in _WORD.findall(text.lower())], np.uint64)
 
@@ -78,36 +82,36 @@ def _hash(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(errors="replace"), digest_size=8).digest(), "big")
 
 
-def _hashed(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
+def _count_features(rows: Sequence[Hashes], kind: str, features: int, grams: int = 1) -> Floats:
     """Return signed feature counts, [rows, features], of each row's runs of up to `grams` words, hashed with `kind`."""
     owner = np.repeat(np.arange(len(rows)), np.array([len(row) for row in rows], np.int64))
     run = words = np.concatenate([np.zeros(0, np.uint64), *rows])
     sums = np.zeros(len(rows) * features)
     for size in range(1, grams + 1):
-        if size > 1:  # a run is mixed from the one that is a word shorter and the word that follows it
-            run = _mixed(run[:-1]) ^ words[size - 1 :]
+        if size > 1:  # mix the run that is one word shorter with the next word
+            run = _mix(run[:-1]) ^ words[size - 1 :]
         within = owner[: len(run)] == owner[size - 1 :]
-        number = _mixed(run[within] ^ np.uint64(_hash(f"{size} {kind}")))
+        number = _mix(run[within] ^ np.uint64(_hash(f"{size} {kind}")))
         feature = (number >> np.uint64(1)) % np.uint64(features)
         sign = 2.0 * (number & np.uint64(1)).astype(np.float64) - 1.0
         sums += np.bincount(owner[: len(run)][within] * features + feature.astype(np.int64), sign, len(sums))
     return sums.reshape(len(rows), features)
 
 
-def _mixed(numbers: Hashes) -> Hashes:
+def _mix(numbers: Hashes) -> Hashes:
     """Scatter hashes over all 64 bits with the finaliser of SplitMix64 (Steele et al. 2014)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def _before(batch: TurnBatch, values: Floats) -> Floats:
+def _sum_earlier(batch: TurnBatch, values: Floats) -> Floats:
     """Return the sum of values over the earlier turns of the same trajectory, for every turn, [T, …]."""
     sums = np.cumsum(values, 0) - values
     return np.asarray(sums - sums[batch.starts[batch.owner]])
 
 
-def _normalised(values: Floats) -> Floats:
+def _normalise(values: Floats) -> Floats:
     """Scale rows to length 1; zero rows stay 0."""
     length = np.linalg.norm(values, axis=1, keepdims=True)
     return np.asarray(values / np.where(length > 0, length, 1.0))

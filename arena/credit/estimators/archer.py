@@ -6,7 +6,7 @@ from arena.parts.chosen import needs
 
 @needs("values", "action_values")
 def archer(batch: TurnBatch, rewards: Floats) -> Floats:
-    """ArCHer: the critic's value of the reply minus its value of the state, A_k = Q(s_k, a_k) - V(s_k).
+    """ArCHer: subtract the critic's value of the state from that of the reply, A_k = Q(s_k, a_k) - V(s_k).
 
     [T]; rewards enter only through the critic, one iteration late. With the critics `archer`, `ilql` and `monte_carlo`
     Q and V are each the lower of two. Zero for every turn while such a critic warms up. Source: ArCHer (Zhou et al.

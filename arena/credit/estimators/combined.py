@@ -31,7 +31,7 @@ def weighted_sum(
     for number, part in enumerate(parts):
         key = f"{number} {part.estimator.name}"
         own = memories.get(key, {})
-        estimates.append(part.estimator(batch.remembering(own), rewards))
+        estimates.append(part.estimator(batch.with_memory(own), rewards))
         if own:
             batch.memory["weighted_sum"] = memories
             memories[key] = own

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from arena.credit.batch import Floats, Key, TokenAdvantages, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import AGENT
-from arena.credit.estimators.steps import situations
+from arena.credit.estimators.steps import get_situations
 from arena.credit.estimators.table import ESTIMATOR
 from arena.parts.chosen import Chosen
 
@@ -19,7 +19,7 @@ POLICY: list[TrajectoryKey] = ["policy"]
 
 
 def zero(batch: TurnBatch, rewards: Floats) -> Floats:
-    """Control without learning: return advantage 0 for every turn."""
+    """Control without learning: return an advantage of 0 for every turn."""
     return np.zeros(len(rewards))
 
 
@@ -68,18 +68,23 @@ def regrouped(
     same group (`within`), a `situation` to another turn. Numbers and sizes of groups and all returns are unchanged;
     only the similarity of compared turns is lost. Rewards and turns stay in place. Zero as `of` is.
     """
-    parts, found = batch.trajectory_groups(within), list(batch.trajectories)
+    groups, trajectories = batch.trajectory_groups(within), list(batch.trajectories)
     labels = [name for name in what if name != "situation"]
     if labels:
-        drawn = batch.permute_within(np.arange(len(found)), parts)
-        found = [
-            replace(one, **{name: getattr(batch.trajectories[i], name) for name in labels})
-            for one, i in zip(found, drawn.tolist(), strict=True)
+        drawn = batch.permute_within(np.arange(len(trajectories)), groups)
+        trajectories = [
+            replace(trajectory, **{name: getattr(batch.trajectories[i], name) for name in labels})
+            for trajectory, i in zip(trajectories, drawn.tolist(), strict=True)
         ]
     if "situation" in what:
-        met = batch.numbered(situations(batch))[batch.permute_within(np.arange(len(batch.owner)), parts[batch.owner])]
-        found = [
-            replace(one, turns=tuple(t._replace(situation=f"{met[start + k]}") for k, t in enumerate(one.turns)))
-            for one, start in zip(found, batch.starts.tolist(), strict=False)
+        situations = batch.number_labels(get_situations(batch))[
+            batch.permute_within(np.arange(len(batch.owner)), groups[batch.owner])
         ]
-    return of(replace(batch, trajectories=found), rewards)  # type: ignore[no-any-return]
+        trajectories = [
+            replace(
+                trajectory,
+                turns=tuple(t._replace(situation=f"{situations[start + k]}") for k, t in enumerate(trajectory.turns)),
+            )
+            for trajectory, start in zip(trajectories, batch.starts.tolist(), strict=False)
+        ]
+    return of(replace(batch, trajectories=trajectories), rewards)  # type: ignore[no-any-return]

@@ -25,7 +25,7 @@ def gae_turn(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: D
     with turns for steps.
     """
     values = batch.measure("values")
-    return batch.backward(_delta(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam))
+    return batch.backward(_compute_td_errors(rewards, values, batch.last, gamma), np.full(len(rewards), gamma * lam))
 
 
 @needs("token_values")
@@ -37,8 +37,10 @@ def gae_token(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, lam: 
     carries value and advantage unchanged through observed tokens. The reward of a turn without tokens arrives at the
     last token before it, and is lost if there is none.
     """
-    last = _ends(batch.owner[batch.token_turns])
-    return TokenAdvantages(_gae(_token_rewards(batch, rewards), batch.measure("token_values"), last, gamma, lam))
+    last = _mark_ends(batch.owner[batch.token_turns])
+    return TokenAdvantages(
+        _compute_gae(_move_to_tokens(batch, rewards), batch.measure("token_values"), last, gamma, lam)
+    )
 
 
 @needs("token_values")
@@ -51,12 +53,12 @@ def gae_bilevel(
     from the turn's end to its first token and never across turns; [N]. Source: RAGEN (Wang et al. 2025), which
     recognises turn ends by nonzero rewards, so that turns without reward merge into the next; here turn ids mark them.
     """
-    values, rewards = batch.measure("token_values"), _token_rewards(batch, rewards)
-    ends = np.flatnonzero(_ends(batch.token_turns))
-    last = _ends(batch.owner[batch.token_turns])[ends]
-    worth = np.zeros(len(values))
-    worth[ends] = _gae(rewards[ends], values[ends], last, turn_gamma, lam) + values[ends]
-    return TokenAdvantages(_gae(worth, values, _ends(batch.token_turns), gamma, lam))
+    values, rewards = batch.measure("token_values"), _move_to_tokens(batch, rewards)
+    ends = np.flatnonzero(_mark_ends(batch.token_turns))
+    last = _mark_ends(batch.owner[batch.token_turns])[ends]
+    turn_values = np.zeros(len(values))
+    turn_values[ends] = _compute_gae(rewards[ends], values[ends], last, turn_gamma, lam) + values[ends]
+    return TokenAdvantages(_compute_gae(turn_values, values, _mark_ends(batch.token_turns), gamma, lam))
 
 
 class Discounts(NamedTuple):
@@ -68,20 +70,20 @@ class Discounts(NamedTuple):
     """Factor from each turn to the next; None if tokens alone are discounted, across turns too."""
 
 
-def discounts(estimator: Chosen) -> Discounts:
-    """Return an estimator's discount factors, from its settings `gamma` and `turn_gamma`; without them 1.
+def read_discounts(estimator: Chosen) -> Discounts:
+    """Return an estimator's discount factors from its settings `gamma` and `turn_gamma`, 1 by default.
 
-    For an estimator made of others, they are those of the first that needs a critic.
+    A combined estimator has those of its first part that needs a critic.
     """
     settings = estimator.whole().settings
     if "gamma" not in settings:
         inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]
-        return discounts(inner[0]) if inner else Discounts()
+        return read_discounts(inner[0]) if inner else Discounts()
     gamma = float(settings["gamma"])
     return Discounts(gamma, settings.get("turn_gamma")) if "token_values" in estimator.needs else Discounts(1.0, gamma)
 
 
-def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
+def compute_turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
     """Return each turn's discounted return-to-go at its last token, [T].
 
     The next turn's is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the next
@@ -92,19 +94,19 @@ def turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Flo
     return batch.backward(rewards, carry.astype(np.float64))
 
 
-def token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
+def compute_token_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
     """Return each sampled token's return, [N]: its turn's return, discounted by the tokens left in the turn."""
     turns = batch.token_turns
     left = np.cumsum(batch.turn_tokens)[turns] - 1 - np.arange(len(turns))
-    return np.asarray(discounts.token**left * turn_returns(batch, rewards, discounts)[turns])
+    return np.asarray(discounts.token**left * compute_turn_returns(batch, rewards, discounts)[turns])
 
 
-def _ends(labels: Ints) -> Bools:
+def _mark_ends(labels: Ints) -> Bools:
     """Return a mask, True for each last entry of a run of equal labels."""
     return np.append(labels[1:] != labels[:-1], True)[: len(labels)]
 
 
-def _token_rewards(batch: TurnBatch, rewards: Floats) -> Floats:
+def _move_to_tokens(batch: TurnBatch, rewards: Floats) -> Floats:
     """Return the rewards per sampled token, [N]: each turn's reward at its last token, 0 elsewhere.
 
     The reward of a turn without tokens goes to the last token before it in the trajectory; it is lost if there is none.
@@ -116,17 +118,17 @@ def _token_rewards(batch: TurnBatch, rewards: Floats) -> Floats:
     return np.bincount(at[spoken], rewards[spoken], len(turns)).astype(np.float64)
 
 
-def _gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
+def _compute_gae(rewards: Floats, values: Floats, last: Bools, gamma: float, lam: float) -> Floats:
     """Return the advantages of steps, [N], by GAE along the runs of steps that end where `last` is True."""
-    return _backward(_delta(rewards, values, last, gamma), np.where(last, 0.0, gamma * lam))
+    return _scan_backward(_compute_td_errors(rewards, values, last, gamma), np.where(last, 0.0, gamma * lam))
 
 
-def _delta(rewards: Floats, values: Floats, last: Bools, gamma: float) -> Floats:
+def _compute_td_errors(rewards: Floats, values: Floats, last: Bools, gamma: float) -> Floats:
     """Return the TD errors δ = r + γ V(next) - V, with V(next) = 0 at the end of a run, where `last` is True."""
     return np.asarray(rewards + gamma * np.where(last, 0.0, np.roll(values, -1)) - values)
 
 
-def _backward(values: Floats, carry: Floats) -> Floats:
+def _scan_backward(values: Floats, carry: Floats) -> Floats:
     """Return x_t = values_t + carry_t · x_{t+1} for all steps, [N]; the last carry is 0.
 
     Each pass doubles every step's horizon (Hillis and Steele's scan), so a thousand tokens take ten passes.

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import Discount
-from arena.credit.estimators.relative import PROBLEM, relative
+from arena.credit.estimators.relative import PROBLEM, compare_in_groups
 
 
 def grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
@@ -18,7 +18,7 @@ def grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     (docs/gradients.md). Zero for groups of one and if all returns are equal. Source: GRPO (Shao et al. 2024); verl and
     TRL divide by the same deviation (TRL adds 1e-4), but verl gives a group of one its bare return.
     """
-    advantages = relative(batch, batch.totals(rewards), batch.trajectory_groups(by), std=True)
+    advantages = compare_in_groups(batch, batch.totals(rewards), batch.trajectory_groups(by), std=True)
     return advantages[batch.owner]
 
 
@@ -29,7 +29,7 @@ def dr_grpo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROB
     are almost always or almost never solved. The expectation is (n - 1)/n of the gradient in a group of n, whichever
     seat ends the match. Zero as for `grpo`. Source: Liu et al. 2025.
     """
-    return relative(batch, batch.totals(rewards), batch.trajectory_groups(by))[batch.owner]
+    return compare_in_groups(batch, batch.totals(rewards), batch.trajectory_groups(by))[batch.owner]
 
 
 def rloo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM) -> Floats:
@@ -41,7 +41,7 @@ def rloo(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
     groups = batch.trajectory_groups(by)
     count = batch.count_by(groups)
     others = np.maximum(count - batch.counts, 1.0)
-    return (relative(batch, batch.totals(rewards), groups) * count / others)[batch.owner]
+    return (compare_in_groups(batch, batch.totals(rewards), groups) * count / others)[batch.owner]
 
 
 def reinforce_pp(
@@ -63,11 +63,11 @@ def reinforce_pp(
     variant as released.
     """
     values = dr_grpo(batch, rewards, by=by) if baseline else batch.returns(rewards, gamma)
-    return relative(batch, values, batch.groups(["policy"]), std=True, ddof=0)
+    return compare_in_groups(batch, values, batch.groups(["policy"]), std=True, ddof=0)
 
 
 def at_grpo(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, by: list[TrajectoryKey] = PROBLEM) -> Floats:
-    """AT-GRPO: GRPO among the k-th turns of a group's trajectories, (R_k - mean_k) / (std_k + 1e-6).
+    """AT-GRPO: standardise returns-to-go among the k-th turns of a group, (R_k - mean_k) / (std_k + 1e-6).
 
     Compares the returns-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' of turns of the same deal, role and number; `gamma: 0`
     compares the turns' own rewards. Sample deviation (n - 1). Zero if fewer than two trajectories reached turn k, and
@@ -79,4 +79,4 @@ def at_grpo(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, by: lis
     independently: from the second turn on histories differ, and later rewards count.
     """
     values, groups = batch.returns(rewards, gamma), batch.groups([*by, "turn"])
-    return relative(batch, values, groups, std=True)
+    return compare_in_groups(batch, values, groups, std=True)

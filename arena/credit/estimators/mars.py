@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from arena.credit.batch import Bools, Floats, Ints, Key, TrajectoryKey, TurnBatch
-from arena.credit.estimators.relative import SPREAD, relative
+from arena.credit.estimators.relative import SPREAD, compare_in_groups
 
 AGENT: list[Key] = ["game", "role", "policy"]
 """Agent-specific groups: turns are compared within the same game, role and policy."""
@@ -17,18 +17,18 @@ Discount = Annotated[float, Field(ge=0, le=1)]
 def mars(
     batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0, by: list[Key] = AGENT, std: bool = False
 ) -> Floats:
-    """MARS: each turn's return-to-go minus the mean over the turns of the same game, role and policy.
+    """MARS: subtract from each turn's return-to-go the mean over the turns of the same game, role and policy.
 
     A_k = R_k - mean(R), R_k = Σ_{k' ≥ k} γ^(k'-k) r_k', the mean turn-weighted over the group; with `std` divided by
     the group's deviation. Zero if a turn's return is its group's mean. If policies influence the number of turns, the
     mean over its own samples biases the gradient slightly, less in larger batches (docs/gradients.md has the table for
     all estimators). Source: MARSHAL (ICLR 2026), the paper's formula; the released code computes `mars_released`.
     """
-    return relative(batch, batch.returns(rewards, gamma), batch.groups(by), std=std, ddof=0, least=1)
+    return compare_in_groups(batch, batch.returns(rewards, gamma), batch.groups(by), std=std, ddof=0, min_count=1)
 
 
 def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PLAYER) -> Floats:
-    """MARS as MARSHAL's released code computes it, for replication; differs from the paper's formula.
+    """MARS, released code: compute MARSHAL's advantages as its code does, for replication, not as the paper states.
 
     In the release's order, over the tokens of each policy's batch, c_k on the last token of turn k and 0 on others:
 
@@ -54,18 +54,18 @@ def mars_released(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] 
     tokens = batch.turn_tokens.astype(np.float64)
     unbiased = np.maximum(batch.sum_by(tokens, policies) - 1.0, 1.0)
     centred = placed * (rewards - batch.mean_by(rewards, batch.groups(["policy", "game", *by]), placed))
-    values = batch.returns(_scaled(centred, batch.sum_by(centred**2, policies) / unbiased))
-    values -= _mean_of_distinct(values, players, (placed > 0) & batch.counts[batch.owner])
+    values = batch.returns(_divide_by_deviation(centred, batch.sum_by(centred**2, policies) / unbiased))
+    values -= _average_distinct(values, players, (placed > 0) & batch.counts[batch.owner])
     gaps = values - batch.mean_by(values, policies, tokens)
-    return placed * _scaled(gaps, batch.sum_by(tokens * gaps**2, policies) / unbiased)
+    return placed * _divide_by_deviation(gaps, batch.sum_by(tokens * gaps**2, policies) / unbiased)
 
 
-def _scaled(values: Floats, variance: Floats) -> Floats:
+def _divide_by_deviation(values: Floats, variance: Floats) -> Floats:
     """Divide values by their deviation, with the release's 1e-8 under the root; 0 if the deviation is below SPREAD."""
     return np.where(variance >= SPREAD**2, values / np.sqrt(variance + 1e-8), 0.0)
 
 
-def _mean_of_distinct(values: Floats, groups: Ints, counted: Bools) -> Floats:
+def _average_distinct(values: Floats, groups: Ints, counted: Bools) -> Floats:
     """Return, for each turn, the mean of 0 and the distinct values among its group's counted turns, [T]."""
     size = int(groups.max(initial=-1)) + 1
     group = np.concatenate([groups[counted], np.arange(size)])

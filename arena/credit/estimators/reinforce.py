@@ -5,7 +5,7 @@ from arena.credit.estimators.mars import Discount
 
 
 def reinforce(batch: TurnBatch, rewards: Floats, *, gamma: Discount = 1.0) -> Floats:
-    """REINFORCE: each turn's return-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' without a baseline.
+    """REINFORCE: compute each turn's return-to-go R_k = Σ_{k' ≥ k} γ^(k'-k) r_k' without a baseline.
 
     For rewards that are already centred, such as `information_gain` with `joint` or `separate`, and as the control
     without a baseline. The expectation is the gradient. Zero if nothing was earned from the turn on. Source: Williams

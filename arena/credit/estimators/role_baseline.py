@@ -19,7 +19,7 @@ def rae(
     gamma: Discount = 1.0,
     by: list[TrajectoryKey] = ROLE,
 ) -> Floats:
-    """RAE of SPIRAL: each trajectory's return minus its role's running mean over the run, on all of its turns.
+    """RAE of SPIRAL: subtract the role's running mean over the run from each trajectory's return, on all turns.
 
     In the order of the trajectories: A = R - b, then b ← decay·b + (1 - decay)·R; turn k of K gets A·γ^(K-k). R is the
     undiscounted sum of the trajectory's rewards. Each `by` has its own b, which starts at 0 and is stored in

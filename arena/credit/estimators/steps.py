@@ -8,7 +8,7 @@ from pydantic import Field
 
 from arena.credit.batch import Bools, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import Discount
-from arena.credit.estimators.relative import PROBLEM, relative
+from arena.credit.estimators.relative import PROBLEM, compare_in_groups
 from arena.parts.chosen import RewardName
 
 Mode = Literal["mean_norm", "mean_std_norm"]
@@ -29,8 +29,8 @@ def gigpo(
 
     A = A_episode + weight · A_step. A_episode compares the trajectory's return R in its group. A_step compares the
     turn's discounted return G_k = r_k + γ·G_{k+1} with those of all turns of the group, its own trajectory's included,
-    in the same situation (`situations`): an anchor. `mean_norm` only subtracts the mean, and without repeated anchors
-    equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
+    in the same situation (`get_situations`): an anchor. `mean_norm` only subtracts the mean, and without repeated
+    anchors equals `dr_grpo`; `mean_std_norm` then equals `grpo`.
 
     The mean includes the turn's own sample, which biases the gradient slightly, less in larger batches
     (docs/gradients.md). A_step is zero for an anchor met once and among equal G_k, A_episode as for `grpo`; the sum
@@ -39,25 +39,25 @@ def gigpo(
     """
     std = mode == "mean_std_norm"
     tasks = batch.trajectory_groups(by)
-    anchors = batch.numbered(list(zip(tasks[batch.owner].tolist(), situations(batch), strict=True)))
-    episode = relative(batch, batch.totals(rewards), tasks, std=std)[batch.owner]
-    return episode + weight * relative(batch, batch.returns(rewards, gamma), anchors, std=std)
+    anchors = batch.number_labels(list(zip(tasks[batch.owner].tolist(), get_situations(batch), strict=True)))
+    episode = compare_in_groups(batch, batch.totals(rewards), tasks, std=std)[batch.owner]
+    return episode + weight * compare_in_groups(batch, batch.returns(rewards, gamma), anchors, std=std)
 
 
-def situations(batch: TurnBatch) -> list[Hashable]:
-    """Return each turn's situation, equal for turns that may be compared: as its game names it, or its new observation.
+def get_situations(batch: TurnBatch) -> list[Hashable]:
+    """Return each turn's situation, a key that comparable turns share: the game's name for it, or the new observation.
 
     The observation is the text of the role's turn, token by token, including any facts in it. A turn that begins a
     stream has its whole context, so for a role with a memory window of 0 equal situations are equal prompts. No
     situation repeats if a game shows a clock and names none. Seats without tokens compare their messages.
     """
-    named: list[Hashable] = []
+    keys: list[Hashable] = []
     for trajectory in batch.trajectories:
-        shown = trajectory.observed_ids()
+        observations = trajectory.observed_ids()
         for turn in trajectory.turns:
             messages = tuple((m.sender, m.text) for m in turn.messages)
-            named.append(turn.situation or (tuple(shown[turn.index]) if turn.index in shown else messages))
-    return named
+            keys.append(turn.situation or (tuple(observations[turn.index]) if turn.index in observations else messages))
+    return keys
 
 
 def step_episode(
@@ -84,11 +84,13 @@ def step_episode(
     """
     std = mode == "mean_std_norm"
     matched = batch.column(lambda turn: turn.rewards.get(match, 0.0)) > 0
-    episode = relative(batch, rewards, batch.groups([*by]), std=std)
-    step = relative(batch, broken_returns(batch, rewards, matched, gamma), batch.groups([*by, "turn"]), std=std)
+    episode = compare_in_groups(batch, rewards, batch.groups([*by]), std=std)
+    step = compare_in_groups(
+        batch, compute_broken_returns(batch, rewards, matched, gamma), batch.groups([*by, "turn"]), std=std
+    )
     return episode_weight * episode + step_weight * step
 
 
-def broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
+def compute_broken_returns(batch: TurnBatch, rewards: Floats, matched: Bools, gamma: float) -> Floats:
     """Return each turn's return G_k, [T]: r_k + γ·G_{k+1} if this and the next turn matched the expert's, else r_k."""
     return batch.backward(rewards, np.where(matched & np.append(matched[1:], False), gamma, 0.0))

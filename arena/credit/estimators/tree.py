@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from arena.credit.batch import Floats, TrajectoryKey, TurnBatch
-from arena.credit.branches import parting
+from arena.credit.branches import find_first_difference
 from arena.credit.estimators.relative import PROBLEM
 from games.contracts import MatchId
 
@@ -24,23 +24,25 @@ def tree(batch: TurnBatch, rewards: Floats, *, by: list[TrajectoryKey] = PROBLEM
         members = np.flatnonzero(groups == group)
         counted = batch.counts[members]
         for own in members.tolist():
-            parts = np.array([parting(ids[own], ids[other]) for other in members.tolist()])
+            differences = np.array([find_first_difference(ids[own], ids[other]) for other in members.tolist()])
             rows = range(int(batch.starts[own]), int(batch.starts[own + 1]))
             indices = [batch.turns[row].index for row in rows]
-            advantages[rows.start : rows.stop] = _turn_advantages(indices, parts, returns[members], counted)
+            advantages[rows.start : rows.stop] = _compare_at_nodes(indices, differences, returns[members], counted)
     return advantages
 
 
-def _turn_advantages(turns: Sequence[int], parts: np.ndarray, returns: Floats, counted: np.ndarray) -> list[float]:
+def _compare_at_nodes(
+    turns: Sequence[int], differences: np.ndarray, returns: Floats, counted: np.ndarray
+) -> list[float]:
     """Return the advantages of one match's turns, whose indices are `turns`.
 
-    The arrays have an entry per match of its group: the first turn not shared with it (`parts`), return, and if it
-    counts.
+    The arrays have an entry per match of its group: the first turn not shared with it (`differences`), its return, and
+    whether it counts.
     """
     advantages, latest = [], 0.0
     for number, turn in enumerate(turns):
-        after = counted & (parts > turn)
-        before = counted & (parts >= turn) if number else counted
+        after = counted & (differences > turn)
+        before = counted & (differences >= turn) if number else counted
         if after.any() and before.sum() > after.sum():
             latest = float(returns[after].mean() - returns[before].mean())
         advantages.append(latest)

@@ -12,7 +12,9 @@ Z = 1.645
 """Quantile .95 of the normal distribution: the alarm's one-sided level is 5 %."""
 
 
-def agreement(values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]) -> dict[str, float]:
+def measure_agreement(
+    values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]
+) -> dict[str, float]:
     """Return `value` and `payoff`, their means, and `agreement` and `correlation` if the payoffs differ.
 
     `agreement` is the share of pairs of one group with different payoffs that the values order alike, ties counting
@@ -20,38 +22,38 @@ def agreement(values: Sequence[float], payoffs: Sequence[float], groups: Sequenc
     """
     value, payoff = np.array(values, np.float64), np.array(payoffs, np.float64)
     numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
-    own = np.array([numbers[group] for group in groups])
+    group_numbers = np.array([numbers[group] for group in groups])
     figures = {"value": float(value.mean()), "payoff": float(payoff.mean())}
-    alike = compared = 0.0
+    ordered_alike = compared = 0.0
     for row in range(len(value)):
-        higher = (own == own[row]) & (payoff > payoff[row])
+        higher = (group_numbers == group_numbers[row]) & (payoff > payoff[row])
         compared += higher.sum()
-        alike += (value[higher] > value[row]).sum() + 0.5 * (value[higher] == value[row]).sum()
+        ordered_alike += (value[higher] > value[row]).sum() + 0.5 * (value[higher] == value[row]).sum()
     if compared:
-        figures["agreement"] = float(alike / compared)
-    if (together := _correlation(_ranks(value), _ranks(payoff))) is not None:
-        figures["correlation"] = together
+        figures["agreement"] = float(ordered_alike / compared)
+    if (correlation := _correlate(_rank(value), _rank(payoff))) is not None:
+        figures["correlation"] = correlation
     return figures
 
 
-def with_payoffs(
+def compare_with_payoffs(
     trajectories: Sequence[Trajectory], values: Sequence[float | None], by_deal: bool = False
 ) -> dict[str, float]:
-    """Return the `agreement` of values with the payoffs of an iteration's own trajectories; {} if none has both.
+    """Return the agreement of values with the payoffs of an iteration's own trajectories; {} if none has both.
 
     With `by_deal`, values are compared within each seat of a deal only. Recalled trajectories are left out.
     """
     judged = [
-        (value, one.payoff, (one.game, one.seed, one.seat) if by_deal else None)
-        for one, value in zip(trajectories, values, strict=True)
-        if value is not None and one.payoff is not None and one.source != "recalled"
+        (value, trajectory.payoff, (trajectory.game, trajectory.seed, trajectory.seat) if by_deal else None)
+        for trajectory, value in zip(trajectories, values, strict=True)
+        if value is not None and trajectory.payoff is not None and trajectory.source != "recalled"
     ]
-    return agreement(*map(list, zip(*judged, strict=True))) if judged else {}
+    return measure_agreement(*map(list, zip(*judged, strict=True))) if judged else {}
 
 
-def position_bias(values: Sequence[float]) -> float | None:
-    """Return the rank correlation of items' values with standing early; None if all are equal."""
-    return _correlation(_ranks(np.array(values)), -np.arange(len(values), dtype=np.float64))
+def measure_position_bias(values: Sequence[float]) -> float | None:
+    """Return the rank correlation of items' values with early positions; None if all values are equal."""
+    return _correlate(_rank(np.array(values)), -np.arange(len(values), dtype=np.float64))
 
 
 class Trend:
@@ -64,19 +66,19 @@ class Trend:
         self.is_raised = bool(state.get("raised", False))
 
     def state(self) -> dict[str, Any]:
-        """Return the window's rows, and whether the alarm is raised."""
+        """Return the window's rows and the alarm's state."""
         return {"rows": self._rows, "raised": self.is_raised}
 
     def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
-        """Add an iteration; return the warning if the alarm is raised by it, else "". Skips one without values."""
+        """Add an iteration. Returns a warning if it raises the alarm, else "". Skips an iteration without values."""
         if value is None or payoff is None:
             return ""
         self._rows = [*self._rows, [value, payoff, 0.5 if agreement is None else agreement]][-self._window :]
-        before = self.is_raised
+        was_raised = self.is_raised
         values, payoffs, agreements = zip(*self._rows, strict=True)
-        misled = rising(values) > Z if self._is_absolute else float(np.mean(agreements)) < 0.5
-        self.is_raised = len(self._rows) == self._window and misled and rising(payoffs) < -Z
-        if before or not self.is_raised:
+        is_misleading = compute_trend(values) > Z if self._is_absolute else float(np.mean(agreements)) < 0.5
+        self.is_raised = len(self._rows) == self._window and is_misleading and compute_trend(payoffs) < -Z
+        if was_raised or not self.is_raised:
             return ""
         change = f"rose from {values[0]:.3g} to {values[-1]:.3g}" if self._is_absolute else "disagreed with the payoff"
         return (
@@ -85,7 +87,7 @@ class Trend:
         )
 
 
-def rising(series: Sequence[float]) -> float:
+def compute_trend(series: Sequence[float]) -> float:
     """Return the z value of Mann and Kendall's test for a trend, positive for a rise; 0 if all values are equal."""
     values, n = np.array(series, np.float64), len(series)
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
@@ -94,14 +96,14 @@ def rising(series: Sequence[float]) -> float:
     return float((score - np.sign(score)) / np.sqrt(variance)) if variance > 0 else 0.0
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _rank(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the ranks from 0; ties share their mean rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     middle = np.cumsum(counts) - (counts + 1) / 2
     return np.asarray(middle[inverse], np.float64)
 
 
-def _correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
+def _correlate(one: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
     one, other = one - one.mean(), other - other.mean()
     scale = float(np.sqrt((one**2).sum() * (other**2).sum()))
     return float((one * other).sum()) / scale if scale > 0 else None

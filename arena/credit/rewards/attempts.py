@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agents.patterns import Pattern
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.columns import Columns, Part, Regex, Text, column, earlier, on_last, text_of
+from arena.credit.rewards.columns import Columns, Part, Regex, Text, get_column, get_text, put_on_last_turn, sum_earlier
 
 Over = Literal["own", "match"]
 """Scope of earlier turns: the trajectory's own, or those of all seats of the match in the batch."""
@@ -21,7 +21,7 @@ def unary_decay(
     r · base^-k with k = 0 at the trajectory's first turn; replaces `part`. Source: UFO (Liu et al. 2025, unary feedback
     as observation), 2^-k; an unreadable answer counts as a turn there as well.
     """
-    return {part: np.maximum(column(batch, rewards, part), 0.0) * base ** -batch.place.astype(np.float64)}
+    return {part: np.maximum(get_column(batch, rewards, part), 0.0) * base ** -batch.place.astype(np.float64)}
 
 
 def repetition(
@@ -33,20 +33,20 @@ def repetition(
     group (without groups, of the pattern); case and whitespace are ignored. 0 without answers. Source: UFO (Liu et al.
     2025); one of its released environments omits this penalty.
     """
-    read = Pattern(pattern) if pattern is not None else None
+    compiled = Pattern(pattern) if pattern is not None else None
     penalties = np.zeros(len(batch.lengths))
     for row, trajectory in enumerate(batch.trajectories):
-        texts = (text_of(turn, text) for turn in trajectory.turns if turn.valid)
-        answers = [answer for content in texts if (answer := _answer(content, read)) is not None]
+        texts = (get_text(turn, text) for turn in trajectory.turns if turn.valid)
+        answers = [answer for content in texts if (answer := _extract_answer(content, compiled)) is not None]
         if answers:
             penalties[row] = 1.0 - len(set(answers)) / len(answers)
-    return {"repetition": -weight * on_last(batch, penalties)}
+    return {"repetition": -weight * put_on_last_turn(batch, penalties)}
 
 
-def _answer(text: str, read: Pattern | None) -> str | None:
-    """Return the answer in lower case with single blanks: the text, or its match of `read`, None without a match."""
-    if read is not None:
-        answer = read.first(text)
+def _extract_answer(text: str, pattern: Pattern | None) -> str | None:
+    """Return the text, or its match of `pattern` (None without one), in lower case with single blanks."""
+    if pattern is not None:
+        answer = pattern.first(text)
         if answer is None:
             return None
         text = answer
@@ -59,7 +59,7 @@ def attempts(batch: TurnBatch, rewards: Columns, *, part: Part) -> dict[str, Flo
     This allows different weights: SCoRe's stage one (Kumar et al. 2024) is `weights: {first_attempt: 0}` with the
     regulariser `kl: {turns: {"0": 0.5}}`, which holds the unrewarded first attempt in place. `part` becomes 0.
     """
-    right, first = column(batch, rewards, part), batch.place == 0
+    right, first = get_column(batch, rewards, part), batch.place == 0
     return {
         part: np.zeros(len(right)),
         "first_attempt": np.where(first, right, 0.0),
@@ -88,7 +88,7 @@ def self_correction(
     for being right at α = 1, and beyond that pays for failing on purpose, unless something holds it in place (stage
     one's KL there). With `second` its return is r_1 + r_2.
     """
-    right = column(batch, rewards, part)
+    right = get_column(batch, rewards, part)
     first = np.flatnonzero((batch.place == 0) & ~batch.last)
     bonus = alpha * (right[first + 1] - right[first])
     values = np.zeros(len(right))
@@ -109,7 +109,7 @@ def margin(
     on first turns. Source: MARTI (ICLR 2026), R + α (R - Q). Its released code averages over all agents' earlier rounds
     in a debate (`over: match`), over the own ones in a chain. Zero if a turn equals the earlier mean.
     """
-    right, mean = _with_earlier_mean(batch, rewards, part, over)
+    right, mean = _average_earlier(batch, rewards, part, over)
     return {"margin": alpha * np.where(batch.place > 0, right - mean, 0.0)}
 
 
@@ -121,14 +121,14 @@ def quality(
     R in [0, 1] is the reward `part`, Q and `over` are as for `margin`; 0 on first turns. The term is Q + R - 1: +1 for
     right after right, -1 for wrong after wrong, 0 for a change either way. Source: MARTI (ICLR 2026).
     """
-    right, mean = _with_earlier_mean(batch, rewards, part, over)
+    right, mean = _average_earlier(batch, rewards, part, over)
     change = mean * right - (1.0 - mean) * (1.0 - right)
     return {"quality": alpha * np.where(batch.place > 0, change, 0.0)}
 
 
-def _with_earlier_mean(batch: TurnBatch, rewards: Columns, part: str, over: Over) -> tuple[Floats, Floats]:
+def _average_earlier(batch: TurnBatch, rewards: Columns, part: str, over: Over) -> tuple[Floats, Floats]:
     """Return each turn's reward `part`, and its mean over earlier turns (0 without any), both [T]."""
-    right = column(batch, rewards, part)
+    right = get_column(batch, rewards, part)
     units = batch.owner if over == "own" else batch.trajectory_groups(["match"])[batch.owner]
-    sums, counts = earlier(batch, right, units)
+    sums, counts = sum_earlier(batch, right, units)
     return right, sums / np.maximum(counts, 1.0)

@@ -1,4 +1,4 @@
-"""The stage `belief`: a frozen policy of the run tells before each turn how much it believes in an answer."""
+"""The stage `belief`: a frozen policy of the run scores an answer before each turn."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from agents.names import nearest
 from agents.policy import check_readable
 from agents.stream import answer_stream
 from agents.weights import resolve
-from arena.credit.asking import AskContext, Seated, asks
+from arena.credit.asking import AskContext, ExperimentFacts, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.agreement import with_payoffs
+from arena.credit.rewards.agreement import compare_with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.parts.chosen import AskedPolicy
 from arena.records import Trajectory
 
 AT_ONCE = 1024
-"""Contexts that are read at once."""
+"""Maximum contexts per scoring call."""
 
 
-class Believer:
-    """Policy of a run that never learns, which reads each turn's context and scores an answer of its own to it."""
+class BeliefMeasurer:
+    """Frozen policy of a run that reads each turn's context and scores an answer to it."""
 
     def __init__(
         self,
@@ -48,32 +48,31 @@ class Believer:
         """Return the probability of the answer before each turn of each trajectory; 0 at other seats."""
         if k != self._iteration:
             self._iteration, self._beliefs = k, {}
-        mine = [one for one in trajectories if self._seats is None or one.seat in self._seats]
-        new = [one for one in mine if (one.match, one.seat) not in self._beliefs]
-        for one, found in zip(new, await self._read(new), strict=True):
-            self._beliefs[one.match, one.seat] = found
-        last = [float(self._beliefs[one.match, one.seat][-1]) for one in mine]
-        self._figures[k] = with_payoffs(mine, last)
-        nothing = [np.zeros(len(one.turns), np.float32) for one in trajectories]
-        return [self._beliefs.get((one.match, one.seat), none) for one, none in zip(trajectories, nothing, strict=True)]
+        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        new = [trajectory for trajectory in own if (trajectory.match, trajectory.seat) not in self._beliefs]
+        for trajectory, beliefs in zip(new, await self._compute_beliefs(new), strict=True):
+            self._beliefs[trajectory.match, trajectory.seat] = beliefs
+        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in own]
+        self._figures[k] = compare_with_payoffs(own, last)
+        return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
-    async def _read(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Return the beliefs by turn. A turn without tokens has that of the turn before it, or 0."""
+    async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
+        """Return the beliefs by turn. A turn without tokens has the belief of the turn before it, or 0."""
         frame = self._asker.frame(self._policy)
-        said, places = frame.encode(self._answer), list[tuple[int, int]]()
+        answer, places = frame.encode(self._answer), list[tuple[int, int]]()
         streams = []
-        for row, one in enumerate(trajectories):
-            contexts = one.contexts()
-            for place, turn in enumerate(one.turns):
+        for row, trajectory in enumerate(trajectories):
+            contexts = trajectory.contexts()
+            for place, turn in enumerate(trajectory.turns):
                 if turn.index in contexts:
                     places.append((row, place))
-                    streams.append(answer_stream(contexts[turn.index], [], said, turn.index))
-        found = [np.full(len(one.turns), np.nan, np.float32) for one in trajectories]
+                    streams.append(answer_stream(contexts[turn.index], [], answer, turn.index))
+        beliefs = [np.full(len(trajectory.turns), np.nan, np.float32) for trajectory in trajectories]
         for start in range(0, len(streams), AT_ONCE):
             scores = await self._asker.score(self._policy, streams[start : start + AT_ONCE])
             for (row, place), logprobs in zip(places[start:], scores, strict=False):
-                found[row][place] = np.exp(logprobs.sum())
-        return [_filled(beliefs) for beliefs in found]
+                beliefs[row][place] = np.exp(logprobs.sum())
+        return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
         """Return the mean belief before last turns (`value`) and the payoff, with their agreement."""
@@ -86,27 +85,27 @@ class Believer:
         return {}
 
 
-def _filled(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return beliefs with NaN replaced by what stands before it, or 0."""
+def _fill_forward(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Replace NaN by the last value before it, or 0."""
     known = np.maximum.accumulate(np.where(np.isnan(beliefs), -1, np.arange(len(beliefs))))
     return np.where(known < 0, np.float32(0), beliefs[known])
 
 
-def _check(seated: Seated, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the policy is the run's own, and reads the tokens of the seats' policies as these do."""
-    if policy not in seated.frozen:
-        raise ValueError(f"'{policy}' is no policy of the run, and an endpoint tells no probabilities")
+def _check(facts: ExperimentFacts, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
+    """Raise ValueError unless the policy is a frozen one of the run with the token ids of the seats' policies."""
+    if policy not in facts.frozen:
+        raise ValueError(f"'{policy}' is no policy of the run, and an endpoint returns no probabilities")
     for seat in seats or ():
-        if seat not in seated.trained:
-            raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, seated.trained)}")
+        if seat not in facts.trained:
+            raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, facts.trained)}")
     try:
-        for name in sorted({one for seat in seats or seated.trained for one in seated.models.get(seat, ())}):
-            check_readable(resolve(seated.frozen[policy]), resolve(name))
+        for name in sorted({model for seat in seats or facts.trained for model in facts.models.get(seat, ())}):
+            check_readable(resolve(facts.frozen[policy]), resolve(name))
     except WeightsError as error:
         raise ValueError(str(error)) from None
 
 
-@asks(Believer, lambda *, pays, **settings: f"belief.{pays}", _check)
+@asks(BeliefMeasurer, lambda *, pays, **settings: f"belief.{pays}", _check)
 def belief(
     batch: TurnBatch,
     rewards: Columns,

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from arena.credit.batch import Floats, Key, TurnBatch
-from arena.credit.rewards.columns import Columns, Part, column, on_last
+from arena.credit.rewards.columns import Columns, Part, get_column, put_on_last_turn
 from arena.credit.rewards.shaping import DEAL
 from arena.parts.chosen import Chosen, needs
 
@@ -21,10 +21,10 @@ class Gold(NamedTuple):
     """Text before the answer, as part of the policy's own reply."""
 
 
-def gold_of(stages: Sequence[Chosen]) -> Gold | None:
-    """Return the stages' common setting of `gold`, None if no stage needs it. Raises ValueError if two differ."""
-    asked = [stage.whole().settings for stage in stages if "gold" in stage.needs]
-    golds = {Gold(settings["gold"], settings["before"]) for settings in asked}
+def find_gold(stages: Sequence[Chosen]) -> Gold | None:
+    """Return the stages' common setting of `gold`; None if no stage needs it. Raises ValueError if two differ."""
+    settings_of_stages = [stage.whole().settings for stage in stages if "gold" in stage.needs]
+    golds = {Gold(settings["gold"], settings["before"]) for settings in settings_of_stages}
     if len(golds) > 1:
         raise ValueError("two stages ask for the right answer differently: give both the same `gold` and `before`")
     return golds.pop() if golds else None
@@ -65,14 +65,14 @@ def information_gain(
         belief = np.exp(belief)
     open_turns = ~batch.last
     rows = np.flatnonzero(open_turns)
-    gains, ends = np.zeros(len(belief)), on_last(batch, batch.totals(column(batch, rewards, outcome)))
+    gains, ends = np.zeros(len(belief)), put_on_last_turn(batch, batch.totals(get_column(batch, rewards, outcome)))
     gains[rows] = belief[rows + 1] - belief[rows]
     if normalise != "none":
         groups = batch.groups(by) * 2 + (batch.last if normalise == "separate" else 0)
-        scores = _standardised(batch, gains + ends, groups)
+        scores = _standardise(batch, gains + ends, groups)
         gains, ends = np.where(open_turns, scores, 0.0), np.where(open_turns, 0.0, scores)
     return {"information_gain": gains, outcome: ends}
 
 
-def _standardised(batch: TurnBatch, values: Floats, groups: np.ndarray) -> Floats:
+def _standardise(batch: TurnBatch, values: Floats, groups: np.ndarray) -> Floats:
     return (values - batch.mean_by(values, groups)) / (batch.std_by(values, groups) + 1e-6)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agents.patterns import Pattern
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.columns import Columns, Part, Regex, column, earlier, holding, on_last
+from arena.credit.rewards.columns import Columns, Part, Regex, get_column, match_turns, put_on_last_turn, sum_earlier
 from arena.parts.chosen import Chosen, needs
 from arena.parts.schedules import SCHEDULE
 
@@ -28,8 +28,8 @@ def tool_bonus(
     reward is positive. The n-th pays min(cap, n · bonus) - min(cap, (n-1) · bonus). Source: SPEAR (Qin et al. 2025),
     where the weight is (1 + cos(π t / 200)) / 2; here t counts iterations.
     """
-    used = holding(batch, pattern, "raw") if part is None else column(batch, rewards, part) > 0
-    before, _ = earlier(batch, used.astype(np.float64), batch.owner)
+    used = match_turns(batch, pattern, "raw") if part is None else get_column(batch, rewards, part) > 0
+    before, _ = sum_earlier(batch, used.astype(np.float64), batch.owner)
     paid = np.minimum(cap, bonus * (before + used)) - np.minimum(cap, bonus * before)
     return {"tool_bonus": weight(batch.clock) * paid}
 
@@ -73,9 +73,11 @@ def graded_failure(
     of its turns whose raw text contains the pattern. With `call` 0 all failures are alike. Source: ReTool (Feng et al.
     2025) as verl has it, min(-0.6, -1 + 0.1 (messages - 2) / 2), where a call and its result are two messages.
     """
-    calls = batch.totals(holding(batch, pattern, "raw").astype(np.float64))
-    graded = np.where(batch.totals(column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls))
-    return {part: on_last(batch, graded)}
+    calls = batch.totals(match_turns(batch, pattern, "raw").astype(np.float64))
+    graded = np.where(
+        batch.totals(get_column(batch, rewards, part)) >= 1.0, right, np.minimum(most, wrong + call * calls)
+    )
+    return {part: put_on_last_turn(batch, graded)}
 
 
 def pivotal(
@@ -87,8 +89,8 @@ def pivotal(
     Adds the reward `pivotal`, and sets the rewards `part` and `goal` to 0. Source: EPO (explicit policy optimisation,
     ACL 2025), where a large model marks the turns and goals go up to 10; `epo_weighted` makes returns of it.
     """
-    marked = (column(batch, rewards, part) > 0).astype(np.float64)
-    share = batch.totals(column(batch, rewards, goal)) / full
+    marked = (get_column(batch, rewards, part) > 0).astype(np.float64)
+    share = batch.totals(get_column(batch, rewards, goal)) / full
     nothing = np.zeros(len(marked))
     return {part: nothing, goal: nothing, "pivotal": np.where(batch.last, share[batch.owner], marked)}
 

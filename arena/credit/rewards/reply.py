@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.columns import Columns, Regex, Text, holding
+from arena.credit.rewards.columns import Columns, Regex, Text, match_turns
 
 Tokens = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -30,7 +30,7 @@ def format(
     The pattern is searched for in the turn's `text`; \\A and \\Z anchor it, (?s) lets a dot match newlines. Adds
     `format`. Published values of `miss` for malformed tags: -1 (ARPO), -2 (IGPO, instead of the outcome).
     """
-    good = batch.column(lambda turn: turn.valid) > 0 if pattern is None else holding(batch, pattern, text)
+    good = batch.column(lambda turn: turn.valid) > 0 if pattern is None else match_turns(batch, pattern, text)
     return {"format": np.where(good, match, miss)}
 
 
@@ -52,7 +52,7 @@ def length(
 def overlong(
     batch: TurnBatch, rewards: Columns, *, max_tokens: Tokens, buffer: Tokens, weight: float = 1.0
 ) -> dict[str, Floats]:
-    """DAPO's soft penalty: from 0 at max_tokens - buffer tokens down to -weight at max_tokens, and no further.
+    """Penalise long replies as DAPO: from 0 at max_tokens - buffer tokens down to -weight at max_tokens.
 
     The reward `overlong` is weight · clip((max_tokens - buffer - tokens) / buffer, -1, 0), by the tokens of each turn.
     `max_tokens` is usually the role's own limit. Source: DAPO (Yu et al. 2025), which penalises a whole response, as

@@ -17,9 +17,9 @@ from agents.errors import ChatError, WeightsError
 from agents.model_folder import hash_file as file_hash
 from agents.names import nearest
 from agents.weights import resolve
-from arena.credit.asking import AskContext, Seated, asks
+from arena.credit.asking import AskContext, ExperimentFacts, asks
 from arena.credit.batch import Floats, TurnBatch
-from arena.credit.rewards.agreement import Trend, with_payoffs
+from arena.credit.rewards.agreement import Trend, compare_with_payoffs
 from arena.credit.rewards.columns import Columns
 from arena.errors import ConfigError, PlayError, StoreError
 from arena.parts.paths import Anchor, absolute
@@ -34,16 +34,16 @@ WEIGHTS = "reward_model"
 """Name of a reward model's weights in the checkpoints of its training."""
 
 
-def _absolute(model: str) -> str:
+def _make_absolute(model: str) -> str:
     return absolute(model) if isdir(expanduser(model)) else model
 
 
-ModelFolder = Annotated[str, Field(min_length=1), Anchor(_absolute), AfterValidator(_absolute)]
+ModelFolder = Annotated[str, Field(min_length=1), Anchor(_make_absolute), AfterValidator(_make_absolute)]
 """Folder of a reward model or of its training."""
 
 
 class Scorer:
-    """Reward model of a run, which scores each seat's last stream of a match. It is loaded when first needed."""
+    """Reward model of a run, which scores each seat's last stream of a match. Loaded at first use."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Scorer:
         pays: str,
         window: int,
     ) -> None:
-        self._context, self._folder, self._seats, self._pays = context, weights_of(model), seats, pays
+        self._context, self._folder, self._seats, self._pays = context, find_weights(model), seats, pays
         self._trend = Trend(window, True, state.get("trend", {}))
         self._hash: str = state.get("weights", "")
         self._model: RewardModel | None = None
@@ -69,19 +69,27 @@ class Scorer:
         """Return each trajectory's rewards by turn: the score on the last turn. A seat without tokens gets 0."""
         if k != self._iteration:
             self._iteration, self._scores = k, {}
-        mine = [one for one in trajectories if self._seats is None or one.seat in self._seats]
-        new = [one for one in mine if one.streams and (one.match, one.seat) not in self._scores]
+        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        new = [
+            trajectory
+            for trajectory in own
+            if trajectory.streams and (trajectory.match, trajectory.seat) not in self._scores
+        ]
         if new:
             scores = await compute(self._score, new)
-            self._scores |= {(one.match, one.seat): float(s) for one, s in zip(new, scores, strict=True)}
-        self._figures[k] = with_payoffs(mine, [self._scores.get((one.match, one.seat)) for one in mine])
-        rewards = [np.zeros(len(one.turns), np.float32) for one in trajectories]
-        for one, paid in zip(trajectories, rewards, strict=True):
-            paid[-1] = self._scores.get((one.match, one.seat), 0.0)
+            self._scores |= {
+                (trajectory.match, trajectory.seat): float(s) for trajectory, s in zip(new, scores, strict=True)
+            }
+        self._figures[k] = compare_with_payoffs(
+            own, [self._scores.get((trajectory.match, trajectory.seat)) for trajectory in own]
+        )
+        rewards = [np.zeros(len(trajectory.turns), np.float32) for trajectory in trajectories]
+        for trajectory, reward in zip(trajectories, rewards, strict=True):
+            reward[-1] = self._scores.get((trajectory.match, trajectory.seat), 0.0)
         return rewards
 
     def report(self, k: int) -> dict[str, float]:
-        """Return the iteration's figures, and tell the user if the score rises while the payoff falls."""
+        """Return the iteration's figures, and warn the user if the score rises while the payoff falls."""
         figures = self._figures.pop(k, {})
         self._figures = {j: own for j, own in self._figures.items() if j > k}
         if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
@@ -97,36 +105,40 @@ class Scorer:
         from arena.learn.reward_model import RewardModel
 
         if self._model is None:
-            found = sha256("".join(map(file_hash, sorted(self._folder.glob("*.safetensors")))).encode()).hexdigest()
-            if self._hash not in ("", found):
+            weights_hash = sha256(
+                "".join(map(file_hash, sorted(self._folder.glob("*.safetensors")))).encode()
+            ).hexdigest()
+            if self._hash not in ("", weights_hash):
                 raise StoreError(f"the reward model in {self._folder} changed since this run began: restore it")
-            self._hash, self._model = found, RewardModel.load(self._folder, self._context.bf16)
+            self._hash, self._model = weights_hash, RewardModel.load(self._folder, self._context.bf16)
         try:
-            return self._model.score([one.streams[-1] for one in trajectories], self._context.token_budget)
+            return self._model.score(
+                [trajectory.streams[-1] for trajectory in trajectories], self._context.token_budget
+            )
         except ValueError as error:
             raise PlayError(f"credit.stages: reward_model: {error}") from None
 
 
 def require_reader(model: str, policies: Iterable[Path]) -> Path:
-    """Return the weights folder of a reward model that reads the tokens of the policies in these folders as they do.
+    """Return a reward model's weights folder, if the model has the token ids of the policies in these folders.
 
-    Raises ValueError if it is no reward model or reads otherwise, ConfigError and StoreError as `weights_of` does.
+    Raises ValueError if it is no reward model or has other token ids, ConfigError and StoreError as `find_weights`.
     """
     from agents.policy import check_readable
     from arena.learn.reward_model import is_reward_model
 
-    folder = weights_of(model)
+    folder = find_weights(model)
     try:
         if not is_reward_model(folder):
             raise ValueError(f"{model} is no reward model: its config.json is not of a sequence classification model")
-        for own in policies:
-            check_readable(folder, own)
+        for policy_folder in policies:
+            check_readable(folder, policy_folder)
     except (WeightsError, ChatError) as error:
         raise ValueError(str(error)) from None
     return folder
 
 
-def weights_of(model: str) -> Path:
+def find_weights(model: str) -> Path:
     """Return the weights folder of a reward model, which is a model folder or the folder of its training.
 
     Raises ConfigError if there is neither, and StoreError if the training has no intact checkpoint.
@@ -140,12 +152,12 @@ def weights_of(model: str) -> Path:
         raise ConfigError(f"reward_model: {error}") from None
 
 
-def _check(seated: Seated, *, model: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the seats are trained, and the model reads their policies' tokens as these do."""
+def _check(facts: ExperimentFacts, *, model: str, seats: list[str] | None, **settings: Any) -> None:
+    """Raise ValueError unless the seats are trained, and the model has the token ids of their policies."""
     for seat in seats or ():
-        if seat not in seated.trained:
-            raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, seated.trained)}")
-    names = sorted({one for seat in seats or seated.trained for one in seated.models.get(seat, ())})
+        if seat not in facts.trained:
+            raise ValueError(f"no trained policy has the seat '{seat}'{nearest(seat, facts.trained)}")
+    names = sorted({model for seat in seats or facts.trained for model in facts.models.get(seat, ())})
     try:
         require_reader(model, map(resolve, names))
     except WeightsError as error:

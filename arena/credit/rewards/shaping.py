@@ -6,13 +6,13 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from arena.credit.batch import Floats, Key, TurnBatch
-from arena.credit.rewards.columns import Columns, Part, column, on_last
+from arena.credit.rewards.columns import Columns, Part, get_column, put_on_last_turn
 
 DEAL: list[Key] = ["game", "seed", "role", "policy"]
 """Group by task: `play.group` matches share a deal."""
 
 
-def _in_order(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+def _check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     low, high = bounds
     if low is None and high is None:
         raise ValueError("between two nulls nothing is clipped: give a lower or an upper bound")
@@ -21,13 +21,13 @@ def _in_order(bounds: tuple[float | None, float | None]) -> tuple[float | None, 
     return bounds
 
 
-Bounds = Annotated[tuple[float | None, float | None], Field(strict=False), AfterValidator(_in_order)]
+Bounds = Annotated[tuple[float | None, float | None], Field(strict=False), AfterValidator(_check_bounds)]
 
 
 def clip(batch: TurnBatch, rewards: Columns, *, part: Part, between: Bounds) -> dict[str, Floats]:
     """Clip the reward `part` of every turn `between` [low, high]; null is no bound on that side."""
     low, high = between
-    return {part: np.clip(column(batch, rewards, part), low, high)}
+    return {part: np.clip(get_column(batch, rewards, part), low, high)}
 
 
 def gate(
@@ -50,10 +50,10 @@ def gate(
     passed = np.ones(len(batch.lengths), bool)
     gated = {}
     for part, threshold in on.items():
-        own = column(batch, rewards, part)
+        own = get_column(batch, rewards, part)
         gated[part] = own * passed[batch.owner]
         passed = passed & (batch.totals(own) > threshold)
-    return gated | {part: column(batch, rewards, part) * passed[batch.owner] for part in parts}
+    return gated | {part: get_column(batch, rewards, part) * passed[batch.owner] for part in parts}
 
 
 def dense(
@@ -66,8 +66,8 @@ def dense(
     up to 1 each a win totals at most 1, and 1 if each pays 1. Source: the Practitioner's Guide (meow-tea-taro), where
     `maximum` belongs to the instance, and the outcome itself is not paid: set its weight to 0 for that.
     """
-    steps = column(batch, rewards, part)
-    won = batch.totals(column(batch, rewards, outcome)) > 0
+    steps = get_column(batch, rewards, part)
+    won = batch.totals(get_column(batch, rewards, outcome)) > 0
     reached = batch.totals((steps > 0).astype(np.float64))
     return {part: steps / np.maximum(1.0, np.where(won, reached, maximum))[batch.owner]}
 
@@ -78,7 +78,7 @@ def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None
     `parts` are the moved rewards, null for all. Weights and totals are unchanged.
     """
     moved = list(rewards) if parts is None else parts
-    return {part: on_last(batch, batch.totals(column(batch, rewards, part))) for part in moved}
+    return {part: put_on_last_turn(batch, batch.totals(get_column(batch, rewards, part))) for part in moved}
 
 
 def shuffle(
@@ -88,7 +88,7 @@ def shuffle(
 
     Without `last` the last turns keep their values, for a reward that they never get, such as `information_gain`.
     """
-    values, groups = column(batch, rewards, part), batch.groups(by)
+    values, groups = get_column(batch, rewards, part), batch.groups(by)
     rows = np.flatnonzero(~batch.last | last)
     shuffled = values.copy()
     shuffled[rows] = values[batch.permute_within(rows, groups[rows])]

@@ -17,7 +17,7 @@ from agents.role import Role, load_role
 from agents.weights import load_tokenizer, resolve
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.play.branches import Branch
 from arena.play.contenders import ModelContender, play_one
@@ -184,7 +184,7 @@ def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:
         select = [{"written_as": {"sources": ["summary"]}}] if masked else []
         rule = CreditSpec.model_validate({"estimator": "mars", "select": select})
         credited = assign(batch, rule)
-        samples = samples_of(credited, {"nano_keeper": 1.0})
+        samples = make_samples(credited, {"nano_keeper": 1.0})
         found[masked] = sum(int(s.learned.sum()) for s in samples)
         for item in credited:
             paid = sum(item.rewards)

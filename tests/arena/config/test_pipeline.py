@@ -10,7 +10,7 @@ from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
 from arena.config.staging import Earlier, derive_stage_seed, plan
 from arena.errors import ConfigError
-from arena.parts.chosen import takes_any
+from arena.parts.chosen import accepts_any_setting
 from arena.parts.schedules import SCHEDULE
 from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, pipeline
@@ -178,7 +178,7 @@ def test_the_newest_weights_are_those_of_the_last_stage() -> None:
 
 
 def test_other_kinds_of_parts_take_their_own_settings_only() -> None:
-    assert not any(takes_any(SCHEDULE, name) for name in SCHEDULE.table)
+    assert not any(accepts_any_setting(SCHEDULE, name) for name in SCHEDULE.table)
 
 
 def test_a_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from agents.role import load_role
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.kinds import choose
-from arena.credit.batch import Credited, TurnBatch
-from arena.credit.critics import critic_for
-from arena.credit.critics.archer import Archer, Context, contexts, sample_replies
+from arena.credit.batch import CreditedTrajectory, TurnBatch
+from arena.credit.critics import create_critic
+from arena.credit.critics.archer import Archer, Context, get_contexts, sample_replies
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
@@ -37,16 +37,18 @@ def archer(seed: int = 0, **given: Any) -> Archer:
 # -- the chain: places 1 to GOAL-1, an end at both sides, 1 for the right one; a step slips the other way ------------
 
 
-def walked(places: list[int], acts: list[int], rewards: list[float]) -> Credited:
+def walked(places: list[int], acts: list[int], rewards: list[float]) -> CreditedTrajectory:
     turns = tuple(
         turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
     one = trajectory_of(turns, game="chain")
-    return Credited(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
+    return CreditedTrajectory(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
-def play(rng: np.random.Generator, right: np.ndarray, goal: int = GOAL) -> tuple[Credited, list[int], list[int]]:
+def play(
+    rng: np.random.Generator, right: np.ndarray, goal: int = GOAL
+) -> tuple[CreditedTrajectory, list[int], list[int]]:
     """A walk from anywhere; `right` is the policy's chance to go right at each place."""
     place, places, acts, rewards = int(rng.integers(1, goal)), [], [], []
     while 0 < place < goal:
@@ -113,7 +115,7 @@ def test_values_come_near_the_exact_ones_with_many_steps_and_nearer_with_replay(
 def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int = 8, most: int = 60) -> int:
     """Walks until a tabular softmax policy is worth 90 % of the best, learning from the rule's advantages."""
     rng, slopes = np.random.default_rng(seed), np.zeros(goal + 1)
-    critic = critic_for(rule.critic, rule.estimator, seed=seed)
+    critic = create_critic(rule.critic, rule.estimator, seed=seed)
     best = exact(np.ones(goal + 1), goal)[1].mean()
     for k in range(most):
         right = 1 / (1 + np.exp(-slopes))
@@ -210,7 +212,7 @@ def test_no_turn_is_no_error(tmp_path: Path) -> None:
     }
     critic.save(tmp_path)
     again.load(tmp_path)
-    assert len(again.buffer) == again.fits == 0
+    assert len(again.buffer) == again.fit_count == 0
 
 
 def test_fresh_replies_need_an_engine() -> None:
@@ -229,7 +231,7 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
     one = trajectory_of(turns, streams=(stream, window))
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
-    assert contexts(one) == [Context("shared", "opener", ids) for ids in asked]
+    assert get_contexts(one) == [Context("shared", "opener", ids) for ids in asked]
 
 
 def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:

@@ -16,7 +16,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import TurnBatch
-from arena.credit.rewards.belief import _filled, belief
+from arena.credit.rewards.belief import _fill_forward, belief
 from arena.errors import ConfigError
 from arena.preflight import preflight
 from arena.records import MatchRecord, Trajectory, trajectories
@@ -92,7 +92,7 @@ def test_gains_by_hand_sum_to_the_last_belief_less_the_first() -> None:
 
 def test_a_turn_without_tokens_keeps_the_belief_before_it() -> None:
     nan = np.nan
-    assert _filled(np.array([nan, 0.5, nan, 0.25], np.float32)).tolist() == [0.0, 0.5, 0.5, 0.25]
+    assert _fill_forward(np.array([nan, 0.5, nan, 0.25], np.float32)).tolist() == [0.0, 0.5, 0.5, 0.25]
 
 
 @pytest.mark.parametrize(

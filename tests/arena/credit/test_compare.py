@@ -15,7 +15,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.compare import Comparison, column_names, compare
+from arena.credit.compare import Comparison, compare, name_columns
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.chosen import Chosen
@@ -156,9 +156,9 @@ def test_two_of_one_kind_are_told_apart_by_their_settings(run: tuple[Path, Exper
     both = [choose("estimator", "mars"), choose("estimator", "mars", gamma=0.5)]
     found = said(*run, both)
     assert len(set(found.estimators)) == 2 and all("gamma=" in name for name in found.estimators)
-    assert column_names(chosen("mars", "zero")) == ["mars", "zero"]
+    assert name_columns(chosen("mars", "zero")) == ["mars", "zero"]
     with pytest.raises(ConfigError, match="named twice"):
-        column_names(chosen("mars", "mars"))
+        name_columns(chosen("mars", "mars"))
 
 
 def test_an_estimator_of_a_file_is_named_without_folders_unless_two_files_are_called_alike(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_an_estimator_of_a_file_is_named_without_folders_unless_two_files_are_ca
         file.parent.mkdir()
         file.write_text("def mine(batch, rewards):\n    '''Rewards as they are.'''\n    return rewards\n", "utf-8")
     one, two = (f"{file}:mine" for file in files)
-    assert column_names(chosen("mars", one)) == ["mars", "own.py:mine"]
-    assert column_names(chosen(one, two)) == [one, two]
+    assert name_columns(chosen("mars", one)) == ["mars", "own.py:mine"]
+    assert name_columns(chosen(one, two)) == [one, two]
 
 
 def test_the_command_shows_and_tells(run: tuple[Path, Experiment]) -> None:

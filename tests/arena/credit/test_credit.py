@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from agents.stream import Stream
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
@@ -20,7 +20,7 @@ from games.contracts import MatchId
 from tests.factories.trajectories import trajectory, trajectory_of, turn
 
 
-def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[Credited]:
+def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
     return assign(TurnBatch(found, rng=np.random.default_rng(seed)), CreditSpec(**rule))
 
 
@@ -124,7 +124,7 @@ def test_every_turn_is_credited_but_for_the_listed_zeros(rewards: list[list[floa
         for role in {t.role for t in found}
     }
     heat = dict.fromkeys(("opener", "responder"), 1.0)
-    for t, r, sample in zip(found, rewards, samples_of(credited, heat), strict=True):
+    for t, r, sample in zip(found, rewards, make_samples(credited, heat), strict=True):
         values = returns_to_go(r, 1.0)
         for k, one in enumerate(t.turns):
             own = [a for a, place in zip(sample.advantages, _own(sample.stream), strict=True) if place == one.index]
@@ -150,7 +150,7 @@ def test_advantages_reach_exactly_their_turns_tokens() -> None:
     one = trajectory_of(turns, streams=(first, silent, second))
     (credited,) = credit([one])
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
-    samples = samples_of([credited], {"opener": 0.7})
+    samples = make_samples([credited], {"opener": 0.7})
     assert [s.advantages.tolist() for s in samples] == [[10, 10, 10, 20], [30, 30]]
     assert [s.behaviour.tolist() for s in samples] == [
         pytest.approx([-0.1, -0.2, -0.3, -0.4]),

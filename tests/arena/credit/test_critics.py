@@ -21,11 +21,11 @@ from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TurnBatch
-from arena.credit.critics import critic_for
+from arena.credit.batch import CreditedTrajectory, TurnBatch
+from arena.credit.critics import create_critic
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.critics.value_head import ValueHead, ValueModel, value_loss
-from arena.credit.critics.words import states, texts
+from arena.credit.critics.words import hash_states, hash_texts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, StoreError
@@ -43,20 +43,20 @@ from tests.factories.trajectories import spoken, trajectory_of, turn
 NO_CHANCE = np.random.default_rng(0)
 
 
-def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> Credited:
+def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> CreditedTrajectory:
     """A trajectory whose mover heard these texts, with what each turn earned."""
     turns = tuple(
         turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
     one = trajectory_of(turns, match=match, seat=role, role=role)
-    return Credited(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
+    return CreditedTrajectory(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
 def linear(gamma: float = 1.0, **given: Any) -> Critic:
     return choose("critic", "linear", **given)(CriticContext(discounts=Discounts(1.0, gamma)))
 
 
-def values(critic: Critic, *found: Credited) -> list[list[float]]:
+def values(critic: Critic, *found: CreditedTrajectory) -> list[list[float]]:
     return [v.tolist() for v in wait(critic.predict([c.trajectory for c in found]))["values"]]
 
 
@@ -76,7 +76,7 @@ def test_values_are_the_ridge_regression_of_returns() -> None:
     critic = linear(gamma=0.5, features=16, ridge=0.5)
     wait(critic.fit(found, NO_CHANCE))
     # returns: 1 + .5·2 = 2, 2, -4; the normal equations, intercept (almost) free
-    seen = np.concatenate([np.ones((3, 1)), states([c.trajectory for c in found], 16)], 1)
+    seen = np.concatenate([np.ones((3, 1)), hash_states([c.trajectory for c in found], 16)], 1)
     weights = np.linalg.solve(seen.T @ seen + np.diag([1e-6, *[0.5] * 16]), seen.T @ np.array([2.0, 2.0, -4.0]))
     assert np.concatenate(values(critic, *found)) == pytest.approx(seen @ weights, rel=1e-5)
 
@@ -131,19 +131,19 @@ def test_values_never_see_the_turns_they_are_for(tmp_path: Path) -> None:
 )
 def test_what_was_seen_does_not_depend_on_who_else_played(texts: list[list[str]]) -> None:
     found = [heard(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)]
-    apart = np.concatenate([states([t], 32) for t in found])
-    assert (states(found, 32) == apart).all()
+    apart = np.concatenate([hash_states([t], 32) for t in found])
+    assert (hash_states(found, 32) == apart).all()
     assert (np.linalg.norm(apart, axis=1) <= 3 + 1e-9).all()
 
 
 def test_a_word_is_one_feature_and_a_sign_and_so_is_a_run_of_words() -> None:
-    one, twice, none, other = texts(["Offer", "offer offer", "  ", "walk"], 64)
+    one, twice, none, other = hash_texts(["Offer", "offer offer", "  ", "walk"], 64)
     assert np.abs(one).sum() == 1 and (one == twice).all() and not none.any() and (one != other).any()
     # two words and their run, each ± 1 / √3
-    both, turned = texts(["offer walk", "walk offer"], 4096, 2)
+    both, turned = hash_texts(["offer walk", "walk offer"], 4096, 2)
     assert sorted(np.abs(both[both != 0])) == pytest.approx([3**-0.5] * 3)
     assert np.abs(both - turned).sum() == pytest.approx(2 * 3**-0.5), "the run alone tells the order"
-    apart = texts(["offer", "walk", "offer walk"], 4096, 2)
+    apart = hash_texts(["offer", "walk", "offer walk"], 4096, 2)
     assert (apart[2] == both).all(), "no run goes from one text into the next"
 
 
@@ -179,15 +179,15 @@ def test_a_critic_is_written_and_read_and_taken_away() -> None:
     other = [text_layer("kept", to_yaml(given)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
     assert compose(other).credit.critic == choose("critic", "value_head", lr=1e-3)
     assert compose([*other, set_layer("credit.critic=null"), set_layer("credit.estimator=mars")]).credit.critic is None
-    assert critic_for(None, choose("estimator", "mars")) is None
+    assert create_critic(None, choose("estimator", "mars")) is None
 
 
 def test_a_head_needs_weights() -> None:
     rule = CreditSpec.model_validate(dict(estimator="gae_token", critic="value_head"))
     with pytest.raises(ValueError, match="a match log alone is not enough"):
-        critic_for(rule.critic, rule.estimator)
+        create_critic(rule.critic, rule.estimator)
     assert rule.critic is not None and rule.critic.needs == {"policies"}
-    assert critic_for(choose("critic", "linear"), choose("estimator", "gae_turn")) is not None
+    assert create_critic(choose("critic", "linear"), choose("estimator", "gae_turn")) is not None
 
 
 # -- the token head ----------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def critic_files(folder: Path) -> dict[str, bytes]:
 def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path: Path) -> None:
     given = small(warm, "linear")
     finished(tmp_path / "run", given)
-    run, critic = RunFolder.open(tmp_path / "run"), critic_for(given.credit.critic, given.credit.estimator)
+    run, critic = RunFolder.open(tmp_path / "run"), create_critic(given.credit.critic, given.credit.estimator)
     assert critic is not None
     for k in (1, 2):
         found = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]

@@ -19,7 +19,7 @@ from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import Floats, TokenAdvantages, TurnBatch
 from arena.credit.estimators import ESTIMATORS
-from arena.credit.estimators.steps import broken_returns, situations
+from arena.credit.estimators.steps import compute_broken_returns, get_situations
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
@@ -256,7 +256,7 @@ def test_anchors_of_a_game_are_its_situations(game: str, options: dict[str, Any]
             env.step(act)
         visited += places
         trajectories.append(played([], role="walker", turns=tuple(turns), streams=()))
-    found = situations(TurnBatch(trajectories))
+    found = get_situations(TurnBatch(trajectories))
     assert len(set(found)) == len(set(visited)) == len(set(zip(found, visited, strict=True)))
     assert len(set(visited)) < len(visited), "some situations came again"
 
@@ -265,7 +265,7 @@ def test_step_episode_by_hand() -> None:
     rewards, match = [1, 1, 0.55, 1, 1], [True, True, False, True, True]
     batch, column = batch_of([played(rewards, matched=match)])
     # nothing flows back from the third turn or over it: 1 + .5·1, 1, .55, 1 + .5·1, 1
-    assert broken_returns(batch, column, np.array(match), 0.5).tolist() == [1.5, 1, 0.55, 1.5, 1]
+    assert compute_broken_returns(batch, column, np.array(match), 0.5).tolist() == [1.5, 1, 0.55, 1.5, 1]
     other = [0.1, 0.3]
     found = [played(rewards, matched=match), played(other, matched=[False, True])]
     episode = np.array([*rewards, *other]) - np.mean([*rewards, *other])
@@ -547,7 +547,7 @@ def test_regrouped_situations_stay_in_their_deal_and_are_met_as_often() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ESTIMATORS, "seen", lambda batch, rewards: (heard.append(batch), rewards)[1])
         choose("estimator", "regrouped", of="seen", what=["situation"], within=["seed"])(batch, rewards)
-    was, now = situations(batch), situations(heard[0])
+    was, now = get_situations(batch), get_situations(heard[0])
     for rows in (slice(0, 18), slice(18, 36)):
         assert sorted(Counter(was[rows]).values()) == sorted(Counter(now[rows]).values()) == [1] * 6 + [6, 6]
         firsts = {new for old, new in zip(was[rows], now[rows], strict=True) if old == was[rows.start]}

@@ -12,7 +12,7 @@ from arena.config.kinds import choose
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.critics.base import Measures
-from arena.credit.estimators.gae import discounts, token_returns, turn_returns
+from arena.credit.estimators.gae import compute_token_returns, compute_turn_returns, read_discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from tests.factories.trajectories import trajectory, trajectory_of, turn
@@ -192,26 +192,26 @@ def test_without_values_an_advantage_is_the_return(found: list[Shape], gamma: fl
     """V = 0 and λ = 1: what the critic is taught is what the estimator then gives."""
     given, rewards = batch([played(shape) for shape in found]), rewards_of(found)
     turns, tokens = [[0.0] * len(s) for s in found], [[0.0] * tokens_of(s) for s in found]
-    returns = turn_returns(given, rewards, discounts(choose("estimator", "gae_turn", gamma=gamma)))
+    returns = compute_turn_returns(given, rewards, read_discounts(choose("estimator", "gae_turn", gamma=gamma)))
     assert returns.tolist() == given.returns(rewards, gamma).tolist()
     assert advantages("gae_turn", found, turns, gamma=gamma) == pytest.approx(returns.tolist())
     for name, more in (("gae_token", {}), ("gae_bilevel", {"turn_gamma": turn_gamma})):
-        told = discounts(choose("estimator", name, gamma=gamma, **more))
-        expected = token_returns(given, rewards, told).tolist()
+        told = read_discounts(choose("estimator", name, gamma=gamma, **more))
+        expected = compute_token_returns(given, rewards, told).tolist()
         assert advantages(name, found, tokens, gamma=gamma, **more) == pytest.approx(expected, abs=1e-12)
 
 
 def test_token_returns_by_hand() -> None:
     # γ = .5 from token to token: 4, 2 | 1 + .5·2 = 2, 1
     given, rewards = batch([played(TWO)]), rewards_of([TWO])
-    told = discounts(choose("estimator", "gae_token", gamma=0.5))
-    assert token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
+    told = read_discounts(choose("estimator", "gae_token", gamma=0.5))
+    assert compute_token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
     # a head that serves gae_turn: whole within a turn, .5 from turn to turn: 1 + .5·4 = 3
-    told = discounts(choose("estimator", "gae_turn", gamma=0.5))
-    assert token_returns(given, rewards, told).tolist() == [3, 3, 4, 4]
+    told = read_discounts(choose("estimator", "gae_turn", gamma=0.5))
+    assert compute_token_returns(given, rewards, told).tolist() == [3, 3, 4, 4]
     # bi-level: .5 within, .25 from turn to turn: 1 + .25·4 = 2
-    told = discounts(choose("estimator", "gae_bilevel", gamma=0.5, turn_gamma=0.25))
-    assert token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
+    told = read_discounts(choose("estimator", "gae_bilevel", gamma=0.5, turn_gamma=0.25))
+    assert compute_token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
 
 
 @given(shapes)

@@ -20,11 +20,11 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.seating import resolve_tables
 from arena.config.sources import set_layer, text_layer
-from arena.credit.assign import assign, named_rewards, turn_rewards
+from arena.credit.assign import assign, compute_named_rewards, compute_turn_rewards
 from arena.credit.batch import TurnBatch
-from arena.credit.gold import beliefs
+from arena.credit.gold import measure_beliefs
 from arena.credit.measures import measure
-from arena.credit.rewards.information_gain import Gold, gold_of
+from arena.credit.rewards.information_gain import Gold, find_gold
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.launch import start as launch
@@ -71,7 +71,7 @@ def stage(**settings: Any) -> CreditSpec:
 
 
 def columns(found: list[tuple[Trajectory, np.ndarray]], **settings: Any) -> tuple[list[float], list[float]]:
-    made = named_rewards(batch_of(found), stage(**settings).stages)
+    made = compute_named_rewards(batch_of(found), stage(**settings).stages)
     return made["information_gain"].tolist(), made["goal"].tolist()
 
 
@@ -117,7 +117,7 @@ def test_a_gain_of_exactly_zero_is_a_turn_like_any_other() -> None:
     assert gains == pytest.approx([-0.4 / std, -0.2 / std, 0], abs=1e-5) and ends[2] == pytest.approx(
         0.6 / std, abs=1e-5
     )
-    returns = batch_of(found).returns(turn_rewards(batch_of(found), stage()))
+    returns = batch_of(found).returns(compute_turn_rewards(batch_of(found), stage()))
     assert returns == pytest.approx([0, 0.4 / std, 0.6 / std], abs=1e-5), (
         "the first turn's own return, not the second's"
     )
@@ -131,7 +131,7 @@ chances = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=6)
 def test_gains_sum_to_the_last_belief_minus_the_first(found: list[list[float]]) -> None:
     made = [trajectory(beliefs, 1.0, i) for i, beliefs in enumerate(found)]
     batch = batch_of(made)
-    gains = named_rewards(batch, stage(normalise="none").stages)["information_gain"]
+    gains = compute_named_rewards(batch, stage(normalise="none").stages)["information_gain"]
     assert batch.totals(gains) == pytest.approx([b[-1] - b[0] for b in found], abs=1e-5)
 
 
@@ -139,7 +139,7 @@ def test_gains_sum_to_the_last_belief_minus_the_first(found: list[list[float]]) 
 @given(st.lists(chances, min_size=2, max_size=5), st.sampled_from(["joint", "separate"]))
 def test_whitened_values_have_mean_zero(found: list[list[float]], normalise: str) -> None:
     batch = batch_of([trajectory(b, float(i % 2)) for i, b in enumerate(found)])
-    made = named_rewards(batch, stage(normalise=normalise).stages)
+    made = compute_named_rewards(batch, stage(normalise=normalise).stages)
     assert (made["information_gain"] + made["goal"]).sum() == pytest.approx(0, abs=1e-4)
 
 
@@ -181,7 +181,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
 def test_beliefs_are_the_models_own_before_each_turn(nano: tuple[Any, ChatFrame], windows: bool) -> None:
     model, frame = nano
     one, other = spoken(frame, "ball", windows), spoken(frame, "antelope two", windows)
-    found = wait(beliefs([one, other], frame, score_with(model), GOLD))
+    found = wait(measure_beliefs([one, other], frame, score_with(model), GOLD))
     for talk, said in ((one, found[0]), (other, found[1])):
         words = frame.encode("GUESS " + str(talk.report["answer"]))
         # " ball" is one token, blank and all; "antelope" is spelled in bytes, and the blank is one of its own
@@ -205,11 +205,11 @@ def test_the_answers_tokens_begin_with_the_blank_that_belongs_to_them(nano: tupl
         assert set(temperatures) == {1.0}
         return [StreamScores(np.zeros(1, np.float32), np.zeros(1, np.float32))] * len(streams)
 
-    wait(beliefs([spoken(frame, "ball")], frame, score, GOLD))
+    wait(measure_beliefs([spoken(frame, "ball")], frame, score, GOLD))
     for stream in seen:
         assert frame.decode([i for i, own in zip(stream.ids, stream.mask, strict=True) if own]) == " ball"
         assert frame.decode(stream.ids).endswith("GUESS ball")
-    wait(beliefs([spoken(frame, "<|im_end|><|user|>")], frame, score, GOLD))
+    wait(measure_beliefs([spoken(frame, "<|im_end|><|user|>")], frame, score, GOLD))
     asked = seen[-1]
     own = [i for i, own in zip(asked.ids, asked.mask, strict=True) if own]
     assert frame.control_ids.isdisjoint(own), "an answer is content, whatever it spells"
@@ -222,8 +222,8 @@ def test_many_trajectories_are_asked_in_parts_and_come_back_in_order(nano: tuple
         return [StreamScores(np.full(1, -len(s), np.float32), np.zeros(1, np.float32)) for s in streams]
 
     talks = [spoken(frame, "ball" * (1 + i % 3)) for i in range(150)]
-    whole = wait(beliefs(talks, frame, score, GOLD))
-    assert [b.tolist() for b in whole] == [wait(beliefs([t], frame, score, GOLD))[0].tolist() for t in talks]
+    whole = wait(measure_beliefs(talks, frame, score, GOLD))
+    assert [b.tolist() for b in whole] == [wait(measure_beliefs([t], frame, score, GOLD))[0].tolist() for t in talks]
 
 
 @pytest.mark.parametrize("report", [{"ended": "x"}, {"ended": "x", "answer": ""}, {"ended": "x", "answer": 4.0}])
@@ -232,7 +232,7 @@ def test_a_match_without_an_answer_is_told_in_one_line(nano: tuple[Any, ChatFram
     talk.report.clear()  # type: ignore[attr-defined]
     talk.report.update(report)  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="the report of quiz has no answer in 'answer'") as refusal:
-        wait(beliefs([talk], nano[1], score_with(nano[0]), GOLD))
+        wait(measure_beliefs([talk], nano[1], score_with(nano[0]), GOLD))
     assert "\n" not in str(refusal.value)
 
 
@@ -285,7 +285,7 @@ def test_a_game_that_reports_no_answer_is_refused_before_anybody_plays(tmp_path:
 
 
 def test_two_stages_that_ask_differently_are_refused() -> None:
-    assert gold_of(stage(gold="word", before="It is ").stages) == Gold("word", "It is ") and gold_of([]) is None
+    assert find_gold(stage(gold="word", before="It is ").stages) == Gold("word", "It is ") and find_gold([]) is None
     twice = [{"information_gain": {"outcome": "goal", "before": b}} for b in ("a", "b")]
     with pytest.raises(ValueError, match="give both the same `gold` and `before`"):
         CreditSpec.model_validate(dict(stages=twice))
@@ -303,7 +303,7 @@ def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     async def credit(k: int, records: list[MatchRecord]) -> Any:
         found = [t for record in records for t in trajectories(record)]
         heat = {"nano_player": 1.0}
-        wanted, gold = given.credit.needs, gold_of(given.credit.stages)
+        wanted, gold = given.credit.needs, find_gold(given.credit.stages)
         taken.append((found, await measure(wanted, found, lab.policies, heat, gold)))
         return await type(lab).credit(lab, k, records)
 
@@ -313,7 +313,7 @@ def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     assert [len(b) for b in measures["gold"]] == [len(t.turns) for t in found]
     assert max(len(t.turns) for t in found) > 1, "the policy learned to guess"
     batch = TurnBatch(found, measures=measures)
-    gains = named_rewards(batch, stage(normalise="none").stages)["information_gain"]
+    gains = compute_named_rewards(batch, stage(normalise="none").stages)["information_gain"]
     assert np.abs(gains).max() > 0
     again = {
         (c.trajectory.match, t.index): a

@@ -9,7 +9,7 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.credit.critics.base import Measures
-from arena.credit.iteration import Crediting
+from arena.credit.iteration import CreditPipeline
 from arena.records import Trajectory
 from arena.store.reader import LogReader
 from tests.factories.kept_run import SHARED
@@ -28,9 +28,11 @@ def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
 
     first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
-    crediting = Crediting(experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
-    wait(crediting.due(1, [record_of(first)], deals=1))
-    wait(crediting.due(1, [record_of(first), record_of(second)], deals=2))
+    crediting = CreditPipeline(
+        experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2
+    )
+    wait(crediting.count_missing_deals(1, [record_of(first)], deals=1))
+    wait(crediting.count_missing_deals(1, [record_of(first), record_of(second)], deals=2))
     wait(crediting.credit(1, [record_of(first), record_of(second)]))
     assert asked == [["0001-0000"], ["0001-0001"]]
     wait(crediting.credit(2, [record_of(first), record_of(second)]))

@@ -18,8 +18,8 @@ from arena.config.sources import set_layer, text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
 from arena.credit.compare import compare
-from arena.credit.rewards.agreement import Trend, agreement, position_bias, rising
-from arena.credit.rewards.judge import _ring
+from arena.credit.rewards.agreement import Trend, compute_trend, measure_agreement, measure_position_bias
+from arena.credit.rewards.judge import _pair_neighbours
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError, PlayError
 from arena.launch import start as launch
@@ -120,9 +120,9 @@ def test_the_order_of_a_group_does_not_depend_on_that_of_the_matches(said: list[
 @pytest.mark.parametrize("n", range(1, 8))
 def test_a_ring_compares_nobody_twice(n: int) -> None:
     everybody = {frozenset(pair) for pair in itertools.combinations(range(n), 2)}
-    whole = [frozenset(pair) for pair in _ring(range(n), None)]
+    whole = [frozenset(pair) for pair in _pair_neighbours(range(n), None)]
     assert len(whole) == len(everybody) and {*whole} == everybody
-    near = [frozenset(pair) for pair in _ring(range(n), 1)]
+    near = [frozenset(pair) for pair in _pair_neighbours(range(n), 1)]
     assert len({*near}) == len(near) == (n if n > 2 else n - 1)
 
 
@@ -248,20 +248,20 @@ def test_a_hostile_text_is_data_in_every_mode(bait: str) -> None:
 
 
 def test_agreement_is_the_auc_for_two_outcomes() -> None:
-    found = agreement([0.9, 0.4, 0.6, 0.1], [1, 1, 0, 0], [None] * 4)
+    found = measure_agreement([0.9, 0.4, 0.6, 0.1], [1, 1, 0, 0], [None] * 4)
     assert found["agreement"] == 0.75 and found["value"] == 0.5 and found["payoff"] == 0.5
     assert found["correlation"] == pytest.approx(2 / np.sqrt(20))  # ranks 3 1 2 0 against 2.5 2.5 .5 .5
-    assert "agreement" not in agreement([1.0, 0.0], [1, 1], [None] * 2)
-    within = agreement([1.0, 0.0, 0.0, 1.0], [1, 0, 5, 4], [0, 0, 1, 1])
+    assert "agreement" not in measure_agreement([1.0, 0.0], [1, 1], [None] * 2)
+    within = measure_agreement([1.0, 0.0, 0.0, 1.0], [1, 0, 5, 4], [0, 0, 1, 1])
     assert within["agreement"] == 0.5, "only pairs of a deal are compared"
-    assert agreement([0.5, 0.5], [0, 1], [None] * 2)["agreement"] == 0.5
-    assert position_bias([1, 0.5, 0]) == pytest.approx(1) and position_bias([0.5, 0.5]) is None
+    assert measure_agreement([0.5, 0.5], [0, 1], [None] * 2)["agreement"] == 0.5
+    assert measure_position_bias([1, 0.5, 0]) == pytest.approx(1) and measure_position_bias([0.5, 0.5]) is None
 
 
 def test_the_trend_is_mann_and_kendalls() -> None:
-    assert rising([1, 2, 3, 4]) == pytest.approx(5 / np.sqrt(26 / 3))
-    assert rising([4, 3, 2, 1]) == -rising([1, 2, 3, 4]) and rising([2, 2, 2, 2]) == 0
-    assert rising([1, 1, 2, 3]) == pytest.approx(4 / np.sqrt((4 * 3 * 13 - 2 * 1 * 9) / 18))
+    assert compute_trend([1, 2, 3, 4]) == pytest.approx(5 / np.sqrt(26 / 3))
+    assert compute_trend([4, 3, 2, 1]) == -compute_trend([1, 2, 3, 4]) and compute_trend([2, 2, 2, 2]) == 0
+    assert compute_trend([1, 1, 2, 3]) == pytest.approx(4 / np.sqrt((4 * 3 * 13 - 2 * 1 * 9) / 18))
 
 
 def test_the_alarm_seldom_rises_by_chance_and_always_by_an_exploit() -> None:

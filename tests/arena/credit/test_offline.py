@@ -13,12 +13,12 @@ import torch
 from agents.stream import Stream
 from arena.cli.loop import wait
 from arena.config.kinds import choose
-from arena.credit.assign import assign, select, turn_rewards
-from arena.credit.batch import Credited, TurnBatch
+from arena.credit.assign import assign, compute_turn_rewards, select
+from arena.credit.batch import CreditedTrajectory, TurnBatch
 from arena.credit.critics.base import CriticContext
 from arena.credit.critics.ilql import Ilql, MonteCarlo
-from arena.credit.critics.networks import expectile_loss, q_targets
-from arena.credit.critics.words import prompts
+from arena.credit.critics.networks import compute_q_targets, expectile_loss
+from arena.credit.critics.words import hash_prompts
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
@@ -36,9 +36,11 @@ def critic(name: str, seed: int = 0, **given: Any) -> Ilql:
     return found
 
 
-def rewarded(*rewards: list[float]) -> list[Credited]:
+def rewarded(*rewards: list[float]) -> list[CreditedTrajectory]:
     return [
-        Credited(trajectory=trajectory(own, match=f"m{i}"), rewards=np.array(own), advantages=np.zeros(len(own)))
+        CreditedTrajectory(
+            trajectory=trajectory(own, match=f"m{i}"), rewards=np.array(own), advantages=np.zeros(len(own))
+        )
         for i, own in enumerate(rewards)
     ]
 
@@ -68,15 +70,15 @@ def test_its_minimiser_is_the_expectile(expectile: float, value: float) -> None:
 def test_the_targets_of_q_by_hand() -> None:
     rewards, last = torch.tensor([-1.0, -1.0, 2.0]), torch.tensor([False, False, True])
     # -1 + .9 · 3, -1 + .9 · -2, and nothing comes after the end
-    found = q_targets(rewards, last, torch.tensor([3.0, -2.0, 7.0]), 0.9)
+    found = compute_q_targets(rewards, last, torch.tensor([3.0, -2.0, 7.0]), 0.9)
     assert found.tolist() == pytest.approx([1.7, -2.8, 2.0])
 
 
 def test_ilql_takes_the_lower_target_for_v_and_its_own_v_for_q() -> None:
     found, rows = critic("ilql", expectile=0.8, steps=1), torch.tensor([0, 1, 2])
     wait(found.fit(rewarded([1.0, 0.0, 4.0]), np.random.default_rng(0)))
-    drawn = found._transitions(rows)
-    q_loss, v_loss = found._losses(drawn, drawn.states, drawn.states)
+    drawn = found._get_transitions(rows)
+    q_loss, v_loss = found._compute_losses(drawn, drawn.states, drawn.states)
     with torch.no_grad():
         v, q = found.networks.v(drawn.states), found.networks.q(drawn.pairs)
         lower = found.target.q(drawn.pairs).min(0).values
@@ -123,11 +125,11 @@ def prompted(*observed: list[int]) -> Trajectory:
 
 def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
     found = [prompted([1, 2, 3], [4, 2], [1, 2, 3]), prompted([3, 2, 1], [1, 2, 3])]
-    seen = prompts(found, 256, 2)
+    seen = hash_prompts(found, 256, 2)
     assert (seen[0] == seen[2]).all() and (seen[0] == seen[4]).all(), "whatever came before"
     assert len({row.tobytes() for row in seen}) == 3, "an order of tokens is another prompt"
     read = critic("ilql", reads="prompt")._features(found)[0]
-    assert read.numpy() == pytest.approx(prompts(found, 256, 2))
+    assert read.numpy() == pytest.approx(hash_prompts(found, 256, 2))
 
 
 # -- weights -----------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ def test_behaviour_cloning_weighs_1() -> None:
 def imitated(found: Sequence[Trajectory], **settings: Any) -> list[bool]:
     batch = TurnBatch(list(found))
     rule = CreditSpec.model_validate({"select": [{"top_returns": settings}]})
-    chosen = select(batch, turn_rewards(batch, rule), rule)
+    chosen = select(batch, compute_turn_rewards(batch, rule), rule)
     assert chosen.kept.all() and chosen.counted.all()
     return chosen.learned.tolist()
 
@@ -197,7 +199,7 @@ def is_over(game: Maze) -> bool:
     return all(game.terminations.values()) or all(game.truncations.values())
 
 
-def stroll(rng: np.random.Generator) -> Credited:
+def stroll(rng: np.random.Generator) -> CreditedTrajectory:
     """A logged walk that rather walks into walls than on."""
     game, turns, rewards = maze(), list[Turn](), list[float]()
     while not is_over(game):
@@ -213,10 +215,10 @@ def stroll(rng: np.random.Generator) -> Credited:
         stream.observe([1])
         stream.append_sampled([5], [-1.0], one.index)
     walk = trajectory_of(turns, game="maze", streams=(stream,))
-    return Credited(trajectory=walk, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
+    return CreditedTrajectory(trajectory=walk, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
-def steps_needed(walks: Sequence[Credited], weights: Sequence[np.ndarray]) -> int:
+def steps_needed(walks: Sequence[CreditedTrajectory], weights: Sequence[np.ndarray]) -> int:
     """Steps of the policy that does in each cell what has the largest sum of weights: weighted imitation, solved."""
     worth: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for walk, own in zip(walks, weights, strict=True):

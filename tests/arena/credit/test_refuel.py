@@ -21,7 +21,7 @@ from arena.credit.estimators.refuel import refuel as differences
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
-from arena.learn.samples import Sample, in_pairs, rival_changes, together
+from arena.learn.samples import Sample, compute_rival_changes, group_paired, select_complete_pairs
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
@@ -242,24 +242,24 @@ def answers(model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, 
 def test_only_whole_pairs_are_learned() -> None:
     given = answers(tiny(), [(0, 1), (0, 2), (3, 4)], 6)
     given[4] = replace(given[4], learned=given[4].learned & (given[4].pairs != 2))  # selection took the other answer
-    kept = in_pairs(given)
+    kept = select_complete_pairs(given)
     assert [s.stream is given[i].stream for i, s in enumerate(kept)] == [True] * 3, "the last three have no whole pair"
     for sample in kept:
         assert sample.pairs is not None and (sample.learned == (sample.pairs >= 0)).all()
-    assert in_pairs([replace(s, pairs=None) for s in given]) == [] == in_pairs([])
+    assert select_complete_pairs([replace(s, pairs=None) for s in given]) == [] == select_complete_pairs([])
 
 
 def test_what_pairs_connect_stays_together() -> None:
-    given = in_pairs(answers(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
-    assert sorted(map(sorted, together(given))) == [[0, 1, 2, 5, 6], [3, 4]]
-    assert together([replace(s, pairs=None) for s in given]) == [[i] for i in range(7)]
+    given = select_complete_pairs(answers(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
+    assert sorted(map(sorted, group_paired(given))) == [[0, 1, 2, 5, 6], [3, 4]]
+    assert group_paired([replace(s, pairs=None) for s in given]) == [[i] for i in range(7)]
 
 
 def test_the_others_log_ratio_by_hand() -> None:
-    given = in_pairs(answers(tiny(), [(0, 1)], 2))
+    given = select_complete_pairs(answers(tiny(), [(0, 1)], 2))
     changes = [np.arange(len(s.advantages), dtype=np.float32) + 1 for s in given]
     own = [int(s.learned.sum()) for s in given]  # tokens 1, 2, … of the first turn are the answer
-    found = rival_changes(given, changes)
+    found = compute_rival_changes(given, changes)
     for i, sample in enumerate(given):
         other = own[1 - i]
         assert found[i][sample.learned].tolist() == [other * (other + 1) / 2] * own[i]
@@ -297,7 +297,7 @@ def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: Sta
     trainer = PolicyTrainer("p", model, rule)
     updated(trainer, given, np.random.default_rng(0))
     plain(other, given, pairs, rule)
-    with trainer.gathered():
+    with trainer.gather():
         near(model, other, rule.lr)
         assert any((p != weights(tiny())[n]).any() for n, p in weights(model).items())
 

@@ -14,9 +14,9 @@ from arena.cli.loop import wait
 from arena.config.experiment import Experiment, LearnSpec
 from arena.config.kinds import choose
 from arena.credit.assign import assign
-from arena.credit.batch import Credited, TrajectoryKey, TurnBatch
+from arena.credit.batch import CreditedTrajectory, TrajectoryKey, TurnBatch
 from arena.credit.compare import compare
-from arena.credit.replay import Entry, Recall, SelfImitation, Success, as_credited, recalled
+from arena.credit.replay import Entry, Recall, SelfImitation, Success, apply_recalls, load_recalled
 from arena.credit.settings import CreditSpec
 from arena.errors import GateError, StoreError
 from arena.lab import Lab
@@ -137,13 +137,13 @@ def test_a_named_reward_can_be_the_score(tmp_path: Path) -> None:
 
 def test_a_match_that_was_removed_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"has no match 0001-0005, which is to be replayed: it was removed$"):
-        recalled(logged(tmp_path), [Entry(*KNOWN)])
+        load_recalled(logged(tmp_path), [Entry(*KNOWN)])
 
 
 def test_what_is_recalled_is_what_was_played(tmp_path: Path) -> None:
     found = [*groups([0.0, 1.0, 2.0], turns=3), scored(5.0, match="0002-0000")]
     entries = [Entry(t.match, t.seat, t.policy, "", 0.0) for t in (found[3], found[1], found[1])]
-    assert recalled(logged(tmp_path, *found), entries) == [
+    assert load_recalled(logged(tmp_path, *found), entries) == [
         replace(t, source="recalled") for t in (found[3], found[1], found[1])
     ]
 
@@ -162,7 +162,7 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
     batch, rewards = fresh(found, k)
     gaps = np.array(scores) - np.mean(scores)
     told = [
-        Credited(trajectory=t, rewards=np.zeros(1), advantages=np.array([gap]))
+        CreditedTrajectory(trajectory=t, rewards=np.zeros(1), advantages=np.array([gap]))
         for t, gap in zip(found, gaps, strict=True)
     ]
     again = replay.extra_trajectories(batch, rewards, told)
@@ -193,7 +193,7 @@ def test_the_standing_of_a_group_is_its_mean(tmp_path: Path) -> None:
     found = groups([0.0, 0.0, 3.0], [1.0, 1.0])
     batch, rewards = fresh(found, 1)
     told = [
-        Credited(trajectory=t, rewards=np.zeros(1), advantages=np.array([s - 1.0]))
+        CreditedTrajectory(trajectory=t, rewards=np.zeros(1), advantages=np.array([s - 1.0]))
         for t, s in zip(found, rewards.tolist(), strict=True)
     ]
     replay = imitation(tmp_path, *found)
@@ -300,7 +300,7 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
     for k, row in enumerate(run.reader.metrics(), start=1):
         brought = [Recall(**one) for one in row.get("recalled", [])]
         played = trained_trajectories(MatchRecord.from_json(one) for one in run.log.read(k))
-        found = assign(TurnBatch(as_credited(played, brought, run.reader.log), Clock(k, 3)), given.credit)
+        found = assign(TurnBatch(apply_recalls(played, brought, run.reader.log), Clock(k, 3)), given.credit)
         fresh = [a for c in found if c.trajectory.source != "recalled" for a in c.advantages.tolist()]
         assert fresh == pytest.approx([one.advantage for one in run.log.credit(k)])
         again = {

@@ -14,7 +14,7 @@ from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
-from arena.credit.assign import named_rewards, turn_rewards
+from arena.credit.assign import compute_named_rewards, compute_turn_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.rewards import STAGES
 from arena.credit.settings import CreditSpec
@@ -51,7 +51,7 @@ def trajectory(
 def run(found: list[Trajectory], *stages: Any, clock: Clock = Clock(), seed: int = 0, **measures: Any) -> Columns:
     """All named rewards after the stages, as flat lists."""
     batch = TurnBatch(found, clock, np.random.default_rng(seed), measures=measures)
-    return {n: c.tolist() for n, c in named_rewards(batch, CreditSpec(stages=list(stages)).stages).items()}
+    return {n: c.tolist() for n, c in compute_named_rewards(batch, CreditSpec(stages=list(stages)).stages).items()}
 
 
 # -- the form of a reply -----------------------------------------------------------------------------------
@@ -127,9 +127,9 @@ amounts = st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5)), min_size=1, max_
 def test_gating_never_raises_a_total_of_rewards_that_are_no_penalties(turns: list[Any], threshold: float) -> None:
     found = [trajectory(len(t), won=[a for a, _ in t], tools=[b for _, b in t]) for t in turns]
     batch = TurnBatch(found)
-    free = batch.totals(turn_rewards(batch, CreditSpec()))
+    free = batch.totals(compute_turn_rewards(batch, CreditSpec()))
     stage = {"gate": {"on": {"won": threshold}, "parts": ["tools"]}}
-    gated = batch.totals(turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))
+    gated = batch.totals(compute_turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))
     won = batch.totals(np.array([a for t in turns for a, _ in t]))
     assert (gated <= free + 1e-9).all()
     assert gated == pytest.approx(np.where(won > threshold, free, won))
@@ -304,7 +304,7 @@ def test_ufos_optimum_is_not_to_repeat() -> None:
 def returns(found: list[Trajectory], credited: str) -> list[float]:
     batch = TurnBatch(found)
     stage = {"self_correction": {"part": "right", "credited": credited}}
-    column = named_rewards(batch, CreditSpec.model_validate(dict(stages=[stage])).stages)["self_correction"]
+    column = compute_named_rewards(batch, CreditSpec.model_validate(dict(stages=[stage])).stages)["self_correction"]
     return batch.returns(column, 1.0).tolist()
 
 
@@ -322,7 +322,7 @@ def test_the_bonus_pays_for_tanking_unless_the_second_attempt_alone_is_credited(
     batch = TurnBatch([honest, tanked])
     for credited, gap in {"both": 9.0, "all": 9.0, "second": -1.0}.items():
         stage = {"self_correction": {"part": "right", "credited": credited}}
-        first = batch.returns(turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))[[0, 2]]
+        first = batch.returns(compute_turn_rewards(batch, CreditSpec.model_validate(dict(stages=[stage]))))[[0, 2]]
         assert first[1] - first[0] == pytest.approx(gap)
 
 
@@ -331,7 +331,7 @@ def test_by_default_a_first_answer_is_paid_for_being_right() -> None:
     for second in (0, 1):
         batch = TurnBatch([trajectory(2, right=[first, second]) for first in (0, 1)])
         stages = [{"self_correction": {"part": "right", "alpha": 1.0}}]
-        earned = batch.returns(turn_rewards(batch, CreditSpec.model_validate(dict(stages=stages))))
+        earned = batch.returns(compute_turn_rewards(batch, CreditSpec.model_validate(dict(stages=stages))))
         wrong, right = earned[[0, 2]].tolist()
         assert right - wrong == 1.0
 
@@ -396,7 +396,7 @@ def played(turns: list[Any], i: int, role: str = "solver") -> tuple[Trajectory, 
 def by_match(found: list[tuple[Trajectory, np.ndarray]], name: str) -> dict[str, dict[str, list[float]]]:
     measured = [g for _, g in found]
     batch = TurnBatch([t for t, _ in found], measures=dict.fromkeys(("gold", *MEASURED), measured))
-    columns = named_rewards(batch, [choose("stage", name, **WHOLE.get(name, {}))])
+    columns = compute_named_rewards(batch, [choose("stage", name, **WHOLE.get(name, {}))])
     cuts = {n: np.split(c, batch.starts[1:-1]) for n, c in columns.items()}
     return {t.match: {n: cuts[n][i].tolist() for n in cuts} for i, (t, _) in enumerate(found)}
 
@@ -423,7 +423,7 @@ def test_the_order_of_matches_and_other_roles_matches_change_nothing(
 def test_nobody_to_reward_is_no_error(name: str) -> None:
     measures: dict[str, Any] = {name: [] for name in ("gold", "old", "reference", *MEASURED)}
     chosen = {"part": "right"} if name == "shuffle" else WHOLE.get(name, {})
-    empty = named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
+    empty = compute_named_rewards(TurnBatch([], measures=measures), [choose("stage", name, **chosen)])
     assert all(not len(column) for column in empty.values())
 
 

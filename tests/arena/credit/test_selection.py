@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.credit.assign import select, turn_rewards
+from arena.credit.assign import compute_turn_rewards, select
 from arena.credit.batch import TurnBatch
-from arena.credit.samples import samples_of
-from arena.credit.selection import SELECTORS, Selection, lost_deals
+from arena.credit.samples import make_samples
+from arena.credit.selection import SELECTORS, Selection, count_dropped_deals
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from tests.factories.trajectories import credited, groups, scored
@@ -22,7 +22,7 @@ GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]
 def left(found: list[Trajectory], *rules: Any, measures: dict[str, Any] | None = None, **credit: Any) -> Selection:
     batch = TurnBatch(found, measures=measures or {})
     spec = CreditSpec(select=list(rules), **credit)
-    return select(batch, turn_rewards(batch, spec), spec)
+    return select(batch, compute_turn_rewards(batch, spec), spec)
 
 
 def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
@@ -41,7 +41,7 @@ def test_out_of_the_loss_keeps_the_statistics() -> None:
     # mean (0 + 3 + 6) / 3 = 3
     assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]
     assert one[0].learned is not None and not one[0].learned.any() and one[1].learned is None
-    assert [s.stream for s in samples_of(one, {"buyer": 1.0})] == [found[1].streams[0], found[2].streams[0]]
+    assert [s.stream for s in make_samples(one, {"buyer": 1.0})] == [found[1].streams[0], found[2].streams[0]]
 
 
 def test_out_of_the_statistics_keeps_the_loss() -> None:
@@ -53,7 +53,7 @@ def test_out_of_the_statistics_keeps_the_loss() -> None:
     assert [c.advantages.tolist() for c in told] == [[-4], [-1], [5]]
     assert [c.advantages.tolist() for c in silent] == [[-1.5], [1.5], [7.5]]
     assert [c.counted for c in silent] == [True, True, False] and all(c.learned is None for c in silent)
-    assert [s.source for s in samples_of(silent, {"buyer": 1.0})] == ["played", "played", "replayed"]
+    assert [s.source for s in make_samples(silent, {"buyer": 1.0})] == ["played", "played", "replayed"]
 
 
 def test_dropped_is_as_if_never_played() -> None:
@@ -122,7 +122,7 @@ def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
     ]
     selection = left(found, "zero_variance")
     assert selection.kept.tolist() == [False, True] * 2
-    assert lost_deals(TurnBatch(found), selection) == 0.5
+    assert count_dropped_deals(TurnBatch(found), selection) == 0.5
 
 
 def test_bands_by_hand() -> None:
@@ -222,9 +222,9 @@ def test_nothing_to_select_from_is_no_error() -> None:
 def test_a_deal_is_lost_by_its_share() -> None:
     found = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
     kept = np.array([False, True, True, True, True, True, True, True, False, False])
-    whole = Selection.everything(TurnBatch(found))
-    assert lost_deals(TurnBatch(found), whole) == 0
-    assert lost_deals(TurnBatch(found), whole.drop(TurnBatch(found), ~kept)) == 0.25 + 1.0
+    whole = Selection.select_all(TurnBatch(found))
+    assert count_dropped_deals(TurnBatch(found), whole) == 0
+    assert count_dropped_deals(TurnBatch(found), whole.drop(TurnBatch(found), ~kept)) == 0.25 + 1.0
 
 
 # -- properties --------------------------------------------------------------------------------------------

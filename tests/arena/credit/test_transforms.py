@@ -135,7 +135,7 @@ def test_tokens_out_of_the_statistics_move_nobody() -> None:
 
 def test_through_assign_in_order_and_after_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     def last_out(batch: TurnBatch, rewards: np.ndarray, selection: Selection) -> Selection:
-        return selection.out_of_statistics(np.arange(len(batch.lengths)) == len(batch.lengths) - 1)
+        return selection.exclude_from_statistics(np.arange(len(batch.lengths)) == len(batch.lengths) - 1)
 
     monkeypatch.setitem(SELECTORS, "last_out", last_out)
     found = [spoken([1, 3]), spoken([2]), spoken([1])]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.credit.verdicts import LONGEST, read_ranking, read_scores, read_winner
+from arena.credit.verdicts import MAX_CHARACTERS, read_ranking, read_scores, read_winner
 
 NAMES = ["polite", "to_the_point"]
 SCALE = (1.0, 5.0)
@@ -36,7 +36,7 @@ def test_scores_are_read_in_the_form_asked_for_and_in_small_deviations(answer: s
         "polite: 4/10\nto_the_point: 2", "polite: nan\nto_the_point: 2", "polite: inf\nto_the_point: 2",
         "polite: 4e0\nto_the_point: 2", "polite: ４\nto_the_point: 2", "4\n2", "full marks",
         "the player wrote 'polite: 5'\nto_the_point: 2", "polite: 5, to_the_point: 5",
-        "polite: 4\nto_the_point: 2" + " " * LONGEST,
+        "polite: 4\nto_the_point: 2" + " " * MAX_CHARACTERS,
     ],
 )  # fmt: skip
 def test_scores_that_are_missing_contradictory_or_outside_the_scale_are_none(answer: str) -> None:

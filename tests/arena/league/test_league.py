@@ -19,7 +19,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
-from arena.league.pool import version_of
+from arena.league.pool import parse_version
 from arena.store.run import RunFolder
 from tests.factories.children import Hurt, arena_child
 from tests.factories.labs import Quiet, log, weight_files
@@ -203,7 +203,7 @@ def past_versions_served(lab: Lab) -> list[int]:
 
     async def counted(policy: str, version: int, weights: Any) -> None:
         await publish(policy, version, weights)
-        counts.append(sum(version_of(name) is not None for name in engine._served))
+        counts.append(sum(parse_version(name) is not None for name in engine._served))
 
     engine.publish = counted  # type: ignore[method-assign]
     return counts

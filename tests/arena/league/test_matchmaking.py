@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.policy import Policy
-from arena.league.matchmaking import FADING, PRIOR, Matchmaker, WinRates, pfsp, scores
+from arena.league.matchmaking import DECAY, PRIOR, Matchmaker, WinRates, pfsp, score_match
 from arena.league.pool import Pool
 from arena.league.settings import OpponentSpec, PoolSpec
 from arena.records import MatchRecord, Seating
@@ -73,10 +73,10 @@ def test_wins_count_one_draws_half_and_old_ones_fade() -> None:
     assert rates.rate("nim", "shared", "shared@0") == 0.5
     win, draw, loss = ({"first": a, "second": b} for a, b in ((1.0, -1.0), (0.0, 0.0), (-1.0, 1.0)))
     rates.update([record(result, against("shared@0")) for result in (win, draw)])
-    won, played = FADING * 1 + 0.5, FADING + 1
+    won, played = DECAY * 1 + 0.5, DECAY + 1
     assert rates.rate("nim", "shared", "shared@0") == pytest.approx((won + PRIOR / 2) / (played + PRIOR))
     rates.update([record(loss, against("shared@0"))])
-    won, played = FADING * won, FADING * played + 1
+    won, played = DECAY * won, DECAY * played + 1
     assert rates.rate("nim", "shared", "shared@0") == pytest.approx((won + PRIOR / 2) / (played + PRIOR))
     assert rates.rate("chess", "shared", "shared@0") == 0.5, "another game"
     again = WinRates(json.loads(json.dumps(rates.state())))
@@ -85,12 +85,12 @@ def test_wins_count_one_draws_half_and_old_ones_fade() -> None:
 
 def test_only_finished_matches_of_a_learner_against_others_are_scored() -> None:
     payoffs = {"first": 0.0, "second": 3.0}
-    assert scores(record(payoffs, against("random"))) == [("shared", "random", 0.0)]
-    assert scores(record(payoffs, against("random", trained="second"))) == [("shared", "random", 1.0)]
-    assert scores(record(payoffs, LIVE)) == [], "self-play"
-    assert scores(record({}, against("random"), "failed")) == []
+    assert score_match(record(payoffs, against("random"))) == [("shared", "random", 0.0)]
+    assert score_match(record(payoffs, against("random", trained="second"))) == [("shared", "random", 1.0)]
+    assert score_match(record(payoffs, LIVE)) == [], "self-play"
+    assert score_match(record({}, against("random"), "failed")) == []
     three = record({"first": 2.0, "second": 2.0, "third": 5.0}, APART)
-    assert scores(three) == [("left", "random", 0.0), ("right", "random", 0.0)]
+    assert score_match(three) == [("left", "random", 0.0), ("right", "random", 0.0)]
 
 
 def test_opponents_come_in_proportion_to_their_weights(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import StoreError
-from arena.league.pool import Pool, past_weights, version_name, version_of
+from arena.league.pool import Pool, find_past_weights, format_version, parse_version
 from arena.league.settings import PoolSpec
 from arena.store import checkpoints
 from tests.factories.traces import flip_a_byte
@@ -57,7 +57,7 @@ def test_the_latest_are_kept_for_those_who_lag(tmp_path: Path) -> None:
     for k in range(8):
         pool.admit(k, ["shared"], save)
         pool.sweep()
-        assert pool.lagged(k, 2) == max(0, k - 2) and pool.lagged(k, 1) == max(0, k - 1)
+        assert pool.find_lagged(k, 2) == max(0, k - 2) and pool.find_lagged(k, 1) == max(0, k - 1)
     assert (pool.members, pool.recent) == ([0, 5], [5, 6, 7])
     assert there(tmp_path) == [f"shared@{k}" for k in (0, 5, 6, 7)]
 
@@ -103,8 +103,8 @@ def test_a_member_that_is_gone_is_told(tmp_path: Path) -> None:
 
 
 def test_names_of_versions() -> None:
-    assert version_name("shared", 12) == "shared@12" and version_of("shared@12") == ("shared", 12)
-    assert [version_of(name) for name in ("shared", "mcts:100", "shared@reference", "@3")] == [None] * 4
+    assert format_version("shared", 12) == "shared@12" and parse_version("shared@12") == ("shared", 12)
+    assert [parse_version(name) for name in ("shared", "mcts:100", "shared@reference", "@3")] == [None] * 4
 
 
 def flipped(run: Path) -> None:
@@ -136,12 +136,12 @@ def test_weights_that_changed_are_never_played(tmp_path: Path, damage: Callable[
         pool.admit(k, ["left"], save)
     commit(pool, 2)
     pool.check(["left"])
-    assert past_weights(tmp_path, "left", 0) == tmp_path / "league" / "left@0"
+    assert find_past_weights(tmp_path, "left", 0) == tmp_path / "league" / "left@0"
     damage(tmp_path)
     with pytest.raises(StoreError, match=told):
         make(tmp_path, state=pool.state()).check(["left"])
     with pytest.raises(StoreError, match=told):
-        past_weights(tmp_path, "left", 0)
+        find_past_weights(tmp_path, "left", 0)
 
 
 def test_the_pool_of_an_older_arena_has_no_manifests_and_is_taken(tmp_path: Path) -> None:
@@ -149,4 +149,4 @@ def test_the_pool_of_an_older_arena_has_no_manifests_and_is_taken(tmp_path: Path
     pool.admit(0, ["left"], save)
     without_its_manifest(tmp_path)
     make(tmp_path, state={"members": [0], "recent": []}).check(["left"])
-    assert past_weights(tmp_path, "left", 0) and past_weights(tmp_path, "left", 1) is None
+    assert find_past_weights(tmp_path, "left", 0) and find_past_weights(tmp_path, "left", 1) is None

@@ -12,7 +12,7 @@ import torch
 from agents.scoring import StreamScorer, pack
 from agents.stream import Stream
 from arena.config.experiment import LearnSpec
-from arena.learn.batches import TokenBatch, token_batch
+from arena.learn.batches import TokenBatch, make_token_batch
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
 from tests.factories.models import VOCABULARY, tiny
@@ -265,7 +265,7 @@ def our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.n
     shares = np.split(weights, np.cumsum([s.sampled_count for s in streams])[:-1])
     total = torch.zeros(())
     for one in batches:
-        tokens = token_batch(one, scorer(one), samples, old, Clock(), {})
+        tokens = make_token_batch(one, scorer(one), samples, old, Clock(), {})
         weight = torch.from_numpy(np.concatenate([shares[i] for i in one.index])).float()
         total = total + (rule.loss(tokens).loss * weight).sum()
     total.backward()

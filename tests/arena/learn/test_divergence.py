@@ -42,7 +42,7 @@ def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage
     message = str(caught.value)
     assert "policy 'seller'" in message and "minibatch 1" in message and "lower learn.lr (0.001)" in message
     assert "learn.nonfinite=skip" in message and "\n" not in message
-    with trainer.gathered():
+    with trainer.gather():
         assert same(weights(model), before)
 
 
@@ -56,7 +56,7 @@ def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
     told = updated(trainer, poisoned(model), np.random.default_rng(0))
     assert told["skipped"] == 1 and trainer.steps == 1
     assert np.isfinite(told["grad_norm"]) and told["grad_norm"] > 0
-    with trainer.gathered():
+    with trainer.gather():
         after = weights(model)
     assert not same(after, before) and all(bool(value.isfinite().all()) for value in after.values())
     healthy = updated(trainer, samples(model, 1), np.random.default_rng(0))

@@ -96,7 +96,7 @@ def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
         found = played(model, rng)
         shares.append(np.mean([t.rewards["right"] for one in found for t in one.turns]))
         credited = arena.credit.assign.assign(TurnBatch(found), CREDIT)
-        updated(trainer, arena.credit.samples.samples_of(credited, {"one": 1.0}), rng)
+        updated(trainer, arena.credit.samples.make_samples(credited, {"one": 1.0}), rng)
     return float(np.mean(shares[-5:]))
 
 

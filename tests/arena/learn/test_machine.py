@@ -8,35 +8,35 @@ import torch
 from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.learn.machine import precision_of, threads_of, try_precisions, try_threads
+from arena.learn.machine import choose_precision, choose_threads, time_precisions, time_threads
 from arena.preflight import fit_to_machine, preflight
 
 
 def test_fewer_threads_are_taken_only_where_they_are_clearly_faster() -> None:
-    assert threads_of({1: 1.0, 2: 0.6, 4: 0.5}) == 4
-    assert threads_of({1: 1.0, 2: 0.48, 4: 0.5}) == 4, "noise does not decide"
-    assert threads_of({1: 1.0, 2: 0.3, 4: 0.5}) == 2
-    assert threads_of({1: 0.3, 2: 0.3, 4: 0.9}) == 2
-    assert threads_of({1: 1.0}) == 1
+    assert choose_threads({1: 1.0, 2: 0.6, 4: 0.5}) == 4
+    assert choose_threads({1: 1.0, 2: 0.48, 4: 0.5}) == 4, "noise does not decide"
+    assert choose_threads({1: 1.0, 2: 0.3, 4: 0.5}) == 2
+    assert choose_threads({1: 0.3, 2: 0.3, 4: 0.9}) == 2
+    assert choose_threads({1: 1.0}) == 1
 
 
 def test_a_trial_leaves_the_number_of_threads_as_it_was() -> None:
     before = torch.get_num_threads()
-    tried = try_threads(rounds=1)
+    tried = time_threads(rounds=1)
     assert torch.get_num_threads() == before and max(tried) == before and min(tried) == 1
     assert all(seconds > 0 for seconds in tried.values())
 
 
 def test_bfloat16_is_taken_only_where_it_is_clearly_faster() -> None:
     exact, half = torch.float32, torch.bfloat16
-    assert precision_of({exact: 1.0, half: 0.95}) == "fp32", "noise does not decide"
-    assert precision_of({exact: 1.0, half: 0.5}) == "bf16"
-    assert precision_of({exact: 1.0, half: 5.0}) == "fp32"
+    assert choose_precision({exact: 1.0, half: 0.95}) == "fp32", "noise does not decide"
+    assert choose_precision({exact: 1.0, half: 0.5}) == "bf16"
+    assert choose_precision({exact: 1.0, half: 5.0}) == "fp32"
 
 
 def test_a_trial_of_precisions_leaves_the_number_of_threads_as_it_was() -> None:
     before = torch.get_num_threads()
-    tried = try_precisions(threads=1, rounds=1)
+    tried = time_precisions(threads=1, rounds=1)
     assert torch.get_num_threads() == before
     assert set(tried) == {torch.float32, torch.bfloat16} and all(seconds > 0 for seconds in tried.values())
 

@@ -20,7 +20,7 @@ from agents.scoring import StreamBatch, StreamScorer
 from arena.config.experiment import LearnSpec
 from arena.learn import gradients
 from arena.learn.gradients import Gradients, UpdateMetrics
-from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, distribute
+from arena.learn.plan import IDLE, Plan, Planner, Shares, Step, distribute_passes
 from arena.learn.ranks import Tally
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -203,7 +203,7 @@ def test_passes_are_dealt_to_all_ranks_alike(sizes: list[tuple[int, int]], ranks
         Pass.of(range(at, at + rows), [length] * rows, 1) for at, (rows, length) in zip(starts, sizes, strict=False)
     ]
     lengths = [length for rows, length in sizes for _ in range(rows)]
-    found = distribute(list(given_), ranks)
+    found = distribute_passes(list(given_), ranks)
     assert computed(found) == list(range(len(lengths)))
     assert len(found) == ranks and len({len(share) for share in found}) == 1
     if ranks == 1:
@@ -259,6 +259,6 @@ def test_metrics_of_two_ranks_count_their_common_steps_once() -> None:
     both, other = UpdateMetrics(), UpdateMetrics()
     for metrics, losses in ((both, [1.0, 3.0]), (other, [5.0])):
         metrics.add("loss", torch.tensor(losses))
-        metrics.optimised(2.0, True)
-        metrics.optimised(4.0, True)
+        metrics.count_step(2.0, True)
+        metrics.count_step(4.0, True)
     assert both.plus(other).means() == {"loss": 3.0, "grad_norm": 3.0, "steps": 2, "tokens": 3, "skipped": 0}

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from agents.scoring import StreamScorer, pack
 from arena.config.experiment import LearnSpec
 from arena.config.kinds import choose
-from arena.learn.batches import TokenBatch, token_batch
+from arena.learn.batches import TokenBatch, make_token_batch
 from arena.learn.losses import TokenLoss, policy_gradient
-from arena.learn.regularisers import ESTIMATES, REGULARISERS, k3, memories
+from arena.learn.regularisers import ESTIMATES, REGULARISERS, find_memories, k3
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 from tests.factories.models import tiny
@@ -147,7 +147,7 @@ def banded(tokens: TokenBatch, memory: dict[str, Any], **settings: Any) -> torch
     before = json.dumps(memory)
     found = term(tokens, "entropy_band", **settings)
     assert json.dumps(memory) == before
-    (rule,) = memories(["entropy_band"]).values()
+    (rule,) = find_memories(["entropy_band"]).values()
     memory["entropy_band"] = rule.keep(memory.get("entropy_band"), tokens.clock, rule.see(tokens))
     return found
 
@@ -278,7 +278,7 @@ def test_what_a_trainer_learns_from_knows_where_it_came_from() -> None:
     model = tiny()
     given = [replace(s, source="replayed" if k % 2 else "played") for k, s in enumerate(samples(model))]
     (packed,) = pack([s.stream for s in given], [1.0] * len(given), 10**6)
-    tokens = token_batch(packed, StreamScorer(model)(packed), given, None, Clock(), {})
+    tokens = make_token_batch(packed, StreamScorer(model)(packed), given, None, Clock(), {})
     assert tokens.replayed is not None
     expected = [packed.index[row] % 2 == 1 for row in packed.rows.tolist()]
     assert tokens.replayed.tolist() == expected and any(expected) and not all(expected)

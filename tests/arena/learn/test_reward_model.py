@@ -18,11 +18,11 @@ from agents.stream import MediaSpan, Stream
 from agents.weights import resolve
 from arena.learn.reward_model import (
     RewardModel,
-    at_end,
+    append_score_token,
     bradley_terry,
     is_reward_model,
     logistic,
-    squared,
+    squared_error,
 )
 from tests.factories.preferences import spoken
 
@@ -57,7 +57,7 @@ def test_the_losses_are_those_worked_by_hand() -> None:
     assert chosen.grad.item() == pytest.approx(-0.377541, abs=1e-6) == -rejected.grad.item()
     assert bradley_terry(one([3.0]), one([3.0]), one([0.0])).item() == pytest.approx(math.log(2))
     assert logistic(one([2.0, 2.0]), one([1.0, 0.0])).tolist() == pytest.approx([0.126928, 2.126928], abs=1e-6)
-    assert squared(one([2.0]), one([5.0])).item() == 4.5
+    assert squared_error(one([2.0]), one([5.0])).item() == 4.5
     assert bradley_terry(one([-1e4]), one([1e4]), one([0.0])).item() == 2e4, "no overflow"
 
 
@@ -85,7 +85,9 @@ def test_a_score_is_that_of_transformers_whatever_is_packed_together(saved: tupl
     for budget in (32, 4096):
         assert np.abs(model.score(own, budget) - expected).max() < 2e-5 * np.abs(expected).max()
     with torch.no_grad():
-        assert model([at_end(s) for s in own], 64).tolist() == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-4)
+        assert model([append_score_token(s) for s in own], 64).tolist() == pytest.approx(
+            expected.tolist(), rel=1e-4, abs=1e-4
+        )
     assert model.score([], 64).shape == (0,)
 
 

@@ -99,7 +99,7 @@ def test_a_stream_trained_once_is_each_of_its_turns_trained_after_the_whole_hist
 
 def save(trainer: PolicyTrainer, folder: Path) -> None:
     """Weights and optimiser, as a checkpoint has them."""
-    with trainer.gathered():
+    with trainer.gather():
         trainer.model.save_pretrained(folder)
     trainer.write(folder)
 
@@ -158,7 +158,7 @@ def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, miniba
     for turn, given in enumerate(rounds):
         told = updated(trainer, given, np.random.default_rng(10 + turn))
     plain_updates(plain, rounds, rule, 10)
-    with trainer.gathered():
+    with trainer.gather():
         near(model, plain, rule.lr)
     assert (told["clipped"] > 0) == (epochs > 1), "the clip was put to the test"
     assert trainer.steps == 2 * epochs * minibatches
@@ -175,7 +175,7 @@ def test_gradient_checkpointing_changes_no_update(stage: Stage) -> None:
         rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=anew)
         trainer = PolicyTrainer("p", model, rule)
         updated(trainer, samples(model), np.random.default_rng(0))
-        with trainer.gathered():
+        with trainer.gather():
             moved.append(weights(model))
     assert same(*moved) and not same(moved[0], weights(tiny()))
 
@@ -192,7 +192,7 @@ def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
         assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
         models.append((trainer, model))
     (whole, model), (offloaded, other) = models
-    with whole.gathered(), offloaded.gathered():
+    with whole.gather(), offloaded.gather():
         near(model, other, 1e-3)
         assert not same(weights(model), weights(tiny()))
 
@@ -211,7 +211,7 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     given = samples(model, 2)
     for one in (trainer, resumed):
         updated(one, given, np.random.default_rng(2))
-    with trainer.gathered(), resumed.gathered():
+    with trainer.gather(), resumed.gather():
         assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
         assert same(weights(model), weights(resumed_model))
     assert trainer.steps == resumed.steps == 4
@@ -236,7 +236,7 @@ def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offlo
     trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
     for step in range(8):  # Adam's steps are about lr each
         updated(trainer, samples(tiny(), step, advantage=1.0), np.random.default_rng(step))
-        with trainer.gathered():
+        with trainer.gather():
             now = weights(model)["model.norm.weight"]
             assert now.dtype == torch.bfloat16
             moved.append(int((now != 1).sum()))  # its neighbours in bfloat16 are 0.0039 below and 0.0078 above
@@ -267,7 +267,7 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
         (tmp_path / folder).mkdir()
         save(one, tmp_path / folder)
     assert same(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
-    with trainer.gathered(), resumed.gathered():
+    with trainer.gather(), resumed.gather():
         assert same(weights(model), weights(resumed_model))
 
 
@@ -280,7 +280,7 @@ def test_with_masters_an_update_is_about_the_same(stage: Stage) -> None:
         rule = LearnSpec(lr=1e-2, zero_stage=stage, token_budget=60, gate_tolerance=1.0)
         trainer = PolicyTrainer("p", model, rule, bf16)
         updated(trainer, given, np.random.default_rng(0))
-        with trainer.gathered():
+        with trainer.gather():
             ends = weights(model)
         changes = torch.cat([(ends[name].float() - value).flatten() for name, value in before.items()])
         if model is whole:

@@ -16,7 +16,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Chosen, described, takes_any
+from arena.parts.chosen import Chosen, accepts_any_setting, describe_parts
 from arena.parts.schedules import SCHEDULES, Clock
 
 
@@ -27,13 +27,13 @@ def experiment(*assignments: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
     known = KINDS[kind]
-    rows = described(known)
+    rows = describe_parts(known)
     assert [row[kind] for row in rows] == list(known.table)
     assert list_entries(known.plural) == rows
     for name, function in known.table.items():
         assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
         settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        assert takes_any(known, name) is (kind == "pipeline_stage" and name == "play")
+        assert accepts_any_setting(known, name) is (kind == "pipeline_stage" and name == "play")
         assert all(p.annotation is not p.empty for p in settings), f"{kind} {name}: a setting without a type"
 
 

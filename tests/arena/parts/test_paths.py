@@ -8,7 +8,7 @@ from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
-from arena.parts.paths import anchored
+from arena.parts.paths import anchor_paths
 from tests.factories.kept_run import kept_run
 
 TEXT = """\
@@ -43,7 +43,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
 def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> None:
     here = str(tmp_path)
     weights = str((tmp_path / "weights").resolve())
-    away = anchored(experiment)
+    away = anchor_paths(experiment)
     assert away.game is not None and away.seats is not None and away.evaluate is not None and away.learn.demonstrations
     assert away.roles == f"{here}/roles"
     assert away.game.name == f"{here}/race.py:Race"
@@ -63,7 +63,7 @@ def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> 
 def test_it_is_the_same_from_anywhere(
     experiment: Experiment, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = anchored(experiment)
+    away = anchor_paths(experiment)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert anchored(away) == away
+    assert anchor_paths(away) == away
     assert compose([text_layer("config.yaml", to_yaml(away))]) == away, "what a run's config.yaml is read back as"

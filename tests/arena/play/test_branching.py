@@ -15,7 +15,7 @@ from agents.stream import Stream
 from arena.config.experiment import Experiment
 from arena.config.layers import compose
 from arena.config.sources import text_layer
-from arena.credit.branches import pairs
+from arena.credit.branches import find_pairs
 from arena.errors import ConfigError
 from arena.play.branches import Branch
 from arena.play.lineup import Lineup
@@ -248,7 +248,7 @@ def test_pairs_are_the_two_answers_where_matches_part() -> None:
     others = [play(on, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
     found = [t for r in (others[1], record, others[0]) for t in trajectories(r)]
     named = {(t.match, t.seat): i for i, t in enumerate(found)}
-    for pair in pairs(found):
+    for pair in find_pairs(found):
         (one, two), place = (found[pair.first], found[pair.second]), pair.place
         match, turn = two.parent, two.parent_turn
         assert (one.match, one.seat) == (match, two.seat) == (record.id, record.turns[turn].seat)
@@ -259,7 +259,7 @@ def test_pairs_are_the_two_answers_where_matches_part() -> None:
         for turn, other in zip((1, 2), others, strict=True)
         if other.turns[turn].raw != record.turns[turn].raw
     }
-    assert {pair[:2] for pair in pairs(found)} == expected and expected
+    assert {pair[:2] for pair in find_pairs(found)} == expected and expected
 
 
 def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
@@ -267,14 +267,14 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
     _, record = long_match(on, BOTH)
     twin = replace(record, identity=record.identity.branch(1))
     alone = replace(record, identity=MatchId(1, 777).branch(1))
-    assert list(pairs([*trajectories(record), *trajectories(twin)])) == []
-    assert list(pairs(trajectories(alone))) == []
+    assert list(find_pairs([*trajectories(record), *trajectories(twin)])) == []
+    assert list(find_pairs(trajectories(alone))) == []
     seat = record.turns[1].seat
     (stream,) = record.streams[seat]
     other = Stream([i + (t == 1) for i, t in zip(stream.ids, stream.turns, strict=True)], stream.mask, stream.logprobs,
                    stream.turns)  # fmt: skip
     changed = replace(twin, streams={**twin.streams, seat: (other,)})
-    assert [pair.place for pair in pairs([*trajectories(record), *trajectories(changed)])] == [0]
+    assert [pair.place for pair in find_pairs([*trajectories(record), *trajectories(changed)])] == [0]
 
 
 def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:

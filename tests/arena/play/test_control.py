@@ -12,8 +12,8 @@ from arena.config.layers import compose
 from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.estimators.steps import broken_returns
-from arena.credit.samples import samples_of
+from arena.credit.estimators.steps import compute_broken_returns
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.play.branches import Branch
@@ -79,7 +79,7 @@ def test_patched_turns_are_never_learned() -> None:
         credited = assign(
             TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
         )
-        samples = samples_of(credited, {"nano_player": 1.0}, sources)
+        samples = make_samples(credited, {"nano_player": 1.0}, sources)
         learned = sum(int(sample.learned.sum()) for sample in samples)
         own = sum(t.tokens for record in records for t in record.turns if t.source in ("policy", "replaced"))
         assert learned == own and all(t.tokens == 0 for r in records for t in r.turns if t.source == "patch")
@@ -119,7 +119,7 @@ def test_nothing_flows_back_over_a_patch() -> None:
     batch = TurnBatch(trained_trajectories(records))
     rewards = np.arange(1.0, len(batch.owner) + 1)
     matched = batch.column(lambda turn: turn.rewards.get("match", 0.0)) > 0
-    returns = broken_returns(batch, rewards, matched, 0.5)
+    returns = compute_broken_returns(batch, rewards, matched, 0.5)
     for row, turn in enumerate(batch.turns):
         if turn.source == "replaced":
             assert returns[row] == rewards[row]

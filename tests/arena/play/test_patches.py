@@ -15,7 +15,7 @@ from arena.config.layers import compose
 from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.learn.samples import Sample
@@ -77,7 +77,7 @@ def walked() -> tuple[list[Sample], list[Sample]]:
     credited = assign(
         TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
     )
-    return samples_of(credited, ROLE), shown(records)
+    return make_samples(credited, ROLE), shown(records)
 
 
 def as_sampled(model: Any, played: list[Sample]) -> list[Sample]:

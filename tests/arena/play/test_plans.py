@@ -50,9 +50,7 @@ def test_a_deal_that_comes_again_in_one_iteration_has_chance_of_its_own_too() ->
     given = scripted("play.matches=6", "play.pool=3", "play.parts=[resample]")
     more: list[dict[str, Any]] = [{}, {"deals": 4, "offset": 6}]
     plans = [
-        plan
-        for of in more
-        for plan in plan_iteration(given.play, given.seed, 1, resolve_tables(given), {}, None, **of)
+        plan for of in more for plan in plan_iteration(given.play, given.seed, 1, resolve_tables(given), {}, None, **of)
     ]
     assert set(Counter(plan.seed for plan in plans).values()) == {3, 4}
     assert len({(plan.seed, plan.draws) for plan in plans}) == 10

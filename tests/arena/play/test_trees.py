@@ -16,7 +16,7 @@ from arena.config.layers import compose
 from arena.config.sources import text_layer
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.branches import copies, parting
+from arena.credit.branches import find_first_difference, number_copies
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.play.branches import Branch
@@ -200,13 +200,22 @@ def test_matches_part_where_the_first_of_their_branches_does() -> None:
     root = MatchId(1, 0)
     left, right = root.branch(4), root.branch(6)
     inner = left.branch(9)
-    assert [parting(a, b) for a, b in [(root, left), (left, right), (inner, root), (inner, left)]] == [4, 4, 4, 9]
-    assert parting(root, MatchId(1, 1)) == 0 and parting(inner, inner) > 1000 and parting(right, inner) == 4
+    assert [find_first_difference(a, b) for a, b in [(root, left), (left, right), (inner, root), (inner, left)]] == [
+        4,
+        4,
+        4,
+        9,
+    ]
+    assert (
+        find_first_difference(root, MatchId(1, 1)) == 0
+        and find_first_difference(inner, inner) > 1000
+        and find_first_difference(right, inner) == 4
+    )
 
 
 def test_copies_of_a_turn_are_those_with_the_same_tokens_before_them() -> None:
     batch = batch_of(grow(table(), ALWAYS, plans(table(), 2, 8)))
-    numbers = copies(batch)
+    numbers = number_copies(batch)
     texts: dict[int, set[tuple[str, int, str]]] = {}
     for number, owner, turn in zip(numbers.tolist(), batch.owner.tolist(), batch.turns, strict=True):
         texts.setdefault(number, set()).add((batch.trajectories[owner].seat, turn.index, turn.raw))
@@ -217,7 +226,7 @@ def test_a_shared_prefix_has_the_mean_advantage_of_its_branches_and_their_sum() 
     batch = batch_of(grow(table(), ALWAYS, plans(table(), 3, 8)))
     soft = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo"}))
     hard = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo", "transforms": ["shared_prefix"]}))
-    numbers = copies(batch)
+    numbers = number_copies(batch)
     one, two = (np.concatenate([c.advantages for c in credited]) for credited in (soft, hard))
     for number in np.unique(numbers).tolist():
         rows = numbers == number

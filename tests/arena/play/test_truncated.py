@@ -13,7 +13,7 @@ from arena.cli import show
 from arena.cli.loop import wait
 from arena.credit.assign import assign
 from arena.credit.batch import TurnBatch
-from arena.credit.samples import samples_of
+from arena.credit.samples import make_samples
 from arena.credit.settings import CreditSpec
 from arena.league.ratings import Ratings
 from arena.metrics import compute_iteration_metrics
@@ -77,7 +77,7 @@ def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
         excused = [k for k, turn in enumerate(trajectory.turns) if not learned[k]]
         assert excused == [k for k, turn in enumerate(trajectory.turns) if is_excused(turn)]
         assert bool(excused) is (truncated == "excused")
-        samples = samples_of([credited], {"nano_player": 1.0})
+        samples = make_samples([credited], {"nano_player": 1.0})
         inside = {int(place) for sample in samples for place in sample.places[sample.learned]}
         assert inside == {*range(len(trajectory.turns))} - {*excused}
 

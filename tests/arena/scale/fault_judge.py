@@ -26,7 +26,7 @@ from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.saved_config import load_experiment
 from arena.config.seating import resolve_tables
-from arena.credit.compare import column_names, compare
+from arena.credit.compare import compare, name_columns
 from arena.errors import StoreError
 from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Turn, find_reply, trained_trajectories
@@ -262,7 +262,7 @@ def _credit(run: Path, experiment: Experiment, reader: RunReader, verdict: Verdi
     """Rewards and advantages, computed again from the log, are those that were learned from."""
     rule = experiment.credit
     again = wait(compare(run, rule, [rule.estimator], seed=experiment.seed, length=experiment.iterations)).turns
-    name = column_names([rule.estimator])[0]
+    name = name_columns([rule.estimator])[0]
     table = {
         (row.match, row.turn): (row.reward, row.advantage) for k in reader.iterations() for row in reader.credit(k)
     }

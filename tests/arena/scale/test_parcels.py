@@ -51,7 +51,7 @@ def test_the_parts_of_all_ranks_are_the_plan(name: str) -> None:
             assert own.weights.keys() == read
             for i in read:
                 np.testing.assert_array_equal(own.weights[i], step.weights[i])
-            assert own.needed <= part.samples.keys()
+            assert own.sample_numbers <= part.samples.keys()
         for number, sample in part.samples.items():
             alike(sample, plan.samples[number])
     assert parts[0].samples.keys() | parts[1].samples.keys() >= {i for s in plan.steps for i in s.weights if s.played}

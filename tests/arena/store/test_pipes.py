@@ -15,7 +15,7 @@ from arena.errors import StoreError
 from arena.evaluate.study import results
 from arena.evaluate.study.plan import Plan, Run
 from arena.evaluate.study.record import read_record
-from arena.league.pool import past_weights
+from arena.league.pool import find_past_weights
 from arena.store import checkpoints, warm_start
 from arena.store.checkpoints import Checkpoint
 from arena.store.contents import check_newest
@@ -57,8 +57,8 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "contents": ("checkpoints/0001/manifest.json", check_newest),
     "state": ("checkpoints/0001/state.json", lambda run: read_state(Checkpoint(run / "checkpoints/0001", 1))),
     "weights": ("checkpoints/0001/model.safetensors", lambda run: checkpoints.at_iteration(run, 1)),
-    "pool": ("checkpoints/0001/state.json", lambda run: past_weights(run, "shared", 1)),
-    "past version": ("league/shared@1/manifest.json", lambda run: past_weights(run, "shared", 1)),
+    "pool": ("checkpoints/0001/state.json", lambda run: find_past_weights(run, "shared", 1)),
+    "past version": ("league/shared@1/manifest.json", lambda run: find_past_weights(run, "shared", 1)),
     "imitation": ("imitation/manifest.json", warm_start.read_progress),
 }
 
