@@ -127,15 +127,9 @@ async def play_match(
     recorder = TurnRecorder(plan.seats, partial(on_turn, plan) if on_turn else None) if keep_turns or on_turn else None
     try:
         playthrough = _Playthrough(
-            plan=plan,
-            game=game,
-            players=players,
-            limits=limits,
-            start=start,
-            progress=progress,
-            recorder=recorder,
-            controls=controls,
-        )
+            plan=plan, game=game, players=players, limits=limits,
+            start=start, progress=progress, recorder=recorder, controls=controls,
+        )  # fmt: skip
         await playthrough.play()
         if recorder and isinstance(game, Pictures):
             progress.pictures = _read_pictures(game, recorder.turns)

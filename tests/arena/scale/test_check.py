@@ -96,7 +96,7 @@ def test_ray_is_not_loaded_early(modules: str) -> None:
 def test_ray_that_was_imported_first_is_one_line() -> None:
     """Ray reads settings when it is imported, and with others its own processes do not find each other."""
     pytest.importorskip("ray")
-    code = "import ray; from arena.scale.cluster import connected; connected(None, 1).__enter__()"
+    code = "import ray; from arena.scale.cluster import connect; connect(None, 1).__enter__()"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
     assert told.stderr.splitlines()[-1].startswith("arena.errors.ConfigError: scale: this process imported Ray before")

@@ -47,10 +47,10 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_folder_is_sent_once_and_then_found(model: Path, calls: list[str]) -> None:
     sent = wait(FolderSender()._send("n", model))
-    assert calls == ["find", *["store"] * 4, "complete"]
+    assert calls == ["find_folder", *["store_part"] * 4, "complete_folder"]
     assert sorted(path.name for path in sent.iterdir()) == ["empty.txt", "model.safetensors"]
     assert (sent / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
-    assert wait(FolderSender()._send("n", model)) == sent and calls[6:] == ["find"]
+    assert wait(FolderSender()._send("n", model)) == sent and calls[6:] == ["find_folder"]
     (model / "model.safetensors").write_bytes(b"learned")
     assert wait(FolderSender()._send("n", model)) != sent
 
@@ -61,7 +61,7 @@ def test_a_folder_that_is_there_or_built_in_is_not_sent(model: Path, tmp_path: P
     own.mkdir(parents=True)
     for name in ("model.safetensors", "empty.txt"):
         (own / name).write_bytes((model / name).read_bytes())
-    assert wait(FolderSender()._send("n", model)) == own and calls == ["find"]
+    assert wait(FolderSender()._send("n", model)) == own and calls == ["find_folder"]
     (own / "model.safetensors").write_bytes(os.urandom(2500))
     assert wait(FolderSender()._send("n", model)) != own
 
