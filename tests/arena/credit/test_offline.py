@@ -77,8 +77,8 @@ def test_the_targets_of_q_by_hand() -> None:
 def test_ilql_takes_the_lower_target_for_v_and_its_own_v_for_q() -> None:
     found, rows = critic("ilql", expectile=0.8, steps=1), torch.tensor([0, 1, 2])
     wait(found.fit(rewarded([1.0, 0.0, 4.0]), np.random.default_rng(0)))
-    drawn = found._transitions(rows)
-    q_loss, v_loss = found._losses(drawn, drawn.states, drawn.states)
+    drawn = found._get_transitions(rows)
+    q_loss, v_loss = found._compute_losses(drawn, drawn.states, drawn.states)
     with torch.no_grad():
         v, q = found.networks.v(drawn.states), found.networks.q(drawn.pairs)
         lower = found.target.q(drawn.pairs).min(0).values
@@ -128,7 +128,7 @@ def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
     seen = hash_prompts(found, 256, 2)
     assert (seen[0] == seen[2]).all() and (seen[0] == seen[4]).all(), "whatever came before"
     assert len({row.tobytes() for row in seen}) == 3, "an order of tokens is another prompt"
-    read = critic("ilql", reads="prompt")._features(found)[0]
+    read = critic("ilql", reads="prompt")._compute_features(found)[0]
     assert read.numpy() == pytest.approx(hash_prompts(found, 256, 2))
 
 
