@@ -175,7 +175,7 @@ class PolicyTrainer:
         """Restore these tensors of `Moments.each`, after `resume`."""
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
-    def gather_parameters(self) -> AbstractContextManager[Any]:
+    def gather(self) -> AbstractContextManager[Any]:
         """Return a context in which every parameter is complete, also under ZeRO-3."""
         return gather_parameters(self.model.parameters(), self.rule.zero_stage)
 

@@ -171,7 +171,7 @@ def test_the_lower_of_the_two_is_told() -> None:
     found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
     wait(critic.fit(found, rng))
     trajectories = [c.trajectory for c in found]
-    seen, said = critic._features(trajectories)
+    seen, said = critic._compute_features(trajectories)
     q, v = critic.networks.q(torch.cat([seen, said], 1)), critic.networks.v(seen)
     measures = wait(critic.predict(trajectories))
     assert np.concatenate(measures["values"]) == pytest.approx(v.min(0).values.detach().numpy())

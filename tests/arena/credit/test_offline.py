@@ -128,7 +128,7 @@ def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
     seen = hash_prompts(found, 256, 2)
     assert (seen[0] == seen[2]).all() and (seen[0] == seen[4]).all(), "whatever came before"
     assert len({row.tobytes() for row in seen}) == 3, "an order of tokens is another prompt"
-    read = critic("ilql", reads="prompt")._features(found)[0]
+    read = critic("ilql", reads="prompt")._compute_features(found)[0]
     assert read.numpy() == pytest.approx(hash_prompts(found, 256, 2))
 
 

@@ -129,7 +129,7 @@ def ended(work: Generator[bool, None, Tally]) -> Tally:
 def steps_of(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> Told:
     """What all ranks together make of the first and the last step; between them, weights move as if by a step."""
     meeting = Meeting(ranks)
-    monkeypatch.setattr(gradients, "over_ranks", meeting)
+    monkeypatch.setattr(gradients, "reduce_over_ranks", meeting)
 
     engines = [Plain(tiny()) for _ in range(ranks)]
 
