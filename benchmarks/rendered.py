@@ -220,7 +220,7 @@ def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
     """Yield the utterances with wrong or missing numbers and names, or with other customers' data."""
     assert isinstance(dialogue.game, Desk)
     own = dialogue.game.customer.record.person
-    people = [person for person in dialogue.game.world.all("SELECT * FROM customers") if person["id"] != own.id]
+    people = [person for person in dialogue.game.world.fetch_all("SELECT * FROM customers") if person["id"] != own.id]
     for said in dialogue.acts:
         due, there = find_identifiers(said.template), find_identifiers(said.heard)
         if there - due:

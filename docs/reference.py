@@ -177,11 +177,11 @@ def describe_games() -> str:
 
 def describe_players() -> str:
     """Return the page of all roles, policies, opponents, engines and recipes that can be named."""
-    from arena.cli.catalogue import entries
+    from arena.cli.catalogue import list_entries
 
     blocks = ["# Roles, players, recipes\n"]
     for kind in ("roles", "policies", "opponents", "engines", "recipes"):
-        rows = [{k: v for k, v in row.items() if k not in ("file", "state")} for row in entries(kind)]
+        rows = [{k: v for k, v in row.items() if k not in ("file", "state")} for row in list_entries(kind)]
         blocks += [f"## {kind.capitalize()}\n", format_table(list(rows[0]), [list(row.values()) for row in rows])]
     return "\n".join(blocks)
 

@@ -55,7 +55,7 @@ def summarise_run(name: str, index: Index) -> dict[str, Any]:
     }
 
 
-def run(name: str, index: Index) -> dict[str, Any]:
+def describe_run(name: str, index: Index) -> dict[str, Any]:
     """Return a run's row with Arena's version and its settings, a list of up to `SETTINGS` (name, value) pairs."""
     row = Frames({name: index.reader}, {name: []}).runs.iloc[0]
     settings = [

@@ -204,7 +204,7 @@ class Reasoning(TaskGame):
     def _run(self, code: str) -> None:
         self._runs += 1
         if self.code == "tool_call":
-            output = run([Tool.of(self.python)], read_calls(code, limit=1)[0], most=self.output_bytes)
+            output = run([Tool.of(self.python)], read_calls(code, limit=1)[0], max_characters=self.output_bytes)
         else:
             output = self.python(code)
         if self.turns_left > 1:

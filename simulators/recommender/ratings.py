@@ -130,7 +130,7 @@ def compute_tastes(ratings: Ratings) -> Floats:
     users, _ = ratings.shape
     liked = ratings.stars >= MIN_LIKED_STARS
     counts = np.zeros((users, len(ratings.genres)))
-    np.add.user_index(counts, ratings.users[liked], ratings.genre_shares[ratings.items[liked]])
+    np.add.at(counts, ratings.users[liked], ratings.genre_shares[ratings.items[liked]])
     share = ratings.genre_shares[ratings.items].mean(axis=0)
     lifted = (counts[counts.sum(axis=1) >= MIN_LIKED_RATINGS] + share) / share
     if len(lifted) < 2:

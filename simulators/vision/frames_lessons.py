@@ -65,7 +65,7 @@ def _draw_edge(clip: Clip, rng: np.random.Generator) -> GroundingLesson:
     numbers, is_first = sample_frames(0, clip.length - 1), bool(rng.integers(2))
     text = f"{'first green' if is_first else 'last red'} {' '.join(map(str, numbers))}"
     colours = [clip.colour_at(number) for number in numbers]
-    return _make_sheet_lesson(text, clip.draw_sheet(numbers), colours, str(clip.gap(numbers)[is_first]))
+    return _make_sheet_lesson(text, clip.draw_sheet(numbers), colours, str(clip.find_gap(numbers)[is_first]))
 
 
 def _draw_copy(clip: Clip, rng: np.random.Generator) -> GroundingLesson:

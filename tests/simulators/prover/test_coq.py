@@ -223,7 +223,7 @@ def test_sentences_past_the_guard_reach_no_files(sentence: str, tmp_path: Path) 
         assert re.search("Error|Warning|Cannot", said) and "secret" not in process._send("Print secret.")[1][:30]
         assert [path.name for path in tmp_path.iterdir()] == ["here.v"]
     finally:
-        process.end()
+        process.stop()
 
 
 @installed

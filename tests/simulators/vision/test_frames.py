@@ -176,7 +176,7 @@ def test_a_probe_reads_digits_and_the_lamp_from_sheets() -> None:
     while len(digits) < 1500:
         clip = draw_clip(rng, 400, False)
         for event in clip.events:
-            cells.append(clip.sheet([event.start + int(rng.integers(WINDOW))])[:16, :16])
+            cells.append(clip.draw_sheet([event.start + int(rng.integers(WINDOW))])[:16, :16])
             digits.append(event.digit)
     assert accuracy(cells, digits, is_linear=True) > 0.9
 
