@@ -58,7 +58,9 @@ def draw_lesson(game: DrawsScenes, rng: np.random.Generator, kind: str) -> Groun
     damage, album = Damage.draw(rng), Album()
     overview = album.add(resize(damage.apply(pixels).pixels))
     answer = " ".join(list_repairs(damage)) or f"crop {NAMES[scene.target]}"
-    return GroundingLesson((f"find {scene.target_thing}", overview), album.pictures, (make_corner_labels(damage),), answer)
+    return GroundingLesson(
+        (f"find {scene.target_thing}", overview), album.pictures, (make_corner_labels(damage),), answer
+    )
 
 
 def make_corner_labels(damage: Damage) -> tuple[tuple[tuple[str], ...], ...]:
