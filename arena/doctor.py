@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError
-from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
-from arena.fits.machine import devices, memory
+from arena.fits.installed import (
+    CORE,
+    DEVELOPMENT_EXTRAS,
+    DISTRIBUTION,
+    RequirementStatus,
+    find_docs,
+    get_version,
+    list_requirements,
+)
+from arena.fits.machine import find_devices, measure_memory
 from arena.process import cores
 
 if TYPE_CHECKING:
@@ -60,7 +68,7 @@ def shadowed() -> str:
 
 def versions() -> dict[str, str]:
     """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
-    return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
+    return {name: get_version(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def environment() -> dict[str, Any]:
@@ -70,7 +78,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _processor(),
         "cpus": cores(),
-        "memory_gb": round(memory().total / 1e9, 1),
+        "memory_gb": round(measure_memory().total / 1e9, 1),
         "device": _device(),
         "instruction_set": instruction_set(),
         "command": sys.argv,
@@ -108,7 +116,7 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     except ConfigError as error:
         fault, _, fix = str(error).rpartition(": ")
         return [Finding("cluster", False, fault, fix)]
-    own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
+    own, findings = installed(), [Finding("cluster", True, f"{place}; Ray {get_version('ray')}")]
     for node in nodes:
         wrong = node.trouble or "; ".join(node.differs(own))
         same = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
@@ -121,14 +129,14 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
 
 def _packages() -> list[Finding]:
     """Return a finding each on the core requirements, those of learning, and every further extra."""
-    parts: dict[str, list[Required]] = {}
-    for one in required():
-        if one.extra not in OTHERS:
+    parts: dict[str, list[RequirementStatus]] = {}
+    for one in list_requirements():
+        if one.extra not in DEVELOPMENT_EXTRAS:
             parts.setdefault(one.extra, []).append(one)
     return [_extra(name, parts[name]) for name in sorted(parts, key=lambda name: (name not in (CORE, "train"), name))]
 
 
-def _extra(name: str, needed: Sequence[Required]) -> Finding:
+def _extra(name: str, needed: Sequence[RequirementStatus]) -> Finding:
     """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
     what = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
@@ -145,7 +153,7 @@ def _extra(name: str, needed: Sequence[Required]) -> Finding:
 def _devices() -> list[Finding]:
     """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
     findings = []
-    for device in devices():
+    for device in find_devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
         sizes_and_note = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
         small = device.kind == "cpu" and 0 < device.total <= 4e9
@@ -163,7 +171,7 @@ def _disk() -> Finding:
 
 def _pages() -> Finding:
     """Check that the documentation pages to which messages refer are installed."""
-    folder = pages()
+    folder = find_docs()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 

@@ -106,7 +106,7 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
         from arena.config.recipe import plain_of, with_changes
-        from arena.pipelines.checking import check_recipe, fitted_recipe
+        from arena.pipelines.checking import check_recipe, fit_recipe
 
         one = with_changes(recipe, {"threads": 1} if plain_of(recipe).get("threads", "auto") == "auto" else {})
         since = monotonic()
@@ -115,7 +115,7 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
             if monotonic() - since > EVERY and not quiet:
                 note(f"checked: {n + 1} of {len(arms)}")
                 since = monotonic()
-        return wait(fitted_recipe(one))
+        return wait(fit_recipe(one))
 
     return fitted
 

@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.doctor import Finding
-    from arena.fits.plan import Fitting, Need
+    from arena.fits.plan import MemoryNeed, MemoryPlanner
 
 GB = 1e9
 
@@ -101,22 +101,22 @@ def _show_fitting(
     from agents.half import packs_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
-    from arena.fits.machine import devices
-    from arena.fits.plan import CONTEXT, Fitting, ways
-    from arena.fits.shape import shape_of
+    from arena.fits.machine import find_devices
+    from arena.fits.plan import CONTEXT, MemoryPlanner, list_methods
+    from arena.fits.shape import read_shape
 
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
-    shape, files = shape_of(model)
-    fitting = Fitting(
+    shape, files = read_shape(model)
+    fitting = MemoryPlanner(
         shape=shape,
         files=files,
         experiment=experiment,
         context=context or CONTEXT,
-        devices=devices(),
+        devices=find_devices(),
         packs=packs_here(),
     )
-    compared, asked = ways(experiment, _precision(experiment.precision), adapters)
-    needs = fitting.needs(compared, asked)
+    compared, asked = list_methods(experiment, _precision(experiment.precision), adapters)
+    needs = fitting.compute_needs(compared, asked)
     own = next(need for need in needs if need.asked)
     if as_json:
         print(json.dumps(_plain(model, recipe, fitting, needs)))
@@ -132,7 +132,7 @@ def _precision(said: str) -> Any:
     return Precision(find_fastest_precision() if said == "auto" else said)
 
 
-def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:
+def _plain(model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> dict[str, Any]:
     from dataclasses import asdict
 
     experiment = fitting.experiment
@@ -149,7 +149,7 @@ def _plain(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict
     }
 
 
-def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
+def _print(console: Console, model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> None:
     shape, experiment = fitting.shape, fitting.experiment
     say(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
     for device in fitting.devices:
@@ -175,7 +175,7 @@ def _print(console: Console, model: str, recipe: str, fitting: Fitting, needs: l
     say(console, _verdict(own, fitting), "green" if own.fits else "red")
 
 
-def _print_ways(console: Console, needs: list[Need]) -> None:
+def _print_ways(console: Console, needs: list[MemoryNeed]) -> None:
     columns = ("GB at most", "precision", "loading", "play alone", "learning", "a run", "fits", "most in_flight")
     rows: list[tuple[Cell, ...]] = []
     for need in needs:
@@ -194,7 +194,7 @@ def _largest_text(number: int) -> str:
     return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
 
 
-def _verdict(own: Need, fitting: Fitting) -> str:
+def _verdict(own: MemoryNeed, fitting: MemoryPlanner) -> str:
     needed = max(sum(own.loading.values()), own.run)
     free = (fitting.gpu or fitting.devices[0]).free
     if own.fits and free and needed > free:

@@ -32,11 +32,11 @@ async def check_recipe(
             note(f"stage {stage.spec.name}: {text}")
 
 
-async def fitted_recipe(recipe: R) -> R:
+async def fit_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
         return cast(R, await compute(fitted, recipe))
-    return cast(R, recipe.settled(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
+    return cast(R, recipe.settled(await fit_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
 async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequence[str]:
@@ -51,7 +51,7 @@ async def check_stage(stage: PlannedStage, doing: Callable[[str], None]) -> Sequ
         return (await preflight(stage.made.model_copy(update=auto), doing)).notes
 
 
-async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
+async def fit_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
     """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
     shared = merged(pipeline.shared)
     auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
