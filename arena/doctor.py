@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import ConfigError
-from arena.fits.installed import CORE, DISTRIBUTION, OTHERS, Required, pages, required, version_of
-from arena.fits.machine import devices, memory
+from arena.fits.installed import (
+    CORE,
+    DEVELOPMENT_EXTRAS,
+    DISTRIBUTION,
+    RequirementStatus,
+    find_docs,
+    get_version,
+    list_requirements,
+)
+from arena.fits.machine import find_devices, measure_memory
 from arena.process import count_cores
 
 if TYPE_CHECKING:
@@ -60,7 +68,7 @@ def find_shadowed_package() -> str:
 
 def list_versions() -> dict[str, str]:
     """Return the installed versions of Arena and its main dependencies by package name; `missing` for absent ones."""
-    return {name: version_of(name) for name in (DISTRIBUTION, *PACKAGES)}
+    return {name: get_version(name) for name in (DISTRIBUTION, *PACKAGES)}
 
 
 def describe_environment() -> dict[str, Any]:
@@ -70,7 +78,7 @@ def describe_environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": _read_processor(),
         "cpus": count_cores(),
-        "memory_gb": round(memory().total / 1e9, 1),
+        "memory_gb": round(measure_memory().total / 1e9, 1),
         "device": _describe_device(),
         "instruction_set": find_instruction_set(),
         "command": sys.argv,
@@ -108,7 +116,7 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     except ConfigError as error:
         fault, _, fix = str(error).rpartition(": ")
         return [Finding("cluster", False, fault, fix)]
-    own, findings = read_versions(), [Finding("cluster", True, f"{place}; Ray {version_of('ray')}")]
+    own, findings = read_versions(), [Finding("cluster", True, f"{place}; Ray {get_version('ray')}")]
     for node in nodes:
         fault = node.trouble or "; ".join(node.find_differences(own))
         packages = ", ".join(f"{name} {has}" for name, has in node.installed.items() if has != "missing")
@@ -121,15 +129,15 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
 
 def _check_packages() -> list[Finding]:
     """Return a finding each on the core requirements, those of learning, and every further extra."""
-    by_extra: dict[str, list[Required]] = {}
-    for requirement in required():
-        if requirement.extra not in OTHERS:
+    by_extra: dict[str, list[RequirementStatus]] = {}
+    for requirement in list_requirements():
+        if requirement.extra not in DEVELOPMENT_EXTRAS:
             by_extra.setdefault(requirement.extra, []).append(requirement)
     extras = sorted(by_extra, key=lambda name: (name not in (CORE, "train"), name))
     return [_check_extra(name, by_extra[name]) for name in extras]
 
 
-def _check_extra(name: str, needed: Sequence[Required]) -> Finding:
+def _check_extra(name: str, needed: Sequence[RequirementStatus]) -> Finding:
     """Return a finding on an extra's packages. Wrong versions fail; missing ones only for the core and learning."""
     label = {CORE: "every run", "train": "learning"}.get(name, f"extra {name}")
     fix = f"pip install --upgrade '{DISTRIBUTION}[{name}]'" if name else f"pip install --upgrade {DISTRIBUTION}"
@@ -146,7 +154,7 @@ def _check_extra(name: str, needed: Sequence[Required]) -> Finding:
 def _check_devices() -> list[Finding]:
     """Return findings on the processor's memory and each accelerator, with their total and free gigabytes."""
     findings = []
-    for device in devices():
+    for device in find_devices():
         sizes = f"{device.total / 1e9:.1f} GB, {device.free / 1e9:.1f} free" if device.total else ""
         sizes_and_note = "; ".join(part for part in (sizes, device.note) if part) or "size unknown"
         is_small = device.kind == "cpu" and 0 < device.total <= 4e9
@@ -164,7 +172,7 @@ def _check_disk() -> Finding:
 
 def _check_pages() -> Finding:
     """Check that the documentation pages are installed, to which messages refer."""
-    folder = pages()
+    folder = find_docs()
     return Finding("pages", folder is not None, str(folder or "missing"), f"install {DISTRIBUTION} again")
 
 

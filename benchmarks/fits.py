@@ -26,8 +26,8 @@ from agents.model_config import read_json
 from agents.precision import Precision
 from agents.stream import Stream
 from arena.cli.loop import wait
-from arena.fits.formulas import Learning, Place, Playing, learning, loading, playing
-from arena.fits.shape import shape_of
+from arena.fits.formulas import LearningWorkload, Place, PlayWorkload, estimate_loading, estimate_play, estimate_update
+from arena.fits.shape import read_shape
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "what-fits.md"
@@ -165,17 +165,20 @@ def _make_sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
 
 def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
     """Return the estimated bytes by phase and part, for a processor that packs matrices or not."""
-    shape, files = shape_of(model)
+    shape, files = read_shape(model)
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
-        sizes = Playing(work.rows, work.rows, work.context, work.fresh)
-        return {"loading": loading(shape, place, files, frozen=True), "play": playing(shape, place, sizes)}
+        sizes = PlayWorkload(work.rows, work.rows, work.context, work.fresh)
+        return {
+            "loading": estimate_loading(shape, place, files, frozen=True),
+            "play": estimate_play(shape, place, sizes),
+        }
     rank = AdapterSpec().rank if work.adapters else None
     return {
-        "learning": learning(
+        "learning": estimate_update(
             shape,
             place,
-            Learning(tokens=work.budget, sampled=work.budget // 2, learners=max(1, work.adapters), rank=rank),
+            LearningWorkload(tokens=work.budget, sampled=work.budget // 2, learners=max(1, work.adapters), rank=rank),
         ),
     }
 

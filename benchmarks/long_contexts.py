@@ -37,8 +37,8 @@ from agents.published import FolderWeights  # noqa: E402
 from agents.stream import Stream  # noqa: E402
 from agents.weights import resolve  # noqa: E402
 from arena.doctor import describe_environment  # noqa: E402
-from arena.fits.formulas import Place, cache_per_token, frozen_weights  # noqa: E402
-from arena.fits.shape import counted, shape_of  # noqa: E402
+from arena.fits.formulas import Place, estimate_cache_per_token, estimate_frozen_weights  # noqa: E402
+from arena.fits.shape import count_shape, read_shape  # noqa: E402
 
 RESULTS = HERE / "results" / "long_contexts.json"
 OPENING = 32
@@ -46,7 +46,7 @@ OPENING = 32
 SHARES, BATCHES = (1.1, 0.75, 0.5, 0.25), (1, 4)
 MATCHES, TOKENS = 512, 8192
 ROWS = 256
-"""Rows of a batch, by default; see `arena.fits.formulas.at_play`."""
+"""Rows of a batch, by default; see `arena.fits.formulas.estimate_play_buffers`."""
 MODELS: dict[str, dict[str, int]] = {
     "Qwen2.5-0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     "Qwen2.5-3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
@@ -104,9 +104,9 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
 
 def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
     """Play an arm. `share` is the caches' memory relative to all contexts and replies of the last turn."""
-    shape, _ = shape_of("nano")
+    shape, _ = read_shape("nano")
     last = OPENING + turns * (SHOWN + SAID) + THOUGHT
-    full_bytes = matches * last * cache_per_token(shape, Place(Precision.FP32))
+    full_bytes = matches * last * estimate_cache_per_token(shape, Place(Precision.FP32))
     counts.tokens = counts.kept = counts.batch = 0
 
     async def play_arm() -> list[Stream]:
@@ -136,8 +136,8 @@ def compute_table() -> list[dict[str, Any]]:
     for (name, sizes), (card, (memory, speed)) in product(MODELS.items(), CARDS.items()):
         heads = 4 if name.endswith("7B") else 2
         config = {"model_type": "qwen2", "vocab_size": 151936, "num_key_value_heads": heads, **sizes}
-        shape = counted(config | {"tie_word_embeddings": not name.endswith("7B")}, name)
-        token, weights = cache_per_token(shape, place), frozen_weights(shape, place)
+        shape = count_shape(config | {"tie_word_embeddings": not name.endswith("7B")}, name)
+        token, weights = estimate_cache_per_token(shape, place), estimate_frozen_weights(shape, place)
         one = TOKENS * token
         rows.append(
             {

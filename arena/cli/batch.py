@@ -107,7 +107,7 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
         from arena.cli.loop import wait
         from arena.config.arms import with_arm
         from arena.config.recipe import recipe_to_plain, with_changes
-        from arena.pipelines.checking import check_recipe, fitted_recipe
+        from arena.pipelines.checking import check_recipe, fit_recipe
 
         one_thread = with_changes(
             recipe, {"threads": 1} if recipe_to_plain(recipe).get("threads", "auto") == "auto" else {}
@@ -118,7 +118,7 @@ def _preflight_arms(arms: Sequence[str], quiet: bool) -> Callable[[R], R]:
             if monotonic() - since > REPORT_INTERVAL and not quiet:
                 note(f"checked: {n + 1} of {len(arms)}")
                 since = monotonic()
-        return wait(fitted_recipe(one_thread))
+        return wait(fit_recipe(one_thread))
 
     return check_and_fit
 

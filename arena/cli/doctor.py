@@ -16,7 +16,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.doctor import Finding
-    from arena.fits.plan import Fitting, Need
+    from arena.fits.plan import MemoryNeed, MemoryPlanner
 
 GB = 1e9
 
@@ -105,22 +105,22 @@ def _check_fit(
     from agents.bf16 import can_pack_here
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
-    from arena.fits.machine import devices
-    from arena.fits.plan import CONTEXT, Fitting, ways
-    from arena.fits.shape import shape_of
+    from arena.fits.machine import find_devices
+    from arena.fits.plan import CONTEXT, MemoryPlanner, list_methods
+    from arena.fits.shape import read_shape
 
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
-    shape, files = shape_of(model)
-    fitting = Fitting(
+    shape, files = read_shape(model)
+    fitting = MemoryPlanner(
         shape=shape,
         files=files,
         experiment=experiment,
         context=context or CONTEXT,
-        devices=devices(),
+        devices=find_devices(),
         packs=can_pack_here(),
     )
-    alternatives, asked = ways(experiment, _resolve_precision(experiment.precision), adapters)
-    needs = fitting.needs(alternatives, asked)
+    alternatives, asked = list_methods(experiment, _resolve_precision(experiment.precision), adapters)
+    needs = fitting.compute_needs(alternatives, asked)
     own = next(need for need in needs if need.asked)
     if as_json:
         print(json.dumps(_to_json(model, recipe, fitting, needs)))
@@ -136,7 +136,7 @@ def _resolve_precision(setting: str) -> Any:
     return Precision(find_fastest_precision() if setting == "auto" else setting)
 
 
-def _to_json(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> dict[str, Any]:
+def _to_json(model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> dict[str, Any]:
     from dataclasses import asdict
 
     experiment = fitting.experiment
@@ -153,7 +153,7 @@ def _to_json(model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> di
     }
 
 
-def _print_fit(console: Console, model: str, recipe: str, fitting: Fitting, needs: list[Need]) -> None:
+def _print_fit(console: Console, model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> None:
     shape, experiment = fitting.shape, fitting.experiment
     say(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
     for device in fitting.devices:
@@ -179,7 +179,7 @@ def _print_fit(console: Console, model: str, recipe: str, fitting: Fitting, need
     say(console, _judge_fit(own, fitting), "green" if own.fits else "red")
 
 
-def _print_alternatives(console: Console, needs: list[Need]) -> None:
+def _print_alternatives(console: Console, needs: list[MemoryNeed]) -> None:
     columns = ("GB at most", "precision", "loading", "play alone", "learning", "a run", "fits", "most in_flight")
     rows: list[tuple[Cell, ...]] = []
     for need in needs:
@@ -198,7 +198,7 @@ def _format_largest(number: int) -> str:
     return f"{LARGEST:,} or more" if number >= LARGEST else f"{number:,}" if number else "none"
 
 
-def _judge_fit(own: Need, fitting: Fitting) -> str:
+def _judge_fit(own: MemoryNeed, fitting: MemoryPlanner) -> str:
     needed = max(sum(own.loading.values()), own.run)
     free = (fitting.gpu or fitting.devices[0]).free
     if own.fits and free and needed > free:

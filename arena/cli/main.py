@@ -105,9 +105,9 @@ def _run_command() -> None:
 def _explain_external_error(error: Exception) -> tuple[str, int] | None:
     """Return message and exit code for an error caused outside of Arena's code; None for other errors."""
     if isinstance(error, ModuleNotFoundError):
-        from arena.fits.installed import complaint
+        from arena.fits.installed import explain_missing
 
-        if line := complaint(error.name or ""):
+        if line := explain_missing(error.name or ""):
             return line, 2
     if _has_too_many_files(error):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

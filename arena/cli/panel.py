@@ -93,11 +93,11 @@ def _plan_all(contenders: Sequence[Contender], panel: Panel, members: Sequence[C
 
 def list_panels() -> list[dict[str, str]]:
     """Return a row per built-in panel with `panel`, `game`, `members` and `what`, for `arena list panels`."""
-    from arena.panels.settings import about, load_panel, panel_names
+    from arena.panels.settings import describe_panel, list_panels, load_panel
 
-    panels = {name: load_panel(name) for name in panel_names()}
+    panels = {name: load_panel(name) for name in list_panels()}
     return [
-        {"panel": name, "game": panel.game.name, "members": ", ".join(panel.members), "what": about(name)}
+        {"panel": name, "game": panel.game.name, "members": ", ".join(panel.members), "what": describe_panel(name)}
         for name, panel in panels.items()
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arena.config.experiment import MOST_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
-from arena.data.units import Units
+from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
 from arena.play.lessons import LOSS_OF_KIND, open_data
 from arena.play.settings import RunRows, UnitsSpec
@@ -69,7 +69,7 @@ def _open_checked(
         if units and rows.kind != "chats":
             raise ConfigError(f"source.units: only the replies of chats are split, and {path} has {rows.kind}")
         announce(f"checking {len(rows):,} rows of {path}")
-        rows.check(partial(Units(units.end, units.between).check, rows) if units else lambda number: None)
+        rows.check(partial(UnitSplitter(units.end, units.between).check, rows) if units else lambda number: None)
     finally:
         rows.close()
     return rows

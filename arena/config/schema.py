@@ -20,7 +20,7 @@ from arena.config.experiment import Experiment
 from arena.config.kinds import KINDS
 from arena.config.presets import PRESETS
 from arena.learn.losses import LOSS
-from arena.panels.settings import Panel, panel_names
+from arena.panels.settings import Panel, list_panels
 from arena.parts.chosen import PLACE, Chosen, Kind, accepts_any_setting, settings_model
 from arena.parts.spec import Name
 from arena.stages import PIPELINE_STAGE
@@ -96,7 +96,7 @@ def _make_experiment_schema() -> Schema:
     }
     stages = "Stages of a pipeline, which run one after the other and share the other settings."
     schema["properties"][STAGES] = {"description": stages, **listed}
-    definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(panel_names()))
+    definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(list_panels()))
     definitions["PanelGame"]["properties"]["name"] |= _suggest(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggest(games.CLASSES)
     definitions["SeatSpec"]["properties"]["role"] |= _suggest(list_roles())

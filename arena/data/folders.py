@@ -8,8 +8,8 @@ from arena.errors import ConfigError, StoreError
 from arena.store.files import explain_errors
 from arena.store.manifest import fingerprint
 
-SAVED = "dataset_info.json"
-SPLITS = "dataset_dict.json"
+INFO_FILE = "dataset_info.json"
+SPLITS_FILE = "dataset_dict.json"
 
 
 class DatasetFolder:
@@ -20,20 +20,20 @@ class DatasetFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the data set. Raises ConfigError if the library is missing, or if these are no such files."""
+        """Open the data set. Raises ConfigError if the library is missing or the files are invalid."""
         self.path = path
         try:
             import datasets
         except ImportError:
             raise ConfigError(f"{path}: a folder or Parquet file needs a library: pip install datasets") from None
-        if (path / SPLITS).is_file():
+        if (path / SPLITS_FILE).is_file():
             raise ConfigError(f"{path}: it has several splits: name the folder of one")
-        files = _files(path)
+        files = _find_files(path)
         with explain_errors(path, "reading"):
             digests = [(each.name, fingerprint(each)["sha256"]) for each in files]
         self.sha256 = hashlib.sha256(repr(digests).encode()).hexdigest()
         try:
-            if (path / SAVED).is_file():
+            if (path / INFO_FILE).is_file():
                 self._rows: Any = datasets.load_from_disk(str(path))
             else:
                 self._rows = datasets.Dataset.from_parquet([str(each) for each in files])
@@ -51,22 +51,22 @@ class DatasetFolder:
         try:
             row: dict[str, Any] = _without_nulls(self._rows[int(number)])
         except Exception as error:  # noqa: BLE001 see above
-            raise StoreError(f"{self.place(number)}: {' '.join(str(error).split())[:200]}") from None
+            raise StoreError(f"{self.locate(number)}: {' '.join(str(error).split())[:200]}") from None
         return row
 
-    def place(self, number: int) -> str:
+    def locate(self, number: int) -> str:
         """Return a row's folder and number, for messages."""
         return f"{self.path}, row {number + 1}"
 
     def close(self) -> None:
-        """Do nothing: the library unmaps its files when they are not used any more."""
+        """Do nothing, because the library unmaps unused files itself."""
 
 
-def _files(path: Path) -> list[Path]:
+def _find_files(path: Path) -> list[Path]:
     """Return the files of a data set in a fixed order. Raises ConfigError if there are none."""
     if path.is_file():
         return [path]
-    pattern = "*.arrow" if (path / SAVED).is_file() else "*.parquet"
+    pattern = "*.arrow" if (path / INFO_FILE).is_file() else "*.parquet"
     if not (files := sorted(path.glob(pattern))):
         raise ConfigError(f"{path}: no folder of save_to_disk, and it has no Parquet files")
     return files

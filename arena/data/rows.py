@@ -1,4 +1,4 @@
-"""Data sets: files and folders of rows, each validated for what it teaches."""
+"""Data sets: files and folders of rows, validated by kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS: dict[RowKind, tuple[tuple[str, ...], ...]] = {
     "labels": (("prompt", "completion", "label"),),
 }
 """Columns of each kind of row; further ones are ignored, except `tools` and, with `messages`, `opening`."""
-MOST_HELD_OUT = 1000
+MAX_HELD_OUT = 1000
 """Maximum number of held-out rows."""
 
 
@@ -40,11 +40,11 @@ class Rows(Protocol):
     def __getitem__(self, number: int) -> dict[str, Any]:
         """Return a row by its number, from 0. Raises ConfigError if it is malformed, StoreError if it was changed."""
 
-    def place(self, number: int) -> str:
+    def locate(self, number: int) -> str:
         """Return file and number of a row, for messages."""
 
     def close(self) -> None:
-        """Release the files."""
+        """Close the files."""
 
 
 class DataSet:
@@ -60,7 +60,7 @@ class DataSet:
         """Folder in which the images lie that rows name."""
         self.rows: Rows = DatasetFolder(path) if is_folder else LineFile(path)
         try:
-            self.kind = self._kind(0)
+            self.kind = self._read_kind(0)
         except BaseException:
             self.close()
             raise
@@ -74,11 +74,13 @@ class DataSet:
     def __getitem__(self, number: int) -> dict[str, Any]:
         """Return a row. Raises ConfigError, with file and row, for one of another kind than the first."""
         row = self.rows[number]
-        if (kind := kind_of(row)) != self.kind:
-            raise self.error(number, f"{kind or 'a row'} among {self.kind}: expected {_wanted(self.kind)}")
+        if (kind := find_kind(row)) != self.kind:
+            raise self.make_error(
+                number, f"{kind or 'a row'} among {self.kind}: expected {_describe_columns(self.kind)}"
+            )
         return row
 
-    def check(self, checked: Callable[[int], None] = lambda number: None) -> None:
+    def check(self, on_row: Callable[[int], None] = lambda number: None) -> None:
         """Validate every row and hash its images. Raises ConfigError, with file and row, for a malformed one."""
         digest, has_files = hashlib.sha256(self.rows.sha256.encode()), False
         for number in range(len(self)):
@@ -86,34 +88,34 @@ class DataSet:
             try:
                 _check(self[number], self.kind, images)
             except ChatRowError as error:
-                raise self.error(number, str(error)) from None
+                raise self.make_error(number, str(error)) from None
             for name in images.files:
                 digest.update(name.encode())
                 has_files = True
-            checked(number)
+            on_row(number)
         self.sha256 = digest.hexdigest() if has_files else self.rows.sha256
 
-    def error(self, number: int, why: str) -> ConfigError:
+    def make_error(self, number: int, why: str) -> ConfigError:
         """Return the error of a row, with its file and number."""
-        return ConfigError(f"{self.rows.place(number)}: {why}")
+        return ConfigError(f"{self.rows.locate(number)}: {why}")
 
     def close(self) -> None:
         """Close the files."""
         self.rows.close()
 
-    def _kind(self, number: int) -> RowKind:
-        if kind := kind_of(self.rows[number]):
+    def _read_kind(self, number: int) -> RowKind:
+        if kind := find_kind(self.rows[number]):
             return kind
-        raise self.error(number, f"expected {', or '.join(map(_wanted, COLUMNS))}")
+        raise self.make_error(number, f"expected {', or '.join(map(_describe_columns, COLUMNS))}")
 
 
-def kind_of(row: dict[str, Any]) -> RowKind | None:
+def find_kind(row: dict[str, Any]) -> RowKind | None:
     """Return the kind of a row with these columns, the one with most of them; None for no kind."""
     kinds = [(len(names), kind) for kind, choices in COLUMNS.items() for names in choices if row.keys() >= {*names}]
     return max(kinds)[1] if kinds else None
 
 
-def chat_of(row: dict[str, Any]) -> tuple[list[Any], int]:
+def get_chat(row: dict[str, Any]) -> tuple[list[Any], int]:
     """Return the messages of a row of chats, and the number of those that open it. Raises ChatRowError."""
     if "messages" not in row:
         return join_messages(row["prompt"], row["completion"])
@@ -130,7 +132,7 @@ def _check(row: dict[str, Any], kind: RowKind, images: ImageParts) -> None:
             raise ChatRowError("text: expected a text")
         return
     if kind == "chats":
-        parse_chat(chat_of(row)[0], row.get("tools"), images)
+        parse_chat(get_chat(row)[0], row.get("tools"), images)
         return
     if kind == "labels" and not isinstance(row["label"], bool):
         raise ChatRowError("label: expected true or false")
@@ -141,7 +143,7 @@ def _check(row: dict[str, Any], kind: RowKind, images: ImageParts) -> None:
             raise ChatRowError(str(error) if name == "completion" else f"prompt with {name}: {error}") from None
 
 
-def _wanted(kind: RowKind) -> str:
+def _describe_columns(kind: RowKind) -> str:
     return " or ".join(" with ".join(names) for names in COLUMNS[kind])
 
 
@@ -152,12 +154,12 @@ class RowOrder:
     """
 
     def __init__(self, rows: int, seed: int, held_out: float = 0.0, epochs: int | None = None) -> None:
-        """Hold out a share of the rows, at least one if it is not 0 and at most `MOST_HELD_OUT`.
+        """Hold out a share of the rows, at least one if it is not 0 and at most `MAX_HELD_OUT`.
 
         `epochs` ends the order after so many passes. Raises ValueError if no row is left.
         """
         self._seed = seed
-        count = min(MOST_HELD_OUT, max(1, round(held_out * rows))) if held_out else 0
+        count = min(MAX_HELD_OUT, max(1, round(held_out * rows))) if held_out else 0
         if count >= rows:
             raise ValueError(f"held_out: {rows} rows leave nothing to learn from")
         drawn = generator(seed, 0, "held out").permutation(rows) if count else np.arange(rows)
@@ -175,9 +177,9 @@ class RowOrder:
     def batch(self, k: int, size: int) -> list[int]:
         """Return the row numbers of the k-th batch, from 1. A batch may span two passes; the last may be smaller."""
         end = k * size if self._end is None else min(self._end, k * size)
-        return [self._at(place) for place in range((k - 1) * size, end)]
+        return [self._get_row(place) for place in range((k - 1) * size, end)]
 
-    def _at(self, place: int) -> int:
+    def _get_row(self, place: int) -> int:
         number, offset = divmod(place, len(self._own))
         if self._pass[0] != number:
             self._pass = number, generator(self._seed, number, "rows").permutation(self._own)

@@ -11,13 +11,13 @@ import numpy as np
 from agents.chat import ChatFrame
 from agents.chat_streams import ChatRowError, encode_chat, encode_completion, encode_text
 from agents.stream import Stream
-from arena.data.rows import DataSet, chat_of
-from arena.data.units import Units
+from arena.data.rows import DataSet, get_chat
+from arena.data.units import UnitSplitter
 from arena.learn.samples import Sample, Source
 
 
-class Encoded(NamedTuple):
-    """Samples of some rows, and the number of rows that are left out because the policy's context cannot hold them."""
+class EncodedRows(NamedTuple):
+    """Samples of some rows, and the number of rows left out because they exceed the policy's context."""
 
     samples: list[Sample]
     too_long: int
@@ -30,10 +30,10 @@ class RowEncoder:
     rows: DataSet
     frame: ChatFrame
     longest: int
-    units: Units | None = None
+    units: UnitSplitter | None = None
     """Splits the replies of chats."""
 
-    def samples(self, numbers: Sequence[int], source: Source = "logged") -> Encoded:
+    def samples(self, numbers: Sequence[int], source: Source = "logged") -> EncodedRows:
         """Encode rows as samples with log-probabilities 0.
 
         Chats and texts have advantage 1; texts are cut to the context's length. A pair is two samples with one pair
@@ -44,63 +44,64 @@ class RowEncoder:
         encode = {"chats": self._chats, "texts": self._texts, "pairs": self._pairs, "labels": self._labels}
         return encode[self.rows.kind](numbers, source)
 
-    def _chats(self, numbers: Sequence[int], source: Source) -> Encoded:
+    def _chats(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            messages, opening = chat_of(row)
+            messages, opening = get_chat(row)
             if self.units:
                 messages, opening = self.units.split(messages, opening)
             return [encode_chat(self.frame, messages, row.get("tools"), opening, self.rows.folder)]
 
-        streams = [self._fitting(number, encode) for number in numbers]
-        samples = [sample_of(stream, 1.0, source) for each in streams if each for stream in each]
-        return Encoded(samples, streams.count(None))
+        streams = [self._encode_row(number, encode) for number in numbers]
+        samples = [make_sample(stream, 1.0, source) for each in streams if each for stream in each]
+        return EncodedRows(samples, streams.count(None))
 
-    def _texts(self, numbers: Sequence[int], source: Source) -> Encoded:
+    def _texts(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
             return encode_text(self.frame, row["text"], self.longest)
 
-        streams = [stream for number in numbers for stream in self._fitting(number, encode) or ()]
-        return Encoded([sample_of(stream, 1.0, source) for stream in streams], 0)
+        streams = [stream for number in numbers for stream in self._encode_row(number, encode) or ()]
+        return EncodedRows([make_sample(stream, 1.0, source) for stream in streams], 0)
 
-    def _pairs(self, numbers: Sequence[int], source: Source) -> Encoded:
+    def _pairs(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
             given = [(row["prompt"], row[name], row.get("tools")) for name in ("chosen", "rejected")]
             return [encode_completion(self.frame, *each, self.rows.folder) for each in given]
 
         samples, too_long = list[Sample](), 0
         for pair, number in enumerate(numbers):
-            if streams := self._fitting(number, encode):
-                samples += [sample_of(s, sign, source, pair) for s, sign in zip(streams, (1.0, -1.0), strict=True)]
+            if streams := self._encode_row(number, encode):
+                samples += [make_sample(s, sign, source, pair) for s, sign in zip(streams, (1.0, -1.0), strict=True)]
             else:
                 too_long += 1
-        return Encoded(samples, too_long)
+        return EncodedRows(samples, too_long)
 
-    def _labels(self, numbers: Sequence[int], source: Source) -> Encoded:
+    def _labels(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
             given = row["prompt"], row["completion"], row.get("tools")
             return [encode_completion(self.frame, *given, self.rows.folder)]
 
-        kept = [(number, own[0]) for number in numbers if (own := self._fitting(number, encode))]
+        kept = [(number, own[0]) for number in numbers if (own := self._encode_row(number, encode))]
         samples = []
         for pair, (number, stream) in enumerate(kept):
             row, other = self.rows[number], self.rows[kept[pair - 1][0]]
-            samples.append(sample_of(stream, 1.0 if row["label"] else -1.0, source, pair))
-            crossed = self._fitting(number, lambda row, other=other: encode({**row, "completion": other["completion"]}))  # type: ignore[misc]
+            samples.append(make_sample(stream, 1.0 if row["label"] else -1.0, source, pair))
+            paired = other["completion"]
+            crossed = self._encode_row(number, lambda row, paired=paired: encode({**row, "completion": paired}))  # type: ignore[misc]
             if crossed and len(kept) > 1:
-                samples.append(sample_of(crossed[0], 0.0, source, pair, is_learned=False))
-        return Encoded(samples, len(numbers) - len(kept))
+                samples.append(make_sample(crossed[0], 0.0, source, pair, is_learned=False))
+        return EncodedRows(samples, len(numbers) - len(kept))
 
-    def _fitting(self, number: int, encode: Callable[[dict[str, Any]], list[Stream]]) -> list[Stream] | None:
+    def _encode_row(self, number: int, encode: Callable[[dict[str, Any]], list[Stream]]) -> list[Stream] | None:
         """Return the streams of a row; None if one is longer than the context. ConfigError for a malformed row."""
         row = self.rows[number]
         try:
             streams = encode(row)
         except ChatRowError as error:
-            raise self.rows.error(number, str(error)) from None
+            raise self.rows.make_error(number, str(error)) from None
         return streams if max(map(len, streams)) <= self.longest else None
 
 
-def sample_of(
+def make_sample(
     stream: Stream, advantage: float, source: Source = "logged", pair: int | None = None, is_learned: bool = True
 ) -> Sample:
     """Return a sample of the stream's masked tokens, all with this advantage and pair number, at temperature 1."""

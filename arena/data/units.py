@@ -12,13 +12,13 @@ from typing import Any
 from agents.chat_streams import ChatRowError
 from agents.errors import PatternError
 from agents.patterns import Pattern
-from arena.data.rows import DataSet, chat_of
+from arena.data.rows import DataSet, get_chat
 
-MOST = 1000
+MAX_UNITS = 1000
 """Maximum number of units of a reply."""
 
 
-class Units:
+class UnitSplitter:
     """Splitter of the assistant's texts in a chat into units, with a message of the user between two of them."""
 
     def __init__(self, end: str, between: str) -> None:
@@ -26,22 +26,25 @@ class Units:
         self._ends, self._between = Pattern(end), {"role": "user", "content": between}
 
     def split(self, messages: Any, opening: int) -> tuple[list[Any], int]:
-        """Return the messages with each reply as its units. Replies with tool calls, and the opening, stay whole.
+        """Split each reply into its units. Replies with tool calls and the opening are not split.
 
-        Raises ChatRowError for a text that the pattern splits into over `MOST` units, or takes too long to search.
+        Raises ChatRowError for a text with over `MAX_UNITS` units, or one that takes too long to search.
         """
         if not isinstance(messages, list):
             return messages, opening
-        return [*messages[:opening], *(part for one in messages[opening:] for part in self._parts(one))], opening
+        return [
+            *messages[:opening],
+            *(part for one in messages[opening:] for part in self._split_message(one)),
+        ], opening
 
     def check(self, rows: DataSet, number: int) -> None:
         """Split a row of chats. Raises ConfigError, with file and row, if that is impossible."""
         try:
-            self.split(*chat_of(rows[number]))
+            self.split(*get_chat(rows[number]))
         except ChatRowError as error:
-            raise rows.error(number, str(error)) from None
+            raise rows.make_error(number, str(error)) from None
 
-    def _parts(self, message: Any) -> Sequence[Any]:
+    def _split_message(self, message: Any) -> Sequence[Any]:
         is_reply = isinstance(message, dict) and message.get("role") == "assistant" and not message.get("tool_calls")
         if not is_reply or not isinstance(text := message.get("content"), str):
             return [message]
@@ -49,8 +52,8 @@ class Units:
             cuts = [0, *self._ends.ends(text), len(text)]
         except PatternError as error:
             raise ChatRowError(f"messages: {error}") from None
-        if len(cuts) > MOST:
-            raise ChatRowError(f"messages: a reply has over {MOST:,} units: end them at longer words (units.end)")
+        if len(cuts) > MAX_UNITS:
+            raise ChatRowError(f"messages: a reply has over {MAX_UNITS:,} units: end them at longer words (units.end)")
         units = [unit for a, b in itertools.pairwise(cuts) if (unit := text[a:b].strip())]
         if len(units) < 2:
             return [message]

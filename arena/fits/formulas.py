@@ -61,7 +61,7 @@ class Shape:
         return self.parameters - self.linear - (0 if self.tied else self.head)
 
     @property
-    def halved(self) -> int:
+    def bf16_bytes(self) -> int:
         """Bytes of all linear layers and the head in bfloat16. A tied head is then a separate copy."""
         return 2 * (self.linear + self.head)
 
@@ -86,13 +86,13 @@ class Place:
         return 1 if self.gpu else FRAGMENTATION
 
     @property
-    def compiled(self) -> int:
+    def compiled_bytes(self) -> int:
         """Bytes of cached compiled products: `PRODUCTS` with bfloat16 products on a CPU, else 0."""
         return PRODUCTS if self.precision.uses_bf16_products and not self.gpu else 0
 
 
 @dataclass(frozen=True)
-class Playing:
+class PlayWorkload:
     """Workload of an engine that samples replies: batch size, streams and tokens."""
 
     rows: int
@@ -108,7 +108,7 @@ class Playing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learning:
+class LearningWorkload:
     """Workload of a trainer's update: tokens of a pass, and what is trained."""
 
     tokens: int
@@ -125,14 +125,14 @@ class Learning:
     """True if a layer's activations are recomputed in the backward pass."""
 
 
-def frozen_weights(shape: Shape, place: Place) -> int:
+def estimate_frozen_weights(shape: Shape, place: Place) -> int:
     """Return the bytes of a frozen model's weights. With bfloat16 products, linear layers and head are bfloat16."""
     if not place.precision.uses_bf16_products:
         return 4 * shape.parameters
-    return shape.halved + (2 if place.precision.has_bf16_weights else 4) * shape.others
+    return shape.bf16_bytes + (2 if place.precision.has_bf16_weights else 4) * shape.others
 
 
-def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
+def estimate_loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
     """Return the peak CPU bytes of loading one model: the copied weights with the mapped file or packed layers.
 
     `file_bytes` is the size of the weight files. A bfloat16 file (less than 3 bytes per weight) is copied as bfloat16
@@ -143,71 +143,75 @@ def loading(shape: Shape, place: Place, file_bytes: int, frozen: bool) -> Parts:
     half = stays or place.precision.has_bf16_weights
     whole = (2 if half else 4) * shape.parameters
     packs = place.precision.uses_bf16_products and place.packs and not place.gpu
-    packed = shape.halved + 2 * 2 * shape.head if packs else 0
+    packed = shape.bf16_bytes + 2 * 2 * shape.head if packs else 0
     return {"libraries": LIBRARIES, "weights, twice for a moment": whole + max(file_bytes, packed)}
 
 
-def cache_per_token(shape: Shape, place: Place) -> int:
+def estimate_cache_per_token(shape: Shape, place: Place) -> int:
     """Return the bytes of one token's keys and values: 2 × layers × key-value heads × head width × element size."""
     return 2 * shape.layers * shape.kv_heads * shape.head_width * place.number
 
 
-def at_play(shape: Shape, place: Place, asked: Playing) -> Parts:
-    """Return the bytes that play needs besides weights, by purpose: caches, a forward pass over new tokens, sampling.
+def estimate_play_buffers(shape: Shape, place: Place, workload: PlayWorkload) -> Parts:
+    """Return the bytes of play besides weights, by purpose: caches, a forward pass over new tokens, sampling.
 
     When a quarter of the rows has ended, the batch's cache is copied without them, which takes 1.75 times its size. A
     pass keeps per token three vectors of the intermediate size and about three of the hidden size in float32. Sampling
     needs the logits and five float32 arrays of their shape.
     """
-    kept = min(asked.streams * asked.context * cache_per_token(shape, place), asked.cache_bytes)
-    batch = 7 * asked.rows * asked.context * cache_per_token(shape, place) // 4
+    kept = min(workload.streams * workload.context * estimate_cache_per_token(shape, place), workload.cache_bytes)
+    batch = 7 * workload.rows * workload.context * estimate_cache_per_token(shape, place) // 4
     token = 3 * place.number * shape.inner + 12 * shape.width
     return {
         "attention caches": kept + batch,
-        "reading what is new": asked.rows * asked.fresh * token,
-        "sampling": asked.rows * shape.vocabulary * (place.number + 5 * 4),
-        "compiled products": place.compiled,
+        "reading what is new": workload.rows * workload.fresh * token,
+        "sampling": workload.rows * shape.vocabulary * (place.number + 5 * 4),
+        "compiled products": place.compiled_bytes,
     }
 
 
-def playing(shape: Shape, place: Place, asked: Playing) -> Parts:
+def estimate_play(shape: Shape, place: Place, workload: PlayWorkload) -> Parts:
     """Return the bytes of play with frozen weights, by purpose, as in `arena play`, `eval` and `serve`."""
-    return {"libraries": LIBRARIES, "weights": frozen_weights(shape, place), **at_play(shape, place, asked)}
+    return {
+        "libraries": LIBRARIES,
+        "weights": estimate_frozen_weights(shape, place),
+        **estimate_play_buffers(shape, place, workload),
+    }
 
 
-def adapter(shape: Shape, rank: int) -> int:
-    """Return an adapter's number of weights: A [rank, in], B [out, rank] per linear layer (Hu et al. 2021, §4.1)."""
+def count_adapter_weights(shape: Shape, rank: int) -> int:
+    """Count an adapter's weights: A [rank, in], B [out, rank] per linear layer (Hu et al. 2021, §4.1)."""
     return rank * shape.edges
 
 
-def held(shape: Shape, place: Place, asked: Learning) -> Parts:
-    """Return the bytes that a trainer holds between passes, by purpose: weights, gradients, optimiser state, reference.
+def estimate_trainer(shape: Shape, place: Place, workload: LearningWorkload) -> Parts:
+    """Return a trainer's bytes between passes, by purpose: weights, gradients, optimiser state, reference.
 
     Only one policy at a time has gradients. An adapter's base is frozen; on a CPU with bfloat16 products a second
     layout of it is kept for play. Each adapter is float32, with a bfloat16 copy for play. With bfloat16 weights ZeRO's
     optimiser has float32 master weights and float32 sums of gradients.
     """
-    learned = shape.parameters if asked.rank is None else adapter(shape, asked.rank)
-    frozen = frozen_weights(shape, place)
-    if asked.rank is None:
+    learned = shape.parameters if workload.rank is None else count_adapter_weights(shape, workload.rank)
+    frozen = estimate_frozen_weights(shape, place)
+    if workload.rank is None:
         weights, base = (2 if place.precision.has_bf16_weights else 4) * learned, 0
-        copies = shape.halved if place.precision.uses_bf16_products and not place.precision.has_bf16_weights else 0
+        copies = shape.bf16_bytes if place.precision.uses_bf16_products and not place.precision.has_bf16_weights else 0
     else:
         weights, copies = (6 if place.precision.uses_bf16_products else 4) * learned, 0
-        base = frozen + (shape.halved if place.precision.uses_bf16_products and not place.gpu else 0)
+        base = frozen + (shape.bf16_bytes if place.precision.uses_bf16_products and not place.gpu else 0)
     masters = 4 if place.precision.has_bf16_weights else 0
-    reference = frozen if asked.rank is None else (6 if place.precision.uses_bf16_products else 4) * learned
+    reference = frozen if workload.rank is None else (6 if place.precision.uses_bf16_products else 4) * learned
     return {
         "libraries": LIBRARIES + DEEPSPEED,
-        "weights": base + asked.learners * weights,
+        "weights": base + workload.learners * weights,
         "gradients": (6 if place.precision.has_bf16_weights else 4) * learned,
-        "optimiser": asked.learners * (8 + masters) * learned,
-        "reference": asked.learners * reference if asked.reference else 0,
+        "optimiser": workload.learners * (8 + masters) * learned,
+        "reference": workload.learners * reference if workload.reference else 0,
         "bfloat16 copies": copies,
     }
 
 
-def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
+def estimate_activations_per_token(shape: Shape, place: Place, workload: LearningWorkload) -> int:
     """Return the bytes of activations that one layer keeps per token for the backward pass.
 
     With i, h, q, k the sizes of the MLP, of the hidden state, of all queries and of all keys: float32 keeps 4 vectors
@@ -217,7 +221,7 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
     """
     i, h = shape.inner, shape.width
     q, k = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
-    frozen = asked.rank is not None
+    frozen = workload.rank is not None
     if not place.precision.uses_bf16_products:
         return 4 * (4 * i + (4 if frozen else 6) * h + 2 * q + 2 * k)
     if place.precision.has_bf16_weights:
@@ -225,33 +229,33 @@ def activations_per_token(shape: Shape, place: Place, asked: Learning) -> int:
     return 8 * i + (18 if frozen else 26) * h + 4 * q + 4 * k
 
 
-def activations(shape: Shape, place: Place, asked: Learning) -> int:
+def estimate_activations(shape: Shape, place: Place, workload: LearningWorkload) -> int:
     """Return the bytes of activations of all layers kept for the backward pass.
 
     With checkpointing these are every layer's input and all activations of one layer.
     """
-    layer = activations_per_token(shape, place, asked)
-    if asked.checkpointing:
-        return asked.tokens * (shape.layers * 4 * shape.width + layer)
-    return asked.tokens * shape.layers * layer
+    layer = estimate_activations_per_token(shape, place, workload)
+    if workload.checkpointing:
+        return workload.tokens * (shape.layers * 4 * shape.width + layer)
+    return workload.tokens * shape.layers * layer
 
 
-def logits(shape: Shape, place: Place, asked: Learning) -> int:
+def estimate_logits(shape: Shape, place: Place, workload: LearningWorkload) -> int:
     """Return the bytes of the sampled tokens' logits and their gradient. float32 copies cover few rows at a time."""
-    return 2 * asked.sampled * shape.vocabulary * place.number
+    return 2 * workload.sampled * shape.vocabulary * place.number
 
 
-def learning(shape: Shape, place: Place, asked: Learning) -> Parts:
+def estimate_update(shape: Shape, place: Place, workload: LearningWorkload) -> Parts:
     """Return an update's peak bytes by purpose, at the start of a backward pass, with gradients of earlier passes."""
     return {
-        **held(shape, place, asked),
-        "activations": place.fragmentation * activations(shape, place, asked),
-        "logits": place.fragmentation * logits(shape, place, asked),
-        "compiled products": place.compiled,
+        **estimate_trainer(shape, place, workload),
+        "activations": place.fragmentation * estimate_activations(shape, place, workload),
+        "logits": place.fragmentation * estimate_logits(shape, place, workload),
+        "compiled products": place.compiled_bytes,
     }
 
 
-def play_between_updates(shape: Shape, place: Place, asked: Learning, play: Playing) -> Parts:
+def estimate_play_between_updates(shape: Shape, place: Place, workload: LearningWorkload, play: PlayWorkload) -> Parts:
     """Return the bytes of play between updates, by purpose: the trainer's without gradients, and play's own."""
-    between = held(shape, place, asked)
-    return {**between, "gradients": 0, **at_play(shape, place, play)}
+    between = estimate_trainer(shape, place, workload)
+    return {**between, "gradients": 0, **estimate_play_buffers(shape, place, play)}

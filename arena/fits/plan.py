@@ -8,15 +8,15 @@ from agents.adapter_config import AdapterSpec
 from agents.precision import Precision
 from arena.config.experiment import Experiment
 from arena.fits.formulas import (
-    Learning,
+    LearningWorkload,
     Parts,
     Place,
-    Playing,
+    PlayWorkload,
     Shape,
-    learning,
-    loading,
-    play_between_updates,
-    playing,
+    estimate_loading,
+    estimate_play,
+    estimate_play_between_updates,
+    estimate_update,
 )
 from arena.fits.machine import Device
 
@@ -29,7 +29,7 @@ LARGEST = 1 << 14
 
 
 @dataclass(frozen=True)
-class Way:
+class TrainingMethod:
     """A training method to compare: precision, adapter rank (None trains all weights), number of trained policies."""
 
     name: str
@@ -39,10 +39,10 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Need:
-    """Memory needs of a training method in bytes by purpose, whether they fit, and the largest settings that would."""
+class MemoryNeed:
+    """Memory needs of a training method in bytes by purpose, and the largest settings that fit."""
 
-    way: Way
+    way: TrainingMethod
     asked: bool
     """True for the experiment's own method."""
     loading: Parts
@@ -70,8 +70,8 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitting:
-    """A model and an experiment whose memory needs are compared with a machine's. Call `needs`."""
+class MemoryPlanner:
+    """A model and an experiment whose memory needs are compared with a machine's. Call `compute_needs`."""
 
     shape: Shape
     files: int
@@ -87,24 +87,24 @@ class Fitting:
         """First CUDA device, which a run would use; None if it computes on the CPU."""
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
-    def needs(self, ways: Sequence[Way], asked: Way) -> list[Need]:
+    def compute_needs(self, ways: Sequence[TrainingMethod], asked: TrainingMethod) -> list[MemoryNeed]:
         """Return the memory needs of each method; the method equal to `asked` is marked as the experiment's own."""
-        return [self.need(way, way == asked) for way in ways]
+        return [self.compute_need(way, way == asked) for way in ways]
 
-    def need(self, way: Way, asked: bool) -> Need:
+    def compute_need(self, way: TrainingMethod, asked: bool) -> MemoryNeed:
         """Return a method's memory needs and the largest settings that fit; `asked` if it is the experiment's own."""
         place = Place(way.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
-        parts = loading(self.shape, place, files, frozen=way.rank is not None)
-        play = playing(self.shape, place, self._playing(self.experiment.play.in_flight))
+        parts = estimate_loading(self.shape, place, files, frozen=way.rank is not None)
+        play = estimate_play(self.shape, place, self._make_play_workload(self.experiment.play.in_flight))
         budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
         loads = self._fits_main_memory(parts)
 
         def run_fits(tokens: int, matches: int) -> bool:
-            return loads and all(map(self._fits_device, self._run(way, place, tokens, matches)))
+            return loads and all(map(self._fits_device, self._estimate_run(way, place, tokens, matches)))
 
-        learning, between = self._run(way, place, budget, in_flight)
-        return Need(
+        learning, between = self._estimate_run(way, place, budget, in_flight)
+        return MemoryNeed(
             way=way,
             asked=asked,
             loading=parts,
@@ -113,27 +113,27 @@ class Fitting:
             between=between,
             fits=run_fits(budget, in_flight),
             fits_play=loads and self._fits_device(play),
-            in_flight=largest(lambda matches: run_fits(min(budget, 256), matches)),
-            token_budget=largest(lambda tokens: run_fits(tokens, 1)),
+            in_flight=find_largest(lambda matches: run_fits(min(budget, 256), matches)),
+            token_budget=find_largest(lambda tokens: run_fits(tokens, 1)),
         )
 
-    def _run(self, way: Way, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
+    def _estimate_run(self, way: TrainingMethod, place: Place, tokens: int, matches: int) -> tuple[Parts, Parts]:
         """Return the bytes of an update with this token budget, and of play of this many matches between updates."""
-        asked = self._learning(way, tokens)
-        update = learning(self.shape, place, asked)
-        return update, play_between_updates(self.shape, place, asked, self._playing(matches))
+        workload = self._make_learning_workload(way, tokens)
+        update = estimate_update(self.shape, place, workload)
+        return update, estimate_play_between_updates(self.shape, place, workload, self._make_play_workload(matches))
 
-    def _playing(self, matches: int) -> Playing:
+    def _make_play_workload(self, matches: int) -> PlayWorkload:
         engine, tables = self.experiment.engine, self.experiment.all_tables()
         policies = self.experiment.policies
         seats = max((sum(seat.policy in policies for seat in table.seats.values()) for table in tables), default=1)
         kept = len(policies) * (engine.cache_mb << 20)
         rows, streams = min(matches, engine.max_batch), matches * max(1, seats)
-        return Playing(rows, streams, self.context, self.context // FRESH, kept)
+        return PlayWorkload(rows, streams, self.context, self.context // FRESH, kept)
 
-    def _learning(self, way: Way, tokens: int) -> Learning:
+    def _make_learning_workload(self, way: TrainingMethod, tokens: int) -> LearningWorkload:
         rule = self.experiment.learn
-        return Learning(
+        return LearningWorkload(
             tokens=tokens,
             sampled=tokens // SAMPLED,
             learners=way.learners,
@@ -152,7 +152,9 @@ class Fitting:
         return sum(parts.values()) - parts["libraries"] <= self.gpu.total
 
 
-def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> tuple[list[Way], Way]:
+def list_methods(
+    experiment: Experiment, precision: Precision, adapters: int | None
+) -> tuple[list[TrainingMethod], TrainingMethod]:
     """Return (training methods to compare, the experiment's own). `adapters` overrides its number of adapters.
 
     The methods train all weights or adapters, in fp32 or bf16; pure bfloat16 is added if `precision` asks for it.
@@ -164,7 +166,7 @@ def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> 
     adapter = f"{count} adapters" if count > 1 else "an adapter"
     full = f"all weights, {count} times" if count > 1 else "all weights"
     methods = [
-        Way(name, Precision(number), r, count)
+        TrainingMethod(name, Precision(number), r, count)
         for name, r in ((full, None), (f"{adapter} of rank {rank}", rank))
         for number in ("fp32", "bf16")
     ]
@@ -175,7 +177,7 @@ def ways(experiment: Experiment, precision: Precision, adapters: int | None) -> 
     return methods, next(w for w in methods if w.precision is precision and (w.rank is not None) == wants_adapter)
 
 
-def largest(fits: Callable[[int], bool]) -> int:
+def find_largest(fits: Callable[[int], bool]) -> int:
     """Return the largest number up to `LARGEST` that fits, by bisection (`fits` is monotone); 0 if 1 does not."""
     low, high = 0, LARGEST + 1
     while high - low > 1:

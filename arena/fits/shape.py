@@ -23,50 +23,50 @@ MOST_SECONDS = 60.0
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def shape_of(model: str) -> tuple[Shape, int]:
+def read_shape(model: str) -> tuple[Shape, int]:
     """Return a model's sizes, and the bytes of its weight files (0 if they are not on this machine).
 
     `model` is a built-in name, a folder, a config.json, or a name on the hub, from which only the config is fetched. An
     adapter's folder counts as its base model. Raises WeightsError if there is no such model or its config is invalid.
     """
     if model == smollm2.NAME:
-        return counted({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
+        return count_shape({"model_type": "llama", **smollm2.SHAPE}, model), 4 * smollm2.PARAMETERS
     if made := nano.parse_name(model):
         sizes = {"model_type": "llama", "vocab_size": len(nano.build_nano_tokenizer()), **made[0].shape}
-        return counted(sizes, model), 4 * made[0].parameters
+        return count_shape(sizes, model), 4 * made[0].parameters
     if nano_vlm.parse_seed(model) is not None:
-        return counted({"model_type": "smolvlm", **nano_vlm.build_config()}, model), 4 * nano_vlm.PARAMETERS
+        return count_shape({"model_type": "smolvlm", **nano_vlm.build_config()}, model), 4 * nano_vlm.PARAMETERS
     if smollm2_eyes.parse_seed(model) is not None:
         text = {"model_type": "llama", **smollm2.SHAPE}
         sizes = {"model_type": "smolvlm", **smollm2_eyes.build_config(text, 0)}
-        return counted(sizes, model), 4 * smollm2_eyes.PARAMETERS
+        return count_shape(sizes, model), 4 * smollm2_eyes.PARAMETERS
     path = Path(os.path.expanduser(model))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.isdir(path) and is_adapter(path):
         base = read_adapter(path).base
         if is_adapter(Path(os.path.expanduser(base))):
             raise WeightsError(f"{path} is an adapter on {base}, which is one, too: merge that into its model first")
-        return shape_of(base)
+        return read_shape(base)
     if os.path.isdir(path):
-        return _shape_in(path, "config.json"), _bytes_in(path)
+        return _read_shape_in(path, "config.json"), _sum_weight_bytes(path)
     if os.path.exists(path):
-        return _shape_in(path.parent, path.name), 0
+        return _read_shape_in(path.parent, path.name), 0
     if HUB_NAME.fullmatch(model) and not os.path.exists(path.parent):
-        return _shape_in(_from_hub(model), "config.json"), 0
+        return _read_shape_in(_fetch_config(model), "config.json"), 0
     raise WeightsError(f"no model {model[:80]!r}: give {smollm2.NAME}, nano, a folder, its config.json, or owner/name")
 
 
-def _shape_in(folder: Path, file: str) -> Shape:
+def _read_shape_in(folder: Path, file: str) -> Shape:
     settings = read_json(folder, file)
     check_keys(settings, f"{folder}/{file}")
-    return counted(settings, f"{folder}/{file}")
+    return count_shape(settings, f"{folder}/{file}")
 
 
-def _bytes_in(folder: Path) -> int:
+def _sum_weight_bytes(folder: Path) -> int:
     """Return the total bytes of the folder's safetensors files; follows links, ignores anything else than files."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors") if path.is_file())
 
 
-def _from_hub(name: str) -> Path:
+def _fetch_config(name: str) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -76,7 +76,7 @@ def _from_hub(name: str) -> Path:
         raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({first_line(error)})") from error
 
 
-def counted(settings: dict[str, Any], source: str) -> Shape:
+def count_shape(settings: dict[str, Any], source: str) -> Shape:
     """Return the sizes of the model that transformers builds from config settings, without memory for its weights.
 
     `source` names the config in errors. Raises WeightsError for settings without a model type or with invalid sizes.
@@ -90,7 +90,7 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
     import torch
     from transformers import AutoConfig
 
-    with convert_errors(Path(source)), _silenced(), _time_limit(MOST_SECONDS):
+    with convert_errors(Path(source)), _silence_transformers(), _time_limit(MOST_SECONDS):
         config = AutoConfig.for_model(kind, **{k: v for k, v in settings.items() if k != "model_type"})
         with torch.device("meta"):
             model = auto_model.from_config(config, trust_remote_code=False)
@@ -98,7 +98,7 @@ def counted(settings: dict[str, Any], source: str) -> Shape:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def _silence_transformers() -> Iterator[None]:
     """Silence transformers' log messages within the context; relevant ones are also errors."""
     from transformers.utils import logging
 
@@ -120,10 +120,10 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def late(*_: object) -> None:
+    def raise_timeout(*_: object) -> None:
         raise TimeoutError(f"its sizes take over {seconds:g} s to count, as no model's do")
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OPTIMIZER, _SETTINGS = "optimizer.safetensors", "settings.json"
 
 
-class Fitting(ABC):
+class TrainingLoop(ABC):
     """Training of one set of weights in a run folder, iteration by iteration, from its newest checkpoint.
 
     A subclass loads and saves the weights, takes a step, and measures held-out figures. What it draws at random depends
@@ -123,8 +123,8 @@ class Fitting(ABC):
         """Raise StoreError if the checkpoint is of other settings or other data."""
         before = json.loads((folder / _SETTINGS).read_text())
         if changed := sorted(name for name in self._identity if before.get(name) != self._identity[name]):
-            what = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
-            raise StoreError(f"{self.run_folder.path}: {what} changed since it began: start a new run, or restore it")
+            label = "the examples" if changed == ["digest"] else f"its setting {changed[0]}"
+            raise StoreError(f"{self.run_folder.path}: {label} changed since it began: start a new run, or restore it")
 
     def _save(self, folder: Path, k: int) -> None:
         own = folder / "policies" / self.name
@@ -135,7 +135,7 @@ class Fitting(ABC):
         (folder / STATE).write_text(json.dumps({"iteration": k, "policies": {self.name: state}}, indent=1) + "\n")
 
 
-def equal_parts(steps: int, iterations: int) -> list[range]:
+def split_steps(steps: int, iterations: int) -> list[range]:
     """Return the numbers of each iteration's steps; there are at most as many iterations as steps."""
     cuts = np.linspace(0, steps, min(iterations, steps) + 1).round().astype(int).tolist()
     return [range(a, b) for a, b in itertools.pairwise(cuts)]

@@ -1,4 +1,4 @@
-"""Lessons of a game as a policy reads them: ids, images, and the word that each labelled token stands for."""
+"""Lessons of a game as a policy's tokens: ids, images, and the word of each labelled token."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Lessons:
         self._grid, self._opening = grid, frame.open(system)
         if frame.image is None:
             raise ConfigError("ground: the policy's model has no vision: choose one that sees, such as nano-vlm")
-        self._game = _grounding(game)
-        self._tested = self._game
+        self._game = _make_game(game)
+        self._test_game = self._game
         if isinstance(self._game, Split) and self._game.split == "train":
-            self._tested = _grounding(game.model_copy(update={"options": {**game.options, "split": "test"}}))
+            self._test_game = _make_game(game.model_copy(update={"options": {**game.options, "split": "test"}}))
         for kind in kinds:
             if kind not in self._game.lesson_kinds:
                 known = ", ".join(self._game.lesson_kinds)
@@ -80,7 +80,7 @@ class Lessons:
         Raises ConfigError for a lesson that the policy cannot learn, such as one with a label of several tokens.
         """
         rng = generator(seed, number, "held out" if is_held_out else "lesson", kind)
-        game = self._tested if is_held_out else self._game
+        game = self._test_game if is_held_out else self._game
         try:
             return self._encode(game.lesson(random.Random(int(rng.integers(2**63))), kind), kind)
         except (ChatError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
@@ -95,25 +95,29 @@ class Lessons:
             raise ValueError(f"{len(lesson.labels)} grids of labels for {len(images)} images")
         ids = [*self._opening, *frame.ask(lesson.parts)]
         spans = find_spans(ids, token, images, lesson.pictures.__getitem__)
-        said = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
-        if len(ids) + len(said) > self.positions:
-            raise ValueError(f"it has {len(ids) + len(said):,} tokens, and the model holds {self.positions:,}")
+        answer_ids = [*frame.encode(lesson.answer), frame.stop_id] if lesson.answer else []
+        if len(ids) + len(answer_ids) > self.positions:
+            raise ValueError(f"it has {len(ids) + len(answer_ids):,} tokens, and the model holds {self.positions:,}")
         stream = Stream()
         stream.observe(ids, spans)
-        stream.observe(said[:-1])
-        labels = [pair for span, grid in zip(spans, lesson.labels, strict=True) for pair in self._labels(span, grid)]
-        if not labels and (not said or self.loss == "words"):
+        stream.observe(answer_ids[:-1])
+        labels = [
+            pair for span, grid in zip(spans, lesson.labels, strict=True) for pair in self._label_tokens(span, grid)
+        ]
+        if not labels and (not answer_ids or self.loss == "words"):
             raise ValueError("it has nothing to learn")
-        answer = [(len(ids) - 1 + place, id) for place, id in enumerate(said)]
+        answer = [(len(ids) - 1 + place, id) for place, id in enumerate(answer_ids)]
         return Lesson(kind, stream, tuple(labels), tuple(answer))
 
-    def _labels(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:
+    def _label_tokens(self, span: MediaSpan, grid: Labels) -> list[tuple[int, int]]:
         shape = self._grid(span)
         if shape[0] == 1:  # of models whose images are square, and so are their tokens
             shape = isqrt(span.length), isqrt(span.length)
-        return [(span.start + at, self._token(word)) for at, word in enumerate(spread(grid, *shape)) if word]
+        return [
+            (span.start + at, self._encode_label(word)) for at, word in enumerate(spread_labels(grid, *shape)) if word
+        ]
 
-    def _token(self, word: str) -> int:
+    def _encode_label(self, word: str) -> int:
         """Return the id of a label's word: as a reply would write it for `tokens`, as a text would for `words`.
 
         If it is no single token there, it may be one in the other way. Raises ConfigError if neither is.
@@ -132,7 +136,7 @@ class Lessons:
         return self._tokens[word]
 
 
-def spread(grid: Labels, rows: int, columns: int) -> list[str]:
+def spread_labels(grid: Labels, rows: int, columns: int) -> list[str]:
     """Return the word of each of an image's tokens, row by row, in `rows` x `columns`; "" where a token has none.
 
     A cell's words belong in order to the tokens that lie in it, and its last word also to the tokens after them. Words
@@ -153,8 +157,8 @@ def spread(grid: Labels, rows: int, columns: int) -> list[str]:
     return words
 
 
-def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
-    """Return how many of `batch` lessons each kind gets by its share, at least one, by largest remainders."""
+def apportion_batch(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
+    """Apportion `batch` lessons to the kinds by their shares, at least one each, by largest remainders."""
     total = sum(kinds.values())
     exact = {kind: share / total * batch for kind, share in kinds.items()}
     counts = {kind: max(1, int(count)) for kind, count in exact.items()}
@@ -163,7 +167,7 @@ def shares(kinds: Mapping[str, float], batch: int) -> dict[str, int]:
     return counts
 
 
-def _grounding(game: GameSpec) -> GroundingLessons:
+def _make_game(game: GameSpec) -> GroundingLessons:
     try:
         made = make_game(game.name, game.options)
     except ValueError as error:

@@ -14,12 +14,12 @@ from agents.scoring import StreamBatch, compute_hidden_states
 from agents.vision import ImageFeatures, collect_images, require_vision, text_body
 from arena.grounding.lessons import Lesson, Loss
 
-PULL = 0.1
+DISTANCE_WEIGHT = 0.1
 """Weight of the squared distance between an image token and the embedding of its word."""
 
 
-class Graded(NamedTuple):
-    """Loss of some lessons, and the chosen and right token id of each labelled token and each answer's token."""
+class GradedLessons(NamedTuple):
+    """Loss of some lessons, with the predicted and the right id of each labelled token and each answer token."""
 
     loss: torch.Tensor
     labels: tuple[torch.Tensor, torch.Tensor]
@@ -27,13 +27,13 @@ class Graded(NamedTuple):
     answers: tuple[torch.Tensor, torch.Tensor]
 
 
-class Grounder:
+class GroundingModel:
     """A model with vision, with one of two losses.
 
     `tokens`: cross-entropy of the language model's output at each labelled image token, plus that of the answers.
     `words`: no pass of the language model. The features of labelled image tokens are compared with its word embeddings:
-    cross-entropy over the words of the batch on minus the squared distance, plus `PULL` times the squared distance to
-    the right one. Only vision tower and connector learn.
+    cross-entropy over the words of the batch on minus the squared distance, plus `DISTANCE_WEIGHT` times the squared
+    distance to the right one. Only vision tower and connector learn.
     """
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
@@ -47,23 +47,23 @@ class Grounder:
         return next(self.model.parameters()).device  # type: ignore[no-any-return]
 
     def get_trainable_parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the parameters that learn, by name."""
+        """Return the trained parameters by name."""
         named = dict(self.model.named_parameters())
         if self.loss == "tokens":
             return named
         text = {id(p) for p in [*text_body(self.model).parameters(), *self.model.get_output_embeddings().parameters()]}
         return {name: parameter for name, parameter in named.items() if id(parameter) not in text}
 
-    def __call__(self, lessons: Sequence[Lesson]) -> Graded:
+    def __call__(self, lessons: Sequence[Lesson]) -> GradedLessons:
         """Grade lessons, with gradients."""
         with self._precision():
-            return self._read(lessons) if self.loss == "tokens" else self._compare(lessons)
+            return self._grade_tokens(lessons) if self.loss == "tokens" else self._grade_words(lessons)
 
     def _precision(self) -> AbstractContextManager[Any]:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self._bf16)
 
-    def _read(self, lessons: Sequence[Lesson]) -> Graded:
-        batch, count = as_batch(lessons), sum(len(one.labels) for one in lessons)
+    def _grade_tokens(self, lessons: Sequence[Lesson]) -> GradedLessons:
+        batch, count = make_batch(lessons), sum(len(one.labels) for one in lessons)
         batch = batch.to(self.device)
         seen = batch.images.compute_features(self.model) if batch.images else None
         hidden = compute_hidden_states(text_body(self.model), batch, seen)
@@ -71,9 +71,9 @@ class Grounder:
         parts = [(logits[:count], batch.targets[:count]), (logits[count:], batch.targets[count:])]
         loss = torch.stack([cross_entropy(given, right) for given, right in parts if len(right)]).sum()
         labels, answers = ((given.detach().argmax(-1), right) for given, right in parts)
-        return Graded(loss, labels, answers)
+        return GradedLessons(loss, labels, answers)
 
-    def _compare(self, lessons: Sequence[Lesson]) -> Graded:
+    def _grade_words(self, lessons: Sequence[Lesson]) -> GradedLessons:
         spans = {span.hash: span for one in lessons for span in one.stream.media}
         starts = dict(zip(spans, accumulate((span.length for span in spans.values()), initial=0), strict=False))
         places, words = list[int](), list[int]()
@@ -87,14 +87,14 @@ class Grounder:
         known, right = torch.tensor(words, device=self.device).unique(return_inverse=True)  # type: ignore[no-untyped-call]
         embedded = self.model.get_input_embeddings().weight.detach()[known].float()
         distances = (features[:, None] - embedded).square().sum(-1)
-        loss = cross_entropy(-distances, right) + PULL * distances.gather(1, right[:, None]).mean()
+        loss = cross_entropy(-distances, right) + DISTANCE_WEIGHT * distances.gather(1, right[:, None]).mean()
         chosen = known[distances.detach().argmin(-1)]
         nothing = known[:0]
-        return Graded(loss, (chosen, known[right]), (nothing, nothing))
+        return GradedLessons(loss, (chosen, known[right]), (nothing, nothing))
 
 
-def as_batch(lessons: Sequence[Lesson]) -> StreamBatch:
-    """Return lessons as one batch, whose targets are those of all labels, lesson by lesson, and then of all answers."""
+def make_batch(lessons: Sequence[Lesson]) -> StreamBatch:
+    """Make one batch of lessons, whose targets are those of all labels, lesson by lesson, and then of all answers."""
     streams = [one.stream for one in lessons]
     suffix = torch.zeros((len(streams), max(map(len, streams))), dtype=torch.long)
     for row, stream in enumerate(streams):

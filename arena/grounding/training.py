@@ -15,9 +15,9 @@ from agents.policy import Policy, find_positions
 from agents.strict_yaml import dump
 from agents.weights import resolve
 from arena.errors import ConfigError
-from arena.fitting.loop import Fitting, equal_parts
-from arena.grounding.lessons import Lesson, Lessons, shares
-from arena.grounding.model import Graded, Grounder
+from arena.fitting.loop import TrainingLoop, split_steps
+from arena.grounding.lessons import Lesson, Lessons, apportion_batch
+from arena.grounding.model import GradedLessons, GroundingModel
 from arena.learn.adamw import NamedAdamW
 from arena.learn.plan import compute_warmup
 from arena.parts.chance import generator
@@ -27,12 +27,12 @@ from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 
 BETAS = (0.9, 0.95)
-PART = 64
+MAX_BATCH = 64
 """Maximum number of lessons that are graded at once."""
 
 
-async def ground(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
-    """Ground a policy in `folder` to the end, from its newest checkpoint if there is one.
+async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
+    """Train a policy in `folder` to the end, from its newest checkpoint if there is one.
 
     `settings` are those of the pipeline stage `ground`, with `model`, `seed`, `bf16` and `keep`. The caller holds the
     folder's lock. Raises ConfigError or StoreError for unusable settings, DivergedError if numbers are not finite.
@@ -42,26 +42,26 @@ async def ground(folder: Path, settings: Mapping[str, Any], watcher: Watcher) ->
     model = await compute(resolve, settings["model"])
     if is_adapter(model):
         raise ConfigError(f"policy '{settings['policy']}' is an adapter, and grounding trains whole weights")
-    await Grounding(RunFolder.open(folder), model, settings, watcher).run()
+    await GroundingLoop(RunFolder.open(folder), model, settings, watcher).run()
 
 
-class Grounding(Fitting):
+class GroundingLoop(TrainingLoop):
     """Training of a policy on lessons of a game, iteration by iteration, from the newest checkpoint."""
 
     def __init__(self, run: RunFolder, model: Path, settings: Mapping[str, Any], watcher: Watcher) -> None:
-        """Prepare to train from the weights in the folder `model`, with the settings that `ground` takes."""
+        """Prepare to train from the weights in the folder `model`, with the settings of `train`."""
         own = {name: value for name, value in settings.items() if name not in ("keep", "nonfinite", "model")}
-        parts = equal_parts(settings["steps"], settings["iterations"])
+        parts = split_steps(settings["steps"], settings["iterations"])
         super().__init__(settings["policy"], run, own, parts, settings["keep"], watcher)
         self.settings, self.source = settings, model
-        self._counts = shares(settings["kinds"], settings["batch"])
+        self._counts = apportion_batch(settings["kinds"], settings["batch"])
         self._drawn: dict[tuple[str, int], Lesson] = {}
 
     def load(self, folder: Path | None) -> NamedAdamW:
         """Load the policy, draw the held-out lessons and return the policy's optimiser."""
         given = self.settings
         self.policy = Policy.load(given["policy"], self.source, folder or self.source, train=True)
-        self.grounder = Grounder(self.policy.model, given["loss"], given["bf16"])
+        self.grounder = GroundingModel(self.policy.model, given["loss"], given["bf16"])
         game, positions = GameSpec.model_validate(given["game"]), find_positions(self.source)
         self.lessons = Lessons(
             game,
@@ -72,7 +72,7 @@ class Grounding(Fitting):
             given["system"],
             positions,
         )
-        self._tested = {
+        self._held_out_lessons = {
             kind: [self.lessons.draw(kind, given["seed"], n, is_held_out=True) for n in range(given["held_out"])]
             for kind in given["kinds"]
         }
@@ -95,7 +95,7 @@ class Grounding(Fitting):
         given = self.settings
         rng = generator(given["seed"], number, "step")
         lessons = [
-            self._lesson(kind, int(at))
+            self._draw_lesson(kind, int(at))
             for kind, count in self._counts.items()
             for at in rng.integers(given["lessons"], size=count)
         ]
@@ -104,23 +104,23 @@ class Grounding(Fitting):
         rate = compute_warmup(number, given["warmup_steps"]) * max(given["decay"], 1.0 - number / given["steps"])
         self.optimiser.set_rate(given["lr"] * rate)
         norm = self.optimiser.step(given["grad_clip"])
-        return _figures([graded]) | {"grad_norm": norm}
+        return _compute_figures([graded]) | {"grad_norm": norm}
 
     def held_out(self) -> dict[str, float]:
         """Return loss and accuracies of the held-out lessons, in all and by kind."""
-        graded: dict[str, list[Graded]] = {}
+        graded: dict[str, list[GradedLessons]] = {}
         with torch.no_grad():
-            for kind, lessons in self._tested.items():
-                graded[kind] = [self.grounder(lessons[at : at + PART]) for at in range(0, len(lessons), PART)]
+            for kind, lessons in self._held_out_lessons.items():
+                graded[kind] = [self.grounder(lessons[at : at + MAX_BATCH]) for at in range(0, len(lessons), MAX_BATCH)]
         by_kind = {
             f"{name}_{kind}": value
             for kind, parts in graded.items()
-            for name, value in _figures(parts).items()
+            for name, value in _compute_figures(parts).items()
             if name != "loss"
         }
-        return _figures([one for parts in graded.values() for one in parts]) | by_kind
+        return _compute_figures([one for parts in graded.values() for one in parts]) | by_kind
 
-    def _lesson(self, kind: str, number: int) -> Lesson:
+    def _draw_lesson(self, kind: str, number: int) -> Lesson:
         if (kind, number) not in self._drawn:
             self._drawn[kind, number] = self.lessons.draw(kind, self.settings["seed"], number)
         return self._drawn[kind, number]
@@ -131,14 +131,14 @@ class _Marks(NamedTuple):
     right: np.ndarray
 
 
-def _figures(graded: Sequence[Graded]) -> dict[str, float]:
+def _compute_figures(graded: Sequence[GradedLessons]) -> dict[str, float]:
     """Return the mean `loss`, the labels' `accuracy` and the answers' accuracy (`answered`).
 
     The labels' accuracy is the mean over words of the share of right tokens, so that a frequent label such as "none"
     counts no more than others.
     """
     found = {"loss": float(np.mean([float(one.loss.detach()) for one in graded]))}
-    labels, answers = _marks([one.labels for one in graded]), _marks([one.answers for one in graded])
+    labels, answers = _join_marks([one.labels for one in graded]), _join_marks([one.answers for one in graded])
     if len(labels.right):
         words, place = np.unique(labels.right, return_inverse=True)
         hits = np.bincount(place, labels.chosen == labels.right, len(words))
@@ -148,6 +148,6 @@ def _figures(graded: Sequence[Graded]) -> dict[str, float]:
     return found
 
 
-def _marks(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> _Marks:
+def _join_marks(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> _Marks:
     chosen, right = (torch.cat([pair[side] for pair in pairs]).cpu().numpy() for side in (0, 1))
     return _Marks(chosen, right)

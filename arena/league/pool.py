@@ -67,11 +67,11 @@ class Pool:
         return True
 
     def _write(self, policy: str, k: int, save: Save) -> None:
-        def whole(folder: Path) -> None:
+        def fill(folder: Path) -> None:
             save(policy, folder)
             manifest.seal(folder, {"name": format_version(policy, k)})
 
-        write_folder(self.path(policy, k), whole)
+        write_folder(self.path(policy, k), fill)
 
     @property
     def versions(self) -> set[int]:

@@ -43,12 +43,12 @@ class Ratings:
             rated = self._model.rate(teams, scores=[record.payoffs[s] for s in seats])
             self._rated |= {name: team[0] for name, team in zip(names, rated, strict=True)}
 
-    def inherit(self, heir: str, policy: str) -> None:
-        """Copy a policy's ratings, in all roles and games, to its past version named `heir`."""
+    def inherit(self, version: str, policy: str) -> None:
+        """Copy a policy's ratings, in all roles and games, to its past version named `version`."""
         for name, rating in list(self._rated.items()):
             if name.endswith(f"/{policy}"):
-                mine = name.removesuffix(policy) + heir
-                self._rated[mine] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=mine)
+                version_key = name.removesuffix(policy) + version
+                self._rated[version_key] = self._model.rating(mu=rating.mu, sigma=rating.sigma, name=version_key)
 
     def state(self) -> dict[str, list[float]]:
         """Return [mu, sigma] of every rated player, by name, as JSON for the checkpoint."""

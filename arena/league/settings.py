@@ -37,10 +37,10 @@ class OpponentSpec(Spec):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         for field, play, example in (("lag", "past", "lag: 1"), ("policy", "fixed", "policy: random")):
-            given = getattr(self, field) is not None
-            if self.play == play and not given:
+            is_given = getattr(self, field) is not None
+            if self.play == play and not is_given:
                 raise ValueError(f"`play: {play}` needs `{field}`, such as `{example}`")
-            if given and self.play != play:
+            if is_given and self.play != play:
                 raise ValueError(f"`{field}` belongs to `play: {play}`, not to `play: {self.play}`")
         if self.until is not None and self.until < self.since:
             raise ValueError(f"it is met from iteration {self.since} until {self.until}: never")

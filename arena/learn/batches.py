@@ -97,7 +97,7 @@ def make_token_batch(
     device = scores.logprobs.device
     chosen = [samples[i] for i in batch.index]
 
-    def along(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
+    def to_tensor(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
         return torch.from_numpy(np.concatenate(arrays)).to(device)
 
     streams = np.repeat(np.arange(len(chosen)), [len(s.advantages) for s in chosen])
@@ -106,17 +106,17 @@ def make_token_batch(
     return TokenBatch(
         logprobs=scores.logprobs,
         entropy=scores.entropy,
-        old=scores.logprobs.detach() if old is None else along([old[i] for i in batch.index]).float(),
-        behaviour=along([s.behaviour for s in chosen]).float(),
-        advantages=along([s.advantages for s in chosen]).float(),
-        turns=along([turns.reshape(-1).astype(np.int64)]),
-        streams=along([streams]),
-        places=along([s.places for s in chosen]),
-        learned=along([s.learned for s in chosen]),
-        replayed=along([np.full(len(s.advantages), s.source == "replayed") for s in chosen]),
-        reference=along(references).float() if len(references) == len(chosen) else None,
+        old=scores.logprobs.detach() if old is None else to_tensor([old[i] for i in batch.index]).float(),
+        behaviour=to_tensor([s.behaviour for s in chosen]).float(),
+        advantages=to_tensor([s.advantages for s in chosen]).float(),
+        turns=to_tensor([turns.reshape(-1).astype(np.int64)]),
+        streams=to_tensor([streams]),
+        places=to_tensor([s.places for s in chosen]),
+        learned=to_tensor([s.learned for s in chosen]),
+        replayed=to_tensor([np.full(len(s.advantages), s.source == "replayed") for s in chosen]),
+        reference=to_tensor(references).float() if len(references) == len(chosen) else None,
         divergence=scores.divergence,
-        rivals=None if rivals is None else along([rivals[i] for i in batch.index]),
+        rivals=None if rivals is None else to_tensor([rivals[i] for i in batch.index]),
         clock=clock,
         memory=memory,
     )

@@ -27,7 +27,7 @@ Ceiling = Annotated[float, Field(gt=1)]
 
 
 def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2) -> Clipped:
-    """PPO's pessimistic bound, max(-A r, -A clip(r, 1 - low, 1 + high)); DAPO sets high above low.
+    """PPO: apply the pessimistic bound, max(-A r, -A clip(r, 1 - low, 1 + high)); DAPO sets high above low.
 
     Returns each token's loss and the mask of clipped tokens, as all clips do. No gradient if r has passed the bound on
     the side that A pushes to, else -A r. Usual low/high: PPO and GRPO .2/.2, DAPO .2/.28, DART-GUI .1/.28; with the
@@ -40,7 +40,7 @@ def ppo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High =
 
 
 def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.2, c: Ceiling = 3.0) -> Clipped:
-    """Dual clip: PPO's bound, and for A < 0 a loss of at most -A c, which bounds the gradient of bad tokens.
+    """Dual clip: apply PPO's bound, and for A < 0 limit the loss to -A c, which bounds the gradient of bad tokens.
 
     Returns each token's loss and the mask of clipped tokens. For A < 0 the loss is min(ppo, -A c): without it r, and
     the gradient -A r, are unbounded. c: 3 in Ye et al. 2020 and verl's default, 10 in verl's DAPO recipe, SPEAR and
@@ -50,7 +50,7 @@ def dual(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High 
 
 
 def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High = 4.0) -> Clipped:
-    """CISPO: the clipped ratio is a constant weight on log p, so that clipped tokens keep a gradient.
+    """CISPO: weight log p by the clipped ratio as a constant, so that clipped tokens keep a gradient.
 
     Returns each token's loss and the mask of clipped tokens. The loss is -sg(clip(r, 1 - low, 1 + high)) · A · log π,
     its gradient -clip(r) A everywhere: with A > 0, r = 2 and high = .2 it is -1.2 A, where PPO has none. The loss's
@@ -65,7 +65,7 @@ def cispo(ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 1.0, high: High
 def aepo(
     ratio: torch.Tensor, tokens: TokenBatch, *, low: Low = 0.2, high: High = 0.28, c: Ceiling | None = 3.0
 ) -> Clipped:
-    """AEPO: PPO whose upper bound keeps its gradient, (1 + high) A at r > 1 + high, if A > 0.
+    """AEPO: apply PPO's bound, but keep the gradient (1 + high) A at r > 1 + high if A > 0.
 
     Returns each token's loss and the mask of clipped tokens. The bound is sg((1 + high)/r) · r, in value 1 + high;
     below 1 - low it is PPO's constant. `c` is the ceiling of `dual`, null for none. Source: AEPO (Dong et al. 2025), as

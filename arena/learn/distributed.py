@@ -33,12 +33,12 @@ def get_deepspeed() -> Any:
 
 
 def join_ranks(
-    number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta, shares: bool = False
+    number: int, count: int, address: str, listener: socket.socket | int, timeout: timedelta, shares_gpu: bool = False
 ) -> None:
     """Make this process rank `number` of `count`, before anything learns in it. Waits for the other ranks.
 
     They meet at `address`: rank 0 passes the bound socket `listener`, the others its port. `timeout` limits the
-    rendezvous and every later collective operation. Ranks that share a GPU (`shares`) use gloo: NCCL refuses them.
+    rendezvous and every later collective operation. Ranks that share a GPU (`shares_gpu`) use gloo: NCCL refuses them.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
@@ -48,7 +48,7 @@ def join_ranks(
     port, descriptor = (listener, None) if isinstance(listener, int) else (listener.getsockname()[1], listener.detach())
     os.environ["MASTER_PORT"] = str(port)
     store = TCPStore(address, port, count, number == 0, timeout, master_listen_fd=descriptor)
-    backend = "gloo" if shares else _choose_backend()
+    backend = "gloo" if shares_gpu else _choose_backend()
     distributed.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
     set_rank(Rank(number, count, distributed.new_group(backend="gloo", timeout=timeout)))
     get_deepspeed()

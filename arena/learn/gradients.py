@@ -74,8 +74,8 @@ class UpdateMetrics:
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
         both.skipped = self.skipped
-        for held in both.sums, both.counts:  # ranks take each step together
-            held.pop("grad_norm", None)
+        for values in both.sums, both.counts:  # ranks take each step together
+            values.pop("grad_norm", None)
         if "grad_norm" in self.sums:
             both.sums["grad_norm"], both.counts["grad_norm"] = self.sums["grad_norm"], self.counts["grad_norm"]
         return both

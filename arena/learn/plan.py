@@ -30,7 +30,7 @@ Shares = tuple[tuple[Pass, ...], ...]
 class Step:
     """Plan of one optimiser step: samples in the loss with token weights, demonstrations, and their passes by rank."""
 
-    where: str
+    label: str
     """Label for messages: policy, iteration, epoch and minibatch."""
     played: Shares
     """Each rank's passes over the samples of the loss."""
@@ -51,8 +51,8 @@ class Step:
         """Return the step with the passes of one rank alone, and the weights of their samples."""
         played, rivals = _select_rank(self.played, rank), _select_rank(self.rivals, rank)
         weights = {i: self.weights[i] for i in _list_sample_numbers(played)}
-        shown = _select_rank(self.demonstrations, rank)
-        return replace(self, played=played, weights=weights, demonstrations=shown, rivals=rivals)
+        demonstrations = _select_rank(self.demonstrations, rank)
+        return replace(self, played=played, weights=weights, demonstrations=demonstrations, rivals=rivals)
 
     @property
     def sample_numbers(self) -> set[int]:
@@ -69,7 +69,7 @@ class Step:
 class Plan:
     """Plan of a policy's update, or of its imitation: samples, optimiser steps and learning rates, fixed in advance."""
 
-    where: str
+    label: str
     """Label for messages: policy and iteration."""
     advice: str
     """Advice if the weights diverge."""
@@ -92,9 +92,9 @@ class Plan:
 
     def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
         """Split an imitation's plan, from step `start` on, into plans of `size` steps with the same overall effect."""
-        for at in range(start, len(self.steps), size):
-            end = at + size
-            steps, rates = self.steps[at:end], self.rates[at:end]
+        for first in range(start, len(self.steps), size):
+            end = first + size
+            steps, rates = self.steps[first:end], self.rates[first:end]
             yield replace(self, steps=steps, rates=rates, goes_on=end < len(self.steps))
 
     def for_rank(self, rank: int) -> "Plan":
@@ -104,10 +104,10 @@ class Plan:
         """
         old = None if self.old is None else _select_rank(self.old, rank)
         steps = tuple(step.for_rank(rank) for step in self.steps)
-        needed = set(_list_sample_numbers(old or ())).union(*(step.sample_numbers for step in steps))
+        numbers = set(_list_sample_numbers(old or ())).union(*(step.sample_numbers for step in steps))
         if self.samples:
-            needed.add(min(self.samples, key=lambda i: len(self.samples[i].stream)))
-        return replace(self, samples={i: self.samples[i] for i in sorted(needed)}, old=old, steps=steps)
+            numbers.add(min(self.samples, key=lambda i: len(self.samples[i].stream)))
+        return replace(self, samples={i: self.samples[i] for i in sorted(numbers)}, old=old, steps=steps)
 
 
 def _select_rank(shares: Shares, rank: int) -> Shares:
@@ -130,9 +130,9 @@ class Planner:
     """Cost model of a forward pass."""
 
     def update(
-        self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, done: int, ranks: int = 1
+        self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, steps_before: int, ranks: int = 1
     ) -> Plan:
-        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `done` earlier steps.
+        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `steps_before` others.
 
         Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
         loss of played samples; empty steps are left out. Gate, ratio and regularisers exclude demonstrations, because
@@ -142,45 +142,47 @@ class Planner:
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
         played = [s for s in samples if s.source != "demonstration"]
         units = [[i] for i in range(len(played))]
-        needed = rule.loss.needs
-        if "pairs" in needed:
+        loss_needs = rule.loss.needs
+        if "pairs" in loss_needs:
             played = select_complete_pairs(played)
             units = group_paired(played)
-        elif "baselines" in needed:
+        elif "baselines" in loss_needs:
             units = group_with_baselines(played)
         all_samples = (*played, *(s for s in samples if s.source == "demonstration" and weight))
-        lessons = range(len(played), len(all_samples))
-        where = f"policy '{self.name}', iteration {clock.iteration}"
-        for at, part, lesson in _draw_minibatches(units, lessons, rule.epochs, rule.minibatches, rng):
-            if step := self._plan_step(all_samples, part, lesson, weight, f"{where}, {at}", ranks):
+        demonstrations = range(len(played), len(all_samples))
+        label = f"policy '{self.name}', iteration {clock.iteration}"
+        for at, part, part_demonstrations in _draw_minibatches(
+            units, demonstrations, rule.epochs, rule.minibatches, rng
+        ):
+            if step := self._plan_step(all_samples, part, part_demonstrations, weight, f"{label}, {at}", ranks):
                 steps.append(
-                    self._add_pairs(step, all_samples, part, ranks) if needed & {"pairs", "baselines"} else step
+                    self._add_pairs(step, all_samples, part, ranks) if loss_needs & {"pairs", "baselines"} else step
                 )
         return Plan(
-            where=where,
+            label=label,
             advice=f"lower learn.lr ({rule.lr:g})",
             step_advice=f"lower learn.lr ({rule.lr:g}) or learn.grad_clip",
             samples=dict(enumerate(all_samples)),
             clock=clock,
             old=self._distribute(self._make_passes(all_samples, range(len(played))), ranks) if rule.steps > 1 else None,
             steps=tuple(steps),
-            rates=tuple(rule.lr * compute_warmup(done + k, rule.warmup_steps) for k in range(len(steps))),
+            rates=tuple(rule.lr * compute_warmup(steps_before + k, rule.warmup_steps) for k in range(len(steps))),
             counted=True,
         )
 
     def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
         """Plan supervised learning on the samples, by the epochs, minibatches and learning rate of `spec`."""
-        where, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
+        label, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
             step
-            for at, _, lesson in _draw_minibatches([], range(len(samples)), spec.epochs, spec.minibatches, rng)
-            if (step := self._plan_step(samples, [], lesson, 1.0, f"{where}, {at}", ranks))
+            for at, _, demonstrations in _draw_minibatches([], range(len(samples)), spec.epochs, spec.minibatches, rng)
+            if (step := self._plan_step(samples, [], demonstrations, 1.0, f"{label}, {at}", ranks))
         ]
         total = spec.epochs * spec.minibatches
-        fading = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
-        rates = tuple(spec.lr * share * compute_warmup(k, _IMITATION_WARMUP) for k, share in enumerate(fading))
+        decay_factors = [1.0 - k / total if spec.decay else 1.0 for k in range(len(steps))]
+        rates = tuple(spec.lr * share * compute_warmup(k, _IMITATION_WARMUP) for k, share in enumerate(decay_factors))
         return Plan(
-            where=where,
+            label=label,
             advice=advice,
             step_advice=advice,
             samples=dict(enumerate(samples)),
@@ -195,25 +197,25 @@ class Planner:
         self,
         samples: Sequence[Sample],
         part: Sequence[int],
-        lesson: Sequence[int],
+        demonstrations: Sequence[int],
         weight: float,
-        where: str,
+        label: str,
         ranks: int,
     ) -> Step | None:
-        """Plan a step on the samples `part` and the demonstrations `lesson`; None if there is nothing to learn."""
+        """Plan a step on the samples `part` and on `demonstrations`; None if there is nothing to learn."""
         share = 1.0 - weight if self.rule.demonstrations and self.rule.demonstrations.mixed else 1.0
         weights = {i: share * w for i, w in self._compute_weights(samples, part).items()}
         learned = any(w.any() for w in weights.values())
-        if not learned and not lesson:
+        if not learned and not demonstrations:
             return None
         part = [i for i in part if samples[i].learned.any()]
         played = plan_passes([s.stream for s in samples], self.rule.token_budget, part, self.costs)
-        count = sum(int(samples[i].learned.sum()) for i in lesson)
+        count = sum(int(samples[i].learned.sum()) for i in demonstrations)
         return Step(
-            where=where,
+            label=label,
             played=self._distribute(played if learned else [], ranks),
             weights={i: w.astype(np.float32) for i, w in weights.items()},
-            demonstrations=self._distribute(self._make_passes(samples, lesson), ranks),
+            demonstrations=self._distribute(self._make_passes(samples, demonstrations), ranks),
             demonstration_weight=weight / max(1, count),
             gated=self.rule.steps == 1,
         )
@@ -296,13 +298,15 @@ def compute_warmup(steps: int, warmup: int) -> float:
 
 
 def _draw_minibatches(
-    units: Sequence[list[int]], lessons: Sequence[int], epochs: int, count: int, rng: np.random.Generator
+    units: Sequence[list[int]], demonstrations: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
     """Yield each step's label, samples (of random units) and random demonstrations; either list may be empty."""
     for epoch in range(1, epochs + 1):
         parts = _split_randomly(units, count, rng)
-        for number, (part, lesson) in enumerate(zip(parts, _split_randomly(lessons, count, rng), strict=True), 1):
-            yield f"epoch {epoch}, minibatch {number}", [i for unit in part for i in unit], lesson
+        for number, (part, part_demonstrations) in enumerate(
+            zip(parts, _split_randomly(demonstrations, count, rng), strict=True), 1
+        ):
+            yield f"epoch {epoch}, minibatch {number}", [i for unit in part for i in unit], part_demonstrations
 
 
 def _split_randomly(items: Sequence[Item], count: int, rng: np.random.Generator) -> list[list[Item]]:

@@ -189,7 +189,7 @@ def entropy_band(
     weight: Hold = Chosen(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
-    """EPO's entropy smoothing as a hinge: `weight` times the distance of entropy to a band around its past mean.
+    """EPO: penalise the distance of entropy to a band around its past mean, times `weight`, as a hinge.
 
     The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the tokens
     in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all tokens

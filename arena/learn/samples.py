@@ -63,11 +63,11 @@ def select_complete_pairs(samples: Sequence[Sample]) -> list[Sample]:
     """
     answers = [_find_loss_pairs(sample) for sample in samples]
     unique, counts = np.unique(np.concatenate([*answers, np.zeros(0, np.int64)]), return_counts=True)
-    whole = unique[counts == 2]
+    complete = unique[counts == 2]
     return [
-        replace(sample, learned=_mask_replies(sample, whole))
+        replace(sample, learned=_mask_replies(sample, complete))
         for sample, numbers in zip(samples, answers, strict=True)
-        if np.isin(numbers, whole).any()
+        if np.isin(numbers, complete).any()
     ]
 
 

@@ -185,7 +185,7 @@ class PolicyTrainer:
     def _take_step(self, step: Step, plan: Plan, lr: float, metrics: UpdateMetrics) -> bool:
         """Take one optimiser step; return False if it was skipped. Raises DivergedError if it must stop the run."""
         norm = max_over_ranks(self.optimiser.step(lr))
-        taken = is_finite_step(norm, self.rule.nonfinite, step.where, plan.step_advice)
+        taken = is_finite_step(norm, self.rule.nonfinite, step.label, plan.step_advice)
         metrics.count_step(norm, taken)
         return taken
 
@@ -193,15 +193,15 @@ class PolicyTrainer:
         """Raise DivergedError unless the weights and their log-probabilities of the shortest stream are finite."""
         with self.gather():
             require_finite(
-                trainable_parameters(self.model).values(), plan.where, "the weights are not finite", plan.advice
+                trainable_parameters(self.model).values(), plan.label, "the weights are not finite", plan.advice
             )
         if not plan.samples:
             return
         shortest = min(plan.samples.values(), key=lambda s: len(s.stream.ids))
         scores = score_with_entropy(self.optimiser.engine, [shortest.stream], [shortest.temperature])
-        said = [torch.from_numpy(one.logprobs) for one in scores]
-        what = "log-probabilities under the new weights are not finite"
-        require_finite(said, plan.where, what, plan.advice)
+        logprobs = [torch.from_numpy(one.logprobs) for one in scores]
+        finding = "log-probabilities under the new weights are not finite"
+        require_finite(logprobs, plan.label, finding, plan.advice)
 
 
 def _advance(work: Generator[bool, None, dict[str, float]]) -> bool | dict[str, float]:

@@ -1,1 +1,1 @@
-"""Panels: what judges a run from outside, and those that come with the package, one YAML file each."""
+"""Panels of opponents for evaluation: their settings, and those of the package, one YAML file each."""

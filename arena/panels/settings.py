@@ -22,7 +22,7 @@ RUN_WEIGHTS = re.compile(r"(?P<path>.+?)(?:@(?P<iteration>\d{1,9}))?(?::(?P<poli
 """A run folder with optional iteration and policy: runs/latest@12:opener."""
 
 
-def _contender(spec: str) -> str:
+def _anchor_contender(spec: str) -> str:
     """Return a contender's name with an absolute path if it names a run folder, a model folder or a script."""
     from agents.players.scripted import is_scripted
 
@@ -34,7 +34,7 @@ def _contender(spec: str) -> str:
     return absolute_model(spec) if isfile(Path(absolute(spec), "config.json")) else spec
 
 
-ContenderName = Annotated[str, Anchor(_contender)]
+ContenderName = Annotated[str, Anchor(_anchor_contender)]
 """A contender of `arena eval`: a scripted policy, a run folder, a model or its folder, or endpoint:MODEL."""
 Deals = Annotated[int, Field(ge=2, le=10**5)]
 """At least two, because one deal has no interval."""
@@ -71,7 +71,7 @@ class Panel(BaseModel):
 
     @field_validator("members")
     @classmethod
-    def _each_once(cls, members: list[str]) -> list[str]:
+    def _check_members(cls, members: list[str]) -> list[str]:
         for member in members:
             if not member.strip():
                 raise ValueError("a member has no name: name a scripted policy, a run, a model or endpoint:MODEL")
@@ -80,24 +80,24 @@ class Panel(BaseModel):
         return members
 
 
-def panel_names() -> list[str]:
+def list_panels() -> list[str]:
     """Return the names of the panels that come with the package, sorted."""
     return sorted(f.name[:-5] for f in files("arena.panels").iterdir() if f.name.endswith(".yaml"))
 
 
 @cache
-def panel_text(name: str) -> str:
+def read_panel_text(name: str) -> str:
     """Return the YAML text of a panel that comes with the package. Cached."""
     return (files("arena.panels") / f"{name}.yaml").read_text("utf-8")
 
 
 def load_panel(name: str) -> Panel:
     """Load a panel by its shipped name or from a YAML file. Raises ConfigError that names file, line and field."""
-    if name in panel_names():
-        return read_panel(panel_text(name), f"panel {name}")
+    if name in list_panels():
+        return read_panel(read_panel_text(name), f"panel {name}")
     if not name.strip() or (not name.endswith((".yaml", ".yml")) and not Path(expanduser(name)).exists()):
         raise ConfigError(
-            f"unknown panel '{strict_yaml.one_line(name, 80)}'{nearest(name, panel_names())} "
+            f"unknown panel '{strict_yaml.one_line(name, 80)}'{nearest(name, list_panels())} "
             "(arena list panels, or a path that ends in .yaml)"
         )
     path = Path(expanduser(name))
@@ -122,9 +122,9 @@ def read_panel(text: str, source: str) -> Panel:
         raise ConfigError(strict_yaml.explain(error, text, source, Panel)) from None
 
 
-def about(name: str) -> str:
+def describe_panel(name: str) -> str:
     """Return the comment at the head of a shipped panel's file as one line, without the editor's schema line."""
-    lines = MODELINE.sub("", panel_text(name)).splitlines()
+    lines = MODELINE.sub("", read_panel_text(name)).splitlines()
     return " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
 
 
@@ -139,14 +139,14 @@ def _load_if_named(value: Any) -> Any:
         raise ConfigError(f"evaluate.panel: {error}") from None
 
 
-GivenPanel = Annotated[Panel, BeforeValidator(_load_if_named)]
+PanelOrName = Annotated[Panel, BeforeValidator(_load_if_named)]
 """A panel written out, or by name or file, which validation replaces by the panel itself."""
 
 
 class EvaluateSpec(Spec):
     """Evaluation of a run: on a panel of fixed opponents during training, and on other games at its end."""
 
-    panel: GivenPanel | None = None
+    panel: PanelOrName | None = None
     """Fixed opponents: a name (`arena list panels`), a YAML file, or written out. The weights play them before the
     first iteration and after the last."""
     every: Positive | None = None
@@ -173,7 +173,7 @@ class EvaluateSpec(Spec):
         return self.games or []
 
     @model_validator(mode="after")
-    def _asks_for_something(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.panel is None and self.games is None:
             raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
         if self.panel is None and (self.every or self.deals):

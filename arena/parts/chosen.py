@@ -203,13 +203,13 @@ def _load_from_file(path: Path, name: str) -> Callable[..., Any]:
     function = import_member(path, name, isfunction, "function", "functions")
 
     @wraps(function)
-    def guarded(*given: Any, **settings: Any) -> Any:
+    def guard(*given: Any, **settings: Any) -> Any:
         try:
             return function(*given, **settings)
         except Exception as error:
             raise ConfigError(f"{path}:{name} failed: {error_line(error, path)}") from error
 
-    return guarded
+    return guard
 
 
 def needs(*measures: str) -> Callable[[Any], Any]:
@@ -348,19 +348,19 @@ def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> Validatio
     known = list(_get_settings(part(kind, name)))
     errors: list[InitErrorDetails] = []
     for fault in error.errors(include_url=False):
-        what: Any = fault["type"]
-        if what == "extra_forbidden" and len(fault["loc"]) == 1:
+        fault_type: Any = fault["type"]
+        if fault_type == "extra_forbidden" and len(fault["loc"]) == 1:
             listed = f" (it has: {', '.join(known)})" if known else " (it has none)"
             message = f"unknown setting of {kind.name} {name}{nearest(str(fault['loc'][0]), known) or listed}"
-            what = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
-        elif what == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no place for it
-            what = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
-        elif what == "part_error" and "kind" in fault.get("ctx", {}):
-            what = make_unknown_error(**fault["ctx"])
-        elif what in ("part_error", "value_error"):
-            what = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
-        details: InitErrorDetails = {"type": what, "loc": (name, *fault["loc"]), "input": fault["input"]}
-        if "ctx" in fault and isinstance(what, str):
+            fault_type = PydanticCustomError("part_error", message.replace("{", "{{").replace("}", "}}"))
+        elif fault_type == "missing" and len(fault["loc"]) == 1:  # a bare name in YAML has no place for it
+            fault_type = PydanticCustomError("part_error", f"{kind.name} {name} needs the setting `{fault['loc'][0]}`")
+        elif fault_type == "part_error" and "kind" in fault.get("ctx", {}):
+            fault_type = make_unknown_error(**fault["ctx"])
+        elif fault_type in ("part_error", "value_error"):
+            fault_type = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
+        details: InitErrorDetails = {"type": fault_type, "loc": (name, *fault["loc"]), "input": fault["input"]}
+        if "ctx" in fault and isinstance(fault_type, str):
             details["ctx"] = fault["ctx"]
         errors.append(details)
     return ValidationError.from_exception_data(f"{kind.name} {name}", errors)

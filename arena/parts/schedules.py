@@ -20,22 +20,22 @@ class Clock(NamedTuple):
 
 
 def constant(clock: Clock, *, value: float) -> float:
-    """A constant; a plain number means this."""
+    """Return `value` in every iteration; a plain number means this."""
     return value
 
 
 def linear(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
-    """Linear from `start` to `end` over `over` iterations, beginning after `after` iterations."""
+    """Interpolate linearly from `start` to `end` over `over` iterations, beginning after `after` iterations."""
     return start + (end - start) * _compute_progress(clock, over, after)
 
 
 def cosine(clock: Clock, *, start: float, end: float, over: Steps, after: Passed = 0) -> float:
-    """From `start` to `end` along half a cosine, end + (start - end)(1 + cos πx)/2, as in SPEAR (Qin et al. 2025)."""
+    """Interpolate along half a cosine, end + (start - end)(1 + cos πx)/2, as in SPEAR (Qin et al. 2025)."""
     return end + (start - end) * (1.0 + math.cos(math.pi * _compute_progress(clock, over, after))) / 2.0
 
 
 def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
-    """EPO-entropy's phases: in the first half of `over` iterations down to .83 of `start`, then from .8 towards .04.
+    """Decay in EPO-entropy's phases: to .83 of `start` in the first half of `over` iterations, then from .8 to .04.
 
     With h = over / 2 and e iterations done: start · (1 - .2 (1 - exp(-2 e/h))) while e <= h, then start · .8 exp(-3 (e
     - h)/h). Source: EPO (Xu et al. 2025), the released weight of its entropy term, h = 75.
@@ -47,7 +47,7 @@ def explore_exploit(clock: Clock, *, start: float, over: Steps) -> float:
 
 
 def steps(clock: Clock, *, values: Annotated[list[float], Field(min_length=1)], every: Steps) -> float:
-    """The next of `values` every `every` iterations, then the last: ScalingInter-RL's staircase (Xi et al. 2025)."""
+    """Step to the next of `values` every `every` iterations, then keep the last: ScalingInter-RL (Xi et al. 2025)."""
     return values[min((clock.iteration - 1) // every, len(values) - 1)]
 
 

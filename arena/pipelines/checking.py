@@ -32,12 +32,12 @@ async def check_recipe(
             note(f"stage {stage.spec.name}: {text}")
 
 
-async def fitted_recipe(recipe: R) -> R:
+async def fit_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
         return cast(R, await compute(fit_to_machine, recipe))
     return cast(
-        R, recipe.with_changes(await fitted_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None)))
+        R, recipe.with_changes(await fit_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None)))
     )
 
 
@@ -53,7 +53,7 @@ async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> S
         return (await preflight(stage.made.model_copy(update=auto), announce)).notes
 
 
-async def fitted_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
+async def fit_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
     """Return the shared settings that are `auto`, as they are fastest on this machine; the stages then agree."""
     shared = merge_layers(pipeline.shared)
     auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}

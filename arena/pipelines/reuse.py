@@ -36,21 +36,21 @@ def find_reusable_stages(source: Path, data: Mapping[str, Any], about: Mapping[s
     if not is_pipeline(source):
         raise ConfigError(f"--reuse: {source} is no pipeline, so it has no stages to copy")
     environment = FolderReader(source).environment()
-    theirs = _saved_settings(source, environment)
+    saved = _read_settings(source, environment)
     for key in _SAME:
         before, now = environment.get(key) or {}, about.get(key) or {}
         if before != now:
             return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"
-    equal = count_equal_stages(theirs, data)
-    places = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(theirs[STAGES][:equal])]
-    ended = [*takewhile(read_stage_end, places)]
+    equal = count_equal_stages(saved, data)
+    folders = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(saved[STAGES][:equal])]
+    ended = [*takewhile(read_stage_end, folders)]
     if len(ended) < equal:
-        return ended, f"{places[len(ended)].name} has not ended there"
-    changes = list_differences(_by_stage(theirs), _by_stage(data))
+        return ended, f"{folders[len(ended)].name} has not ended there"
+    changes = list_differences(_index_by_stage(saved), _index_by_stage(data))
     return ended, f"settings differ: {changes[0]}" if changes else ""
 
 
-def _saved_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
+def _read_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a pipeline's settings without loading its code.
 
     Raises ConfigError if they were edited or are malformed.
@@ -86,18 +86,18 @@ def copy_stages(stages: Sequence[Path], source: Path, folder: Path) -> None:
 def _relocate(place: Path, before: str, now: str) -> None:
     """Replace the start `before` of paths by `now` in the config and environment of a stage."""
     reader = FolderReader(place)
-    config = _with_start(text_layer(CONFIG, reader.config()).data, before, now)
-    environment = _with_start(reader.environment(), before, now)
+    config = _replace_start(text_layer(CONFIG, reader.config()).data, before, now)
+    environment = _replace_start(reader.environment(), before, now)
     (place / ENVIRONMENT).unlink()
     write_environment(place, environment)
     (place / CONFIG).write_text(strict_yaml.dump(config, CONFIG), encoding="utf-8")
 
 
-def _with_start(value: Any, before: str, now: str) -> Any:
+def _replace_start(value: Any, before: str, now: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _with_start(item, before, now) for key, item in value.items()}
+        return {key: _replace_start(item, before, now) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_start(item, before, now) for item in value]
+        return [_replace_start(item, before, now) for item in value]
     return now + value[len(before) :] if isinstance(value, str) and value.startswith(before) else value
 
 
@@ -107,7 +107,7 @@ def _require_plain_files(stage: Path) -> None:
             raise StoreError(f"{path} is no plain file: remove it, or run without --reuse")
 
 
-def _by_stage(data: Mapping[str, Any]) -> dict[str, Any]:
+def _index_by_stage(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pipeline's settings without `study`, and with its stages by name."""
     stages = {stage["name"]: {key: value for key, value in stage.items() if key != "name"} for stage in data[STAGES]}
     return {key: value for key, value in data.items() if key != "study"} | {STAGES: stages}

@@ -15,7 +15,7 @@ from arena.config.staging import Earlier, PlannedStage, add_stage_name, compose_
 from arena.doctor import describe_environment
 from arena.errors import ConfigError, Interrupted, StoreError
 from arena.launch import check_alone, choose_fresh_folder, point_latest, resume_run, start_checked, with_command
-from arena.pipelines.checking import check_stage, fitted_settings
+from arena.pipelines.checking import check_stage, fit_settings
 from arena.pipelines.reuse import FOLDER, SOURCES, copy_stages, find_reusable_stages
 from arena.play.watchers import StageWatcher, Watcher
 from arena.preflight import find_model_folder, find_used_servers
@@ -41,9 +41,9 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     planned = plan(pipeline, folder, watcher.note)
     for stage in planned:
         await check_stage(stage, lambda what: watcher.phase(0, what))
-    text = pipeline.with_changes(await fitted_settings(pipeline, planned), find_model_folder).to_yaml()
+    text = pipeline.with_changes(await fit_settings(pipeline, planned), find_model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
-    running = _Running(folder, data, watcher)
+    running = _PipelineRun(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
     about = describe_environment() | {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
     copied, why = find_reusable_stages(reuse, data, about) if reuse else ([], "")
@@ -53,7 +53,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
         own_files.trust_files(experiment)
         own_files.trust_servers(find_used_servers(experiment).values())
     point_latest(folder)
-    with _explained(folder), lock_folder(folder):
+    with _explain_interrupts(folder), lock_folder(folder):
         if reuse:
             copy_stages(copied, reuse, running.folder)
             names = ", ".join(stage.name for stage in copied) or "no stage"
@@ -73,17 +73,17 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     loading.reset()
     if (folder := pipeline_of(path)) is None:
         raise StoreError(f"{path} is no pipeline and no stage of one")
-    with _explained(folder), lock_folder(folder):
+    with _explain_interrupts(folder), lock_folder(folder):
         data = load_pipeline_settings(folder, trusted)
         about = FolderReader(folder).environment()
-        running = _Running(folder, data, watcher, trusted)
+        running = _PipelineRun(folder, data, watcher, trusted)
         running.check_overrides(path.resolve(), layers)
         write_environment(folder, with_command(about, data))
         await running.run(layers)
     return folder
 
 
-class _Running:
+class _PipelineRun:
     """Execution of a pipeline's unfinished stages in its folder."""
 
     def __init__(self, folder: Path, data: Mapping[str, Any], watcher: Watcher, trusted: bool = False) -> None:
@@ -94,13 +94,15 @@ class _Running:
 
     def check_overrides(self, path: Path, layers: Sequence[Layer]) -> None:
         """Raise ConfigError if `layers` are given, and the stage at `path`, or any, is not the one that runs next."""
-        due = next((self._place(stage) for stage in self.planned if read_stage_end(self._place(stage)) is None), None)
-        if layers and due is None:
+        next_folder = next(
+            (self._get_folder(stage) for stage in self.planned if read_stage_end(self._get_folder(stage)) is None), None
+        )
+        if layers and next_folder is None:
             raise ConfigError(f"all stages of {self.folder} have ended, so no setting can change: start a new run")
-        if layers and path not in (self.folder, due):
-            raise ConfigError(f"{path} does not run now: settings can change in {due}, the stage that does")
-        if layers and due is not None and (due / CONFIG).exists():
-            load_experiment(due, layers, self.trusted)
+        if layers and path not in (self.folder, next_folder):
+            raise ConfigError(f"{path} does not run now: settings can change in {next_folder}, the stage that does")
+        if layers and next_folder is not None and (next_folder / CONFIG).exists():
+            load_experiment(next_folder, layers, self.trusted)
 
     async def run(self, layers: Sequence[Layer] = ()) -> None:
         """Run all unfinished stages, the first one with the overrides `layers`.
@@ -108,16 +110,16 @@ class _Running:
         Raises StoreError if the results of an ended stage are not as they were written.
         """
         earlier = Earlier()
-        ended = [read_stage_end(self._place(stage)) for stage in self.planned]
+        ended = [read_stage_end(self._get_folder(stage)) for stage in self.planned]
         for stage, done in zip(self.planned, ended, strict=True):
             if done is None:
                 done, layers = await self._run_stage(stage, earlier, layers), ()
             weights = {policy: str(folder) for policy, folder in done.weights.items()}
-            earlier = earlier.plus(stage.spec.name, self._place(stage), weights)
+            earlier = earlier.plus(stage.spec.name, self._get_folder(stage), weights)
 
     async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> StageEnd:
         """Run a stage to its end from the results of the earlier ones, and seal its own."""
-        spec, place = planned.spec, self._place(planned)
+        spec, place = planned.spec, self._get_folder(planned)
         for folder in earlier.folders.values():
             read_stage_end(folder)
         self._check_sources(planned)
@@ -154,7 +156,7 @@ class _Running:
 
         An experiment that has begun has its own copies and hashes of files.
         """
-        place, about = self._place(planned), FolderReader(self.folder).environment()
+        place, about = self._get_folder(planned), FolderReader(self.folder).environment()
         has_begun = (place / CONFIG).exists()
         if not has_begun or not isinstance(planned.made, Experiment):
             own_files.require_unchanged(self.folder, about.get(SOURCES, {}))
@@ -178,13 +180,13 @@ class _Running:
         else:
             self.watcher.phase(0, label)
 
-    def _place(self, stage: PlannedStage) -> Path:
+    def _get_folder(self, stage: PlannedStage) -> Path:
         return stage_folder(self.folder, stage.spec.number, stage.spec.name)
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Say of an interrupted pipeline how to resume it."""
+def _explain_interrupts(folder: Path) -> Iterator[None]:
+    """Turn an interruption into an Interrupted error that names the command to resume the pipeline."""
     try:
         yield
     except (KeyboardInterrupt, CancelledError, Interrupted):

@@ -11,7 +11,7 @@ import numpy as np
 from agents.computing import compute
 from arena.data.rows import DataSet, RowOrder
 from arena.data.samples import RowEncoder
-from arena.data.units import Units
+from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
@@ -97,7 +97,7 @@ class DataSource:
 
     def _encoder(self, name: str) -> RowEncoder:
         policy = self.policies[name]
-        units = Units(self.spec.units.end, self.spec.units.between) if self.spec.units else None
+        units = UnitSplitter(self.spec.units.end, self.spec.units.between) if self.spec.units else None
         return RowEncoder(self.rows, policy.frame, min(policy.positions, self.policies.engine.max_context), units)
 
 

@@ -34,7 +34,7 @@ class Examples(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A seat's conversation in a finished match, and what it was worth."""
+    """A seat's conversation in a finished match, with its outcome `worth`."""
 
     stream: Stream
     worth: float
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     """Key shared by the conversations to compare it with."""
 
 
-def from_outcomes(
+def make_examples(
     outcomes: Sequence[Outcome],
     objective: Objective,
     held_out: float,
@@ -61,15 +61,15 @@ def from_outcomes(
     if not outcomes:
         raise ConfigError("reward_model: the log has no conversation of the policy with this outcome")
     sides = [
-        _pairs(own, partners, margin, rng) if objective == "bradley_terry" else _labelled(own, objective)
-        for chosen in split([one.deal for one in outcomes], held_out, rng)
+        _make_pairs(own, partners, margin, rng) if objective == "bradley_terry" else _label(own, objective)
+        for chosen in split_groups([one.deal for one in outcomes], held_out, rng)
         for own in [[outcomes[i] for i in chosen]]
     ]
-    return checked(Examples(sides[0], sides[1], digest_of([*sides[0], *sides[1]])), objective)
+    return check_examples(Examples(sides[0], sides[1], hash_examples([*sides[0], *sides[1]])), objective)
 
 
-def checked(examples: Examples, objective: Objective) -> Examples:
-    """Return the examples. Raises ConfigError unless both sides have some, and both classes or several labels."""
+def check_examples(examples: Examples, objective: Objective) -> Examples:
+    """Return the examples. Raises ConfigError unless both sides have some, with both classes or several labels."""
     for side, name in ((examples.train, "to learn from"), (examples.held_out, "held out")):
         if not side and objective == "bradley_terry":
             raise ConfigError(
@@ -87,7 +87,7 @@ def checked(examples: Examples, objective: Objective) -> Examples:
     return examples
 
 
-def split(groups: Sequence[Hashable], held_out: float, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+def split_groups(groups: Sequence[Hashable], held_out: float, rng: np.random.Generator) -> tuple[list[int], list[int]]:
     """Split indices so that no group is on both sides. Returns those to train on and the held-out ones.
 
     The second side has the share `held_out` of the groups, and at least one if there are two.
@@ -98,7 +98,7 @@ def split(groups: Sequence[Hashable], held_out: float, rng: np.random.Generator)
     return [i for i, g in enumerate(groups) if g not in chosen], [i for i, g in enumerate(groups) if g in chosen]
 
 
-def digest_of(examples: Sequence[Example]) -> str:
+def hash_examples(examples: Sequence[Example]) -> str:
     """Return the SHA-256 of examples' ids and values."""
     found = sha256()
     for one in examples:
@@ -106,12 +106,12 @@ def digest_of(examples: Sequence[Example]) -> str:
     return found.hexdigest()
 
 
-def _labelled(outcomes: Sequence[Outcome], objective: Objective) -> list[Example]:
+def _label(outcomes: Sequence[Outcome], objective: Objective) -> list[Example]:
     is_class = objective == "logistic"
     return [Example((one.stream,), float(one.worth > 0) if is_class else one.worth) for one in outcomes]
 
 
-def _pairs(outcomes: Sequence[Outcome], partners: int, margin: float, rng: np.random.Generator) -> list[Example]:
+def _make_pairs(outcomes: Sequence[Outcome], partners: int, margin: float, rng: np.random.Generator) -> list[Example]:
     """Pair each outcome with the next ones of its peers, in random order, that have another worth, none twice."""
     groups: dict[Hashable, list[Outcome]] = {}
     for one in outcomes:

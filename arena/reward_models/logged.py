@@ -19,10 +19,10 @@ from arena.store.reader import RunReader
 PAYOFF, CREDITED = "payoff", "credited"
 
 
-def outcomes_of(
-    log: Path, policy: str, outcome: str, within: Literal["deal", "game"], most: int, model: Path
+def read_outcomes(
+    log: Path, policy: str, outcome: str, scope: Literal["deal", "game"], max_count: int, model: Path
 ) -> list[Outcome]:
-    """Return the conversations of a policy in a run's log with their outcomes, at most `most`, the newest first.
+    """Return the conversations of a policy in a run's log with their outcomes, at most `max_count`, the newest first.
 
     `outcome` is `payoff`, `credited` (all rewards as credit weighed them, those of judges included) or the name of a
     game's reward. A conversation is the last stream of a seat in a match. Raises ConfigError if nothing has that
@@ -31,13 +31,13 @@ def outcomes_of(
     reader = RunReader(log)
     check_newest(reader.path)
     found, seen = list[Outcome](), set[str]()
-    for one, credit in _trajectories(reader, policy, seen):
-        worth = _worth(one, outcome, credit)
+    for one, credit in _read_trajectories(reader, policy, seen):
+        worth = _compute_worth(one, outcome, credit)
         if worth is not None and one.streams:
-            group = (one.game, one.seed, one.seat) if within == "deal" else (one.game, one.seat)
+            group = (one.game, one.seed, one.seat) if scope == "deal" else (one.game, one.seat)
             found.append(Outcome(one.streams[-1], worth, (one.game, one.seed), group))
         seen |= {name for turn in one.turns for name in turn.rewards}
-        if len(found) == most:
+        if len(found) == max_count:
             break
     if not found:
         known = ", ".join(sorted({PAYOFF, CREDITED, *seen}))
@@ -49,7 +49,7 @@ def outcomes_of(
     return found
 
 
-def _trajectories(
+def _read_trajectories(
     reader: RunReader, policy: str, seen: set[str]
 ) -> Iterator[tuple[Trajectory, dict[tuple[str, int], float]]]:
     """Yield the policy's trajectories, newest iteration first, with their iteration's credited rewards by turn."""
@@ -68,8 +68,8 @@ def _trajectories(
         )
 
 
-def _worth(one: Trajectory, outcome: str, credit: dict[tuple[str, int], float]) -> float | None:
-    """Return what a trajectory was worth; None if it has no such outcome."""
+def _compute_worth(one: Trajectory, outcome: str, credit: dict[tuple[str, int], float]) -> float | None:
+    """Return a trajectory's outcome; None if it has none of that name."""
     if outcome == PAYOFF:
         return one.payoff
     if outcome == CREDITED:

@@ -13,10 +13,10 @@ from agents.strict_yaml import dump
 from agents.weights import resolve, resolve_base
 from arena.parts.chance import generator
 from arena.play.watchers import Watcher
-from arena.reward_models.examples import Examples, from_outcomes
-from arena.reward_models.logged import outcomes_of
-from arena.reward_models.rows import from_rows
-from arena.reward_models.training import Fit, Training
+from arena.reward_models.examples import Examples, make_examples
+from arena.reward_models.logged import read_outcomes
+from arena.reward_models.rows import read_row_examples
+from arena.reward_models.training import FitSettings, RewardModelTraining
 from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 
@@ -35,20 +35,20 @@ async def train(folder: Path, settings: Mapping[str, Any], watcher: Watcher) -> 
         write_atomic(folder / CONFIG, dump({"reward_model": dict(settings)}, CONFIG))
     watcher.phase(0, "reading examples")
     model = await compute(resolve, settings["model"])
-    examples = await compute(_examples, settings, model, watcher)
+    examples = await compute(_read_examples, settings, model, watcher)
     counts = f"{len(examples.train):,} examples to learn from, {len(examples.held_out):,} held out"
     watcher.note(f"reward model: {counts}")
     lr = settings["lr"] or (5e-4 if count_parameters(resolve_base(model)) < SMALL else 1e-5)
     names = ("epochs", "batch", "warmup_steps", "grad_clip", "token_budget", "nonfinite", "iterations", "seed", "keep")
-    fit = Fit(objective=settings["loss"], lr=lr, **{name: settings[name] for name in names})
-    await Training(RunFolder.open(folder), model, fit, examples, watcher, settings["bf16"]).run()
+    fit = FitSettings(objective=settings["loss"], lr=lr, **{name: settings[name] for name in names})
+    await RewardModelTraining(RunFolder.open(folder), model, fit, examples, watcher, settings["bf16"]).run()
 
 
-def _examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -> Examples:
+def _read_examples(settings: Mapping[str, Any], model: Path, watcher: Watcher) -> Examples:
     rng, loss, held_out = generator(settings["seed"], 0, "examples"), settings["loss"], settings["held_out"]
     if settings["data"] is not None:
         frame, longest = load_tokenizer_and_frame(model)[1], find_positions(model)
-        return from_rows(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
+        return read_row_examples(Path(settings["data"]), frame, longest, loss, held_out, rng, watcher.note)
     log, policy, outcome = Path(settings["log"]), settings["policy"], settings["outcome"]
-    found = outcomes_of(log, policy, outcome, settings["within"], settings["most"], model)
-    return from_outcomes(found, loss, held_out, settings["partners"], settings["margin"], rng)
+    found = read_outcomes(log, policy, outcome, settings["within"], settings["most"], model)
+    return make_examples(found, loss, held_out, settings["partners"], settings["margin"], rng)

@@ -14,9 +14,9 @@ from agents.chat import ChatFrame
 from agents.chat_streams import ChatRowError, encode_completion
 from arena.data.rows import DataSet
 from arena.errors import ConfigError
-from arena.reward_models.examples import Example, Examples, Objective, checked, split
+from arena.reward_models.examples import Example, Examples, Objective, check_examples, split_groups
 
-MOST_HELD_OUT = 1000
+MAX_HELD_OUT = 1000
 """Maximum number of held-out examples."""
 
 
@@ -42,15 +42,15 @@ class RowExamples(Sequence[Example]):
             return RowExamples(self._rows, self._frame, self._numbers[index])
         number = int(self._numbers[index])
         try:
-            return _example(self._rows[number], self._frame)
+            return _make_example(self._rows[number], self._frame)
         except ChatRowError as error:
-            raise self._rows.error(number, str(error)) from None
+            raise self._rows.make_error(number, str(error)) from None
 
 
-def from_rows(
+def read_row_examples(
     path: Path,
     frame: ChatFrame,
-    longest: int,
+    max_tokens: int,
     objective: Objective,
     held_out: float,
     rng: np.random.Generator,
@@ -58,7 +58,7 @@ def from_rows(
 ) -> Examples:
     """Return the examples of a data set, with the share `held_out` of the prompts held out.
 
-    Every row is validated. Rows longer than `longest` tokens are left out and counted in a note. Raises ConfigError,
+    Every row is validated. Rows longer than `max_tokens` tokens are left out and counted in a note. Raises ConfigError,
     with file and row, for a malformed row, and if the rows do not fit the objective.
     """
     rows, wanted = DataSet(path), "pairs" if objective == "bradley_terry" else "labels"
@@ -66,19 +66,19 @@ def from_rows(
         raise ConfigError(f"{path}: its rows are {rows.kind}, and the loss {objective} learns from {wanted}")
     every, kept, prompts = RowExamples(rows, frame, np.arange(len(rows))), list[int](), list[bytes]()
     for number, example in enumerate(every):
-        if max(map(len, example.streams)) <= longest:
+        if max(map(len, example.streams)) <= max_tokens:
             kept.append(number)
             prompts.append(sha256(repr(rows[number]["prompt"]).encode("utf-8", "replace")).digest()[:8])
     if left_out := len(rows) - len(kept):
-        note(f"{path}: {left_out} of {len(rows)} rows are longer than {longest:,} tokens and left out")
-    learned, tested = split(prompts, held_out, rng)
+        note(f"{path}: {left_out} of {len(rows)} rows are longer than {max_tokens:,} tokens and left out")
+    learned, tested = split_groups(prompts, held_out, rng)
     numbers = np.array(kept, np.int64)
-    held = numbers[tested][rng.permutation(len(tested))[:MOST_HELD_OUT]]
+    held = numbers[tested][rng.permutation(len(tested))[:MAX_HELD_OUT]]
     sides = (RowExamples(rows, frame, numbers[learned]), RowExamples(rows, frame, np.sort(held)))
-    return checked(Examples(*sides, rows.rows.sha256), objective)
+    return check_examples(Examples(*sides, rows.rows.sha256), objective)
 
 
-def _example(row: dict[str, Any], frame: ChatFrame) -> Example:
+def _make_example(row: dict[str, Any], frame: ChatFrame) -> Example:
     """Return the example of a row. Raises ChatRowError if it is malformed."""
 
     def stream(name: str) -> Any:

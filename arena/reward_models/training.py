@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from arena.credit.rewards.reward_model import WEIGHTS
-from arena.fitting.loop import Fitting, equal_parts
+from arena.fitting.loop import TrainingLoop, split_steps
 from arena.learn.divergence import Nonfinite
 from arena.learn.plan import compute_warmup
 from arena.learn.reward_model import RewardModel, append_score_token, bradley_terry, logistic, squared_error
@@ -23,7 +23,7 @@ from arena.store.run import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class FitSettings:
     """Settings of the training loop, as in the pipeline stage `reward_model`."""
 
     objective: Objective
@@ -45,14 +45,14 @@ class Fit:
 
     def parts(self, examples: int) -> list[range]:
         """Return the steps of each iteration; there are at most as many iterations as steps."""
-        return equal_parts(self.steps(examples), self.iterations)
+        return split_steps(self.steps(examples), self.iterations)
 
 
-class Training(Fitting):
+class RewardModelTraining(TrainingLoop):
     """Training of a reward model in a run folder, iteration by iteration, from its newest checkpoint."""
 
     def __init__(
-        self, run: RunFolder, model: Path, fit: Fit, examples: Examples, watcher: Watcher, bf16: bool = False
+        self, run: RunFolder, model: Path, fit: FitSettings, examples: Examples, watcher: Watcher, bf16: bool = False
     ) -> None:
         """Prepare to train from the weights in the folder `model`. The caller holds the run's lock."""
         identity = {name: value for name, value in vars(fit).items() if name not in ("keep", "nonfinite")}
@@ -67,7 +67,7 @@ class Training(Fitting):
     def test(self, examples: Sequence[Example]) -> dict[str, float]:
         """Return the figures of the model on examples, without learning."""
         scores = self._model.score([s for one in examples for s in one.streams], self.fit.token_budget)
-        return figures_of(scores, [one.value for one in examples], self.fit.objective)
+        return compute_figures(scores, [one.value for one in examples], self.fit.objective)
 
     def step(self, number: int) -> dict[str, float]:
         """Take step `number` of the run and return the figures of its examples before it."""
@@ -77,14 +77,14 @@ class Training(Fitting):
         order = generator(fit.seed, epoch, WEIGHTS).permutation(len(train))
         chosen = [train[i] for i in order[at * fit.batch : (at + 1) * fit.batch].tolist()]
         scores = []
-        for part in _parts(chosen, fit.token_budget):
+        for part in _split_examples(chosen, fit.token_budget):
             own = self._model([append_score_token(s) for one in part for s in one.streams], fit.token_budget)
             values = torch.tensor([one.value for one in part], device=own.device)
-            torch.autograd.backward(losses(own, values, fit.objective).sum() / len(chosen))
+            torch.autograd.backward(compute_losses(own, values, fit.objective).sum() / len(chosen))
             scores.append(own.detach().cpu().numpy())
         self.optimiser.set_rate(fit.lr * compute_warmup(number, fit.warmup_steps))
         norm = self.optimiser.step(fit.grad_clip)
-        found = figures_of(np.concatenate(scores), [one.value for one in chosen], fit.objective)
+        found = compute_figures(np.concatenate(scores), [one.value for one in chosen], fit.objective)
         return {name: found[name] for name in ("loss", "accuracy", "margin") if name in found} | {"grad_norm": norm}
 
     def load(self, folder: Path | None) -> HeadOptimiser:
@@ -98,14 +98,14 @@ class Training(Fitting):
         self._model.save(folder)
 
 
-def losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
+def compute_losses(scores: torch.Tensor, values: torch.Tensor, objective: Objective) -> torch.Tensor:
     """Return each example's loss: `scores` are of its streams in order, `values` its margins or labels."""
     if objective == "bradley_terry":
         return bradley_terry(scores[::2], scores[1::2], values)
     return (logistic if objective == "logistic" else squared_error)(scores, values)
 
 
-def figures_of(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:
+def compute_figures(scores: Floats, values: Sequence[float], objective: Objective) -> dict[str, float]:
     """Return mean loss and quality of the scores of examples with these margins or labels.
 
     | objective | figures |
@@ -117,7 +117,7 @@ def figures_of(scores: Floats, values: Sequence[float], objective: Objective) ->
     The first two have `calibration`: the expected calibration error of the predicted probabilities over ten bins.
     """
     wanted = torch.tensor(list(values), dtype=torch.float32)
-    found = {"loss": float(losses(torch.from_numpy(scores), wanted, objective).mean())}
+    found = {"loss": float(compute_losses(torch.from_numpy(scores), wanted, objective).mean())}
     label = np.asarray(values, np.float64)
     if objective == "squared":
         variance = float(label.var())
@@ -140,7 +140,7 @@ def _calibration_error(gap: Floats, hits: Any) -> float:
     return float(sum(abs((confidence - hits)[bins == one].sum()) for one in np.unique(bins)) / len(gap))
 
 
-def _parts(examples: Sequence[Example], token_budget: int) -> Iterator[list[Example]]:
+def _split_examples(examples: Sequence[Example], token_budget: int) -> Iterator[list[Example]]:
     """Split examples into parts of about `token_budget` tokens, whose gradients are computed together."""
     part, held = list[Example](), 0
     for one in examples:

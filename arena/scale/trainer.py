@@ -63,7 +63,7 @@ class ScaledTrainer:
         self._changes += 1
         parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
         given = [(self.name, part) for part in parts]
-        answers = await self._ranks.ask_each(f"{plan.where}, update", "update", given)
+        answers = await self._ranks.ask_each(f"{plan.label}, update", "update", given)
         metrics: dict[str, float] = answers[0][0]
         self._state = answers[0][1]
         for _ in plan.steps:

@@ -60,10 +60,10 @@ class AverageLoop:
             raise ConfigError(f"{adapters[0]} is an adapter: a mean of its factors is no mean of what they change")
         place = checkpoint / "policies" / self.policy
         shutil.copytree(folders[0], place, ignore=shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json"))
-        save_file(mean_weights(folders, self.shares), place / "model.safetensors", metadata={"format": "pt"})
+        save_file(average_weights(folders, self.shares), place / "model.safetensors", metadata={"format": "pt"})
 
 
-def mean_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[str, torch.Tensor]:
+def average_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[str, torch.Tensor]:
     """Return the weighted mean of each tensor of some models, summed in float32, in its own type.
 
     Raises ConfigError if the models differ in a tensor's name or shape.

@@ -56,9 +56,9 @@ def sft(
     are imitated, or those of the policies that it names. `units: {end: REGEX}` splits long replies into turns (MinD).
     """
     learn = {"loss": "likelihood", "aggregate": "token_mean"}
-    source = _source(context, data, "chats", policy, epochs, batch, held_out)
+    source = _make_source(context, data, "chats", policy, epochs, batch, held_out)
     source |= {"units": units.model_dump()} if units else {}
-    return _experiment(context, policy, source, learn, lr)
+    return _make_experiment(context, policy, source, learn, lr)
 
 
 def dpo(
@@ -75,7 +75,9 @@ def dpo(
 ) -> Mapping[str, Any]:
     """Learn from preference pairs by DPO, with the weights at the start of the stage as the frozen reference."""
     learn = {"loss": {"dpo": {"beta": beta, "reference": "initial"}}, "aggregate": "turn_mean"}
-    return _experiment(context, policy, _source(context, data, "pairs", policy, epochs, batch, held_out), learn, lr)
+    return _make_experiment(
+        context, policy, _make_source(context, data, "pairs", policy, epochs, batch, held_out), learn, lr
+    )
 
 
 def kto(
@@ -96,10 +98,10 @@ def kto(
     loss = {"kto": {"beta": beta, "desirable": desirable, "undesirable": undesirable}}
     learn = {"loss": loss, "aggregate": "turn_mean"}
     source = {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
-    return _experiment(context, policy, source, learn, lr)
+    return _make_experiment(context, policy, source, learn, lr)
 
 
-def _source(
+def _make_source(
     context: StageContext, data: Any, rows: str, policy: str, epochs: int, batch: int, held_out: float
 ) -> dict[str, Any]:
     """Return the settings of the source. `rows` is what to export from the matches of a run."""
@@ -117,7 +119,7 @@ def _source(
     return {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
 
 
-def _experiment(
+def _make_experiment(
     context: StageContext, policy: str, source: Mapping[str, Any], learn: Mapping[str, Any], lr: float | None
 ) -> Mapping[str, Any]:
     """Return an experiment in which one policy learns from the source, without the settings of play and credit.

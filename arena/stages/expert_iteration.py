@@ -8,7 +8,7 @@ from pydantic import Field
 from arena.errors import ConfigError
 from arena.parts.spec import Matches, Positive
 from arena.stages.base import StageContext
-from arena.stages.offline import Share, imitation
+from arena.stages.offline import Share, make_imitation_settings
 
 
 def expert_iteration(
@@ -36,4 +36,8 @@ def expert_iteration(
         raise ConfigError("give `at_least`, or `best` below 1: else every trajectory would be imitated")
     top = {"share": best, "at_least": at_least, "by": ["game", "seed", "role"], "of": of}
     tails = [] if filter == "none" else [{"surprise": {"drop": filter, "deviations": deviations}}]
-    return {"iterations": iterations, "play": {"group": group}, **imitation([{"top_returns": top}, *tails])}
+    return {
+        "iterations": iterations,
+        "play": {"group": group},
+        **make_imitation_settings([{"top_returns": top}, *tails]),
+    }

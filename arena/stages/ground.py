@@ -31,8 +31,8 @@ class GroundLoop:
     """Settings of the stage, and those that it shares with others: model, seed, precision and kept checkpoints."""
 
     async def run(self, folder: Path, watcher: Watcher) -> None:
-        """Train to the end, as `arena.grounding.training.ground` does."""
-        from arena.grounding.training import ground as train  # loads torch
+        """Train to the end, as `arena.grounding.training.train` does."""
+        from arena.grounding.training import train as train  # loads torch
 
         await train(folder, self.settings, watcher)
 

@@ -25,14 +25,15 @@ from agents.precision import Precision
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
-from arena.fits.formulas import Learning, Place, learning
-from arena.fits.shape import counted
+from arena.fits.formulas import LearningWorkload, Place, estimate_update
+from arena.fits.shape import count_shape
 from arena.learn.trainer import PolicyTrainer
 
 WHAT = (
     "learn: one update of two steps by PolicyTrainer, lr 0, half of the tokens sampled; tokens/s of all streams; the "
     "first update is not timed. play: replies of 32 tokens in company, caches empty, prefill included. memory: most "
-    "that torch held on the device; estimate: arena.fits.formulas.learning without the libraries, which lie elsewhere"
+    "that torch held on the device; estimate: arena.fits.formulas.estimate_update without the libraries, which lie "
+    "elsewhere"
 )
 ELSEWHERE = ("libraries", "compiled products")
 """Parts of the estimate that are not on the GPU."""
@@ -107,5 +108,7 @@ def _estimate_memory(
 ) -> dict[str, float]:
     """Return the estimated GB on the device by part."""
     place = Place(precision, gpu=device.type == "cuda")
-    parts = learning(counted(settings, name), place, Learning(tokens=BUDGET, sampled=BUDGET // 2, rank=rank))
+    parts = estimate_update(
+        count_shape(settings, name), place, LearningWorkload(tokens=BUDGET, sampled=BUDGET // 2, rank=rank)
+    )
     return {part: size / 1e9 for part, size in parts.items() if part not in ELSEWHERE}

@@ -12,7 +12,7 @@ from arena.config.pipeline import read_pipeline
 from arena.config.sources import text_layer
 from arena.errors import ConfigError
 from arena.pipelines.running import resume_pipeline, start_pipeline
-from arena.stages.average import mean_weights
+from arena.stages.average import average_weights
 from arena.store.checkpoints import newest
 from tests.factories.labs import Quiet
 
@@ -45,14 +45,14 @@ def model(folder: Path, **tensors: list[float]) -> Path:
 
 def test_weights_are_averaged_by_share(tmp_path: Path) -> None:
     folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", w=[3.0, -2.0])]
-    assert mean_weights(folders, [0.75, 0.25])["w"].tolist() == [1.5, 1.0]
+    assert average_weights(folders, [0.75, 0.25])["w"].tolist() == [1.5, 1.0]
 
 
 @pytest.mark.parametrize("other", [{"w": [1.0]}, {"v": [1.0, 2.0]}, {"w": [1.0, 2.0], "v": [1.0]}])
 def test_models_of_other_shapes_are_refused(tmp_path: Path, other: dict[str, list[float]]) -> None:
     folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", **other)]
     with pytest.raises(ConfigError, match="only models of one shape"):
-        mean_weights(folders, [0.5, 0.5])
+        average_weights(folders, [0.5, 0.5])
 
 
 def test_a_pipeline_goes_on_from_the_mean(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image as Pixels
 
 from agents.weights import resolve
-from arena.grounding.training import Grounding
+from arena.grounding.training import GroundingLoop
 from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 from games.abilities import GroundingLesson
@@ -64,9 +64,9 @@ def settings(**changes: Any) -> dict[str, Any]:
     return plain | changes
 
 
-def grounding(folder: Path, watcher: Quiet | None = None, **changes: Any) -> Grounding:
+def grounding(folder: Path, watcher: Quiet | None = None, **changes: Any) -> GroundingLoop:
     """The grounding of a policy in a folder, new or begun."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "ground: {}\n")
     given = settings(**changes)
-    return Grounding(RunFolder.open(folder), resolve(given["model"]), given, watcher or Quiet())
+    return GroundingLoop(RunFolder.open(folder), resolve(given["model"]), given, watcher or Quiet())

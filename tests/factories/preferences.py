@@ -8,8 +8,8 @@ import numpy as np
 from agents.stream import Stream
 from agents.weights import resolve
 from arena.parts.chance import generator
-from arena.reward_models.examples import Examples, Outcome, from_outcomes
-from arena.reward_models.training import Fit, Training
+from arena.reward_models.examples import Examples, Outcome, make_examples
+from arena.reward_models.training import FitSettings, RewardModelTraining
 from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet
@@ -41,21 +41,21 @@ def outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> li
 
 def examples(count: int = 240, objective: Any = "bradley_terry", **changes: Any) -> Examples:
     """Examples of planted preferences."""
-    return from_outcomes(outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
+    return make_examples(outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
 
 
-def fit(**changes: Any) -> Fit:
+def fit(**changes: Any) -> FitSettings:
     """Settings of a short training."""
     plain: dict[str, Any] = {
         "objective": "bradley_terry", "epochs": 1, "batch": 16, "lr": 1e-3, "warmup_steps": 2, "grad_clip": 1.0,
         "token_budget": 512, "nonfinite": "stop", "iterations": 3, "seed": 7, "keep": 9,
     }  # fmt: skip
-    return Fit(**plain | changes)
+    return FitSettings(**plain | changes)
 
 
-def training(folder: Path, given: Examples, watcher: Quiet | None = None, **changes: Any) -> Training:
+def training(folder: Path, given: Examples, watcher: Quiet | None = None, **changes: Any) -> RewardModelTraining:
     """The training of a nano model in a folder, new or begun."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "reward_model: {}\n")
     model = changes.pop("model", None) or resolve("nano")
-    return Training(RunFolder.open(folder), model, fit(**changes), given, watcher or Quiet())
+    return RewardModelTraining(RunFolder.open(folder), model, fit(**changes), given, watcher or Quiet())

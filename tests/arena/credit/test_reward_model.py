@@ -25,7 +25,7 @@ from arena.errors import ConfigError, PlayError, StoreError
 from arena.learn.reward_model import RewardModel
 from arena.preflight import preflight
 from arena.records import Trajectory
-from arena.reward_models.examples import Outcome, from_outcomes
+from arena.reward_models.examples import Outcome, make_examples
 from arena.store.run import RunFolder
 from tests.factories.labs import finished, log, resumed
 from tests.factories.preferences import spoken, training
@@ -62,7 +62,7 @@ def wordy(seed: int, count: int) -> list[Outcome]:
 def pays_length(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reward model that learned to pay for length: its training's folder."""
     folder = tmp_path_factory.mktemp("lengthy")
-    given = from_outcomes(wordy(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
+    given = make_examples(wordy(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
     wait(training(folder, given, epochs=2, iterations=1).run())
     return folder
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.data import lines
-from arena.data.lines import LONGEST_LINE, LineFile
-from arena.data.rows import MOST_HELD_OUT, DataSet, RowOrder
+from arena.data.lines import MAX_LINE_BYTES, LineFile
+from arena.data.rows import MAX_HELD_OUT, DataSet, RowOrder
 from arena.errors import ConfigError, StoreError
 from tests.factories.data_sets import chats, labels, pairs, written
 
@@ -100,7 +100,7 @@ def test_a_line_of_a_gigabyte_is_refused_in_bounded_memory(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=r"rows.jsonl:2: a line of more than 8 MB"):
         LineFile(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
-    path.write_bytes(b'{"text": "' + b"x" * LONGEST_LINE + b'"}\n{}\n')
+    path.write_bytes(b'{"text": "' + b"x" * MAX_LINE_BYTES + b'"}\n{}\n')
     with pytest.raises(ConfigError, match=r"rows.jsonl:1: a line of more than"):
         LineFile(path)
 
@@ -189,7 +189,7 @@ def test_passes_end_and_the_last_batch_is_what_is_left() -> None:
     order = RowOrder(10, seed=0, epochs=3)
     assert order.batches(4) == 8
     assert [len(order.batch(k, 4)) for k in range(1, 10)] == [4] * 7 + [2, 0]
-    assert len(RowOrder(10**5, seed=0, held_out=0.5).held_out) == MOST_HELD_OUT
+    assert len(RowOrder(10**5, seed=0, held_out=0.5).held_out) == MAX_HELD_OUT
     assert len(RowOrder(2, seed=0, held_out=0.01).held_out) == 1
     with pytest.raises(ValueError, match="1 rows leave nothing"):
         RowOrder(1, seed=0, held_out=0.1)

@@ -13,7 +13,7 @@ from agents.nano import build_nano_tokenizer
 from arena.config.data_sets import with_data_sets
 from arena.data.rows import DataSet
 from arena.data.samples import RowEncoder
-from arena.data.units import Units
+from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
 from arena.play.settings import SourceSpec, UnitsSpec
 from tests.factories.data_sets import taught, written
@@ -27,7 +27,7 @@ def reply(text: str) -> dict[str, Any]:
 
 
 def split(messages: Any, end: str = "Wait", opening: int = 0) -> list[Any]:
-    return Units(end, "go on").split(messages, opening)[0]
+    return UnitSplitter(end, "go on").split(messages, opening)[0]
 
 
 def test_a_trace_becomes_turns() -> None:
@@ -56,7 +56,7 @@ def test_no_letter_is_lost(parts: list[str], end: str) -> None:
 
 
 def encoder(path: Path, end: str) -> RowEncoder:
-    return RowEncoder(DataSet(path), ChatFrame(build_nano_tokenizer()), 512, Units(end, "go on"))
+    return RowEncoder(DataSet(path), ChatFrame(build_nano_tokenizer()), 512, UnitSplitter(end, "go on"))
 
 
 def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:

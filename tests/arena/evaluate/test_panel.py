@@ -30,7 +30,7 @@ from arena.evaluate.evaluation import evaluate
 from arena.evaluate.panel import PanelPlan, TrainingOpponents, find_training_opponents, resolve_panel_game
 from arena.evaluate.panel_figures import compare_cells, compare_means, compute_figures, mean_payoffs, to_json
 from arena.evaluate.specs import Contenders
-from arena.panels.settings import Panel, load_panel, panel_names, read_panel
+from arena.panels.settings import Panel, list_panels, load_panel, read_panel
 from arena.play.settings import GameSpec
 from arena.statistics import mean_ci, paired_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
@@ -285,9 +285,9 @@ def test_a_best_response_that_is_not_known_is_none(monkeypatch: pytest.MonkeyPat
 
 
 def test_every_shipped_panel_is_called_by_its_file_and_can_play() -> None:
-    assert {"kuhn_poker", "negotiation", "tic_tac_toe"} <= set(panel_names())
-    assert {f.name for f in files("arena.panels").iterdir()} >= {f"{name}.yaml" for name in panel_names()}
-    for name in panel_names():
+    assert {"kuhn_poker", "negotiation", "tic_tac_toe"} <= set(list_panels())
+    assert {f.name for f in files("arena.panels").iterdir()} >= {f"{name}.yaml" for name in list_panels()}
+    for name in list_panels():
         panel = load_panel(name)
         assert panel.panel == name
         sitting("random", panel.model_copy(update={"deals": 2})).check()

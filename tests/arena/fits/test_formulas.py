@@ -9,7 +9,7 @@ import torch
 
 from agents.precision import Precision
 from arena.fits import formulas as f
-from arena.fits.formulas import Learning, Place, Playing, Shape
+from arena.fits.formulas import LearningWorkload, Place, PlayWorkload, Shape
 
 # Embedding 10 × 4 = 40, tied. A layer: queries 4 × 4, keys and values 4 × 2 each, output 4 × 4, gate, up, down 3 × 24:
 # 16 + 16 + 16 + 72 = 120 weights and two norms of 4; a last norm. 40 + 2 × 128 + 4 = 300.
@@ -21,16 +21,16 @@ FP32, BF16, TRUE = (Place(precision) for precision in Precision)
 
 
 def test_weights_by_hand() -> None:
-    assert (TINY.head, TINY.others, TINY.halved) == (40, 60, 560)
-    assert f.frozen_weights(TINY, FP32) == 4 * 300
-    assert f.frozen_weights(TINY, BF16) == 2 * 280 + 4 * 60, "the tied head is a copy beside the embedding"
-    assert f.frozen_weights(TINY, TRUE) == 2 * 280 + 2 * 60
-    assert f.adapter(TINY, 3) == 3 * 116
+    assert (TINY.head, TINY.others, TINY.bf16_bytes) == (40, 60, 560)
+    assert f.estimate_frozen_weights(TINY, FP32) == 4 * 300
+    assert f.estimate_frozen_weights(TINY, BF16) == 2 * 280 + 4 * 60, "the tied head is a copy beside the embedding"
+    assert f.estimate_frozen_weights(TINY, TRUE) == 2 * 280 + 2 * 60
+    assert f.count_adapter_weights(TINY, 3) == 3 * 116
 
 
 def test_loading_by_hand() -> None:
     def most(place: Place, file_bytes: int, frozen: bool = True) -> int:
-        return f.loading(TINY, place, file_bytes, frozen)["weights, twice for a moment"]
+        return f.estimate_loading(TINY, place, file_bytes, frozen)["weights, twice for a moment"]
 
     unpacked, gpu = Place(Precision.BF16, packs=False), Place(Precision.BF16, gpu=True)
     assert most(FP32, 1200) == 1200 + 1200, "file and copy"
@@ -44,45 +44,51 @@ def test_loading_by_hand() -> None:
 
 
 def test_play_by_hand() -> None:
-    assert f.cache_per_token(TINY, FP32) == 2 * 2 * 1 * 2 * 4 and f.cache_per_token(TINY, BF16) == 16
-    parts = f.at_play(TINY, FP32, Playing(rows=4, streams=8, context=10, fresh=5))
+    assert f.estimate_cache_per_token(TINY, FP32) == 2 * 2 * 1 * 2 * 4 and f.estimate_cache_per_token(TINY, BF16) == 16
+    parts = f.estimate_play_buffers(TINY, FP32, PlayWorkload(rows=4, streams=8, context=10, fresh=5))
     assert parts["attention caches"] == 8 * 10 * 32 + 7 * 4 * 10 * 32 // 4
     assert parts["reading what is new"] == 4 * 5 * (12 * 6 + 12 * 4)
     assert parts["sampling"] == 4 * 10 * 24 and parts["compiled products"] == 0
-    capped = f.at_play(TINY, FP32, Playing(rows=4, streams=8, context=10, fresh=5, cache_bytes=100))
+    capped = f.estimate_play_buffers(TINY, FP32, PlayWorkload(rows=4, streams=8, context=10, fresh=5, cache_bytes=100))
     assert capped["attention caches"] == 100 + 2240, "engine.cache_mb bounds what is kept"
-    assert f.playing(TINY, FP32, Playing(1, 1, 1, 1))["weights"] == 1200
+    assert f.estimate_play(TINY, FP32, PlayWorkload(1, 1, 1, 1))["weights"] == 1200
 
 
 def test_learning_all_weights_by_hand() -> None:
-    parts = f.learning(TINY, FP32, Learning(tokens=100, sampled=50, learners=2, reference=True))
+    parts = f.estimate_update(TINY, FP32, LearningWorkload(tokens=100, sampled=50, learners=2, reference=True))
     assert parts["weights"] == 2 * 1200 and parts["gradients"] == 1200 and parts["optimiser"] == 2 * 2400
     assert parts["reference"] == 2400 and parts["bfloat16 copies"] == 0
     assert parts["activations"] == 2 * 100 * 2 * 4 * (24 + 24 + 8 + 4)
     assert parts["logits"] == 2 * 2 * 50 * 10 * 4
-    assert f.learning(TINY, BF16, Learning(tokens=100, sampled=50))["bfloat16 copies"] == 560
-    true = f.learning(TINY, TRUE, Learning(tokens=100, sampled=50))
+    assert f.estimate_update(TINY, BF16, LearningWorkload(tokens=100, sampled=50))["bfloat16 copies"] == 560
+    true = f.estimate_update(TINY, TRUE, LearningWorkload(tokens=100, sampled=50))
     assert (true["weights"], true["gradients"], true["optimiser"]) == (600, 1800, 3600), "float32 masters and sums"
-    gpu = f.learning(TINY, Place(Precision.FP32, gpu=True), Learning(tokens=100, sampled=50))
+    gpu = f.estimate_update(TINY, Place(Precision.FP32, gpu=True), LearningWorkload(tokens=100, sampled=50))
     assert gpu["activations"] == parts["activations"] // 2
 
 
 def test_learning_adapters_by_hand() -> None:
-    parts = f.learning(TINY, BF16, Learning(tokens=100, sampled=50, learners=2, rank=3))
+    parts = f.estimate_update(TINY, BF16, LearningWorkload(tokens=100, sampled=50, learners=2, rank=3))
     assert parts["weights"] == (560 + 240) + 560 + 2 * 6 * 348, "the base, its layers as they play, the adapters"
     assert parts["gradients"] == 4 * 348 and parts["optimiser"] == 2 * 8 * 348 and parts["reference"] == 0
-    gpu = f.learning(TINY, Place(Precision.BF16, gpu=True), Learning(tokens=100, sampled=50, learners=2, rank=3))
+    gpu = f.estimate_update(
+        TINY, Place(Precision.BF16, gpu=True), LearningWorkload(tokens=100, sampled=50, learners=2, rank=3)
+    )
     assert gpu["weights"] == parts["weights"] - 560
 
 
 def test_checkpointing_keeps_inputs_and_one_layer() -> None:
-    whole = Learning(tokens=100, sampled=50)
-    less = Learning(tokens=100, sampled=50, checkpointing=True)
-    assert f.activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.activations(TINY, FP32, whole)
+    whole = LearningWorkload(tokens=100, sampled=50)
+    less = LearningWorkload(tokens=100, sampled=50, checkpointing=True)
+    assert (
+        f.estimate_activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.estimate_activations(TINY, FP32, whole)
+    )
 
 
 def test_play_between_updates_holds_the_optimiser_and_no_gradient() -> None:
-    parts = f.play_between_updates(TINY, FP32, Learning(tokens=100, sampled=50), Playing(4, 8, 10, 5))
+    parts = f.estimate_play_between_updates(
+        TINY, FP32, LearningWorkload(tokens=100, sampled=50), PlayWorkload(4, 8, 10, 5)
+    )
     assert parts["optimiser"] == 2400 and parts["gradients"] == 0 and parts["attention caches"] > 0
 
 
@@ -126,9 +132,9 @@ def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(
         edges=0,
         tied=True,
     )
-    asked = Learning(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
+    asked = LearningWorkload(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
     kept = measured[WAYS.index((precision, rank))]
-    assert kept == pytest.approx(f.activations_per_token(shape, Place(Precision(precision)), asked), rel=0.04)
+    assert kept == pytest.approx(f.estimate_activations_per_token(shape, Place(Precision(precision)), asked), rel=0.04)
 
 
 def _per_token(precision: str, rank: int | None) -> float:

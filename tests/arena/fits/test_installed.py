@@ -9,7 +9,7 @@ import pytest
 from arena import doctor
 from arena.cli.main import run_cli
 from arena.fits import installed
-from arena.fits.installed import Required, required
+from arena.fits.installed import RequirementStatus, list_requirements
 
 LINES = [
     "numpy>=2.2", "rich>=9999", "no-such-package>=1.0", "nonsense of somebody >>", "colorama; sys_platform == 'no'",
@@ -19,18 +19,18 @@ LINES = [
 
 
 def test_versions_are_held_against_floors_by_extra() -> None:
-    found = {one.package: one for one in required(LINES)}
+    found = {one.package: one for one in list_requirements(LINES)}
     assert list(found) == ["numpy", "rich", "no-such-package", "torch", "nowhere-at-all", "faiss-cpu", "nobody"]
     assert found["numpy"].fits and found["numpy"].extra == installed.CORE
     assert not found["rich"].fits and found["rich"].installed != "missing"
-    assert found["nowhere-at-all"] == Required("nowhere-at-all", "chess", ">=3", "missing", False)
+    assert found["nowhere-at-all"] == RequirementStatus("nowhere-at-all", "chess", ">=3", "missing", False)
     assert found["torch"].extra == "train" and found["torch"].fits, (
         "a build's own mark, as of 2.13+cpu, does not matter"
     )
 
 
 def test_the_doctor_names_what_is_missing_for_which_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "required", lambda: required(LINES))
+    monkeypatch.setattr(doctor, "list_requirements", lambda: list_requirements(LINES))
     found = {finding.what: finding for finding in doctor._check_packages()}
     assert list(found) == ["every run", "learning", "extra chess", "extra maps"], "nothing of who works on Arena itself"
     assert (
@@ -88,5 +88,5 @@ def test_what_needs_no_model_loads_without_the_extra_for_learning(tmp_path: Path
 
 
 def test_pages_that_messages_name_are_found() -> None:
-    folder = installed.pages()
+    folder = installed.find_docs()
     assert folder is not None and (folder / "run-folder.md").is_file()

@@ -29,17 +29,17 @@ def group(folder: Path, limit: object, used: object, names: tuple[str, str] = ("
 
 
 def test_without_a_limit_the_machine_counts(made: Path) -> None:
-    assert machine.memory() == machine.Device("memory", "cpu", 16 * GIB, 10 * GIB)
+    assert machine.measure_memory() == machine.Device("memory", "cpu", 16 * GIB, 10 * GIB)
     (made / "own").write_text("0::/a\n")
     group(made / "cgroup" / "a", "max", GIB)
-    assert machine.memory().total == 16 * GIB
+    assert machine.measure_memory().total == 16 * GIB
 
 
 def test_the_lowest_limit_of_a_group_and_those_around_it_counts(made: Path) -> None:
     (made / "own").write_text("0::/a/b\n")
     group(made / "cgroup" / "a" / "b", 8 * GIB, 1 * GIB)
     group(made / "cgroup" / "a", 4 * GIB, 3 * GIB)
-    found = machine.memory()
+    found = machine.measure_memory()
     assert (found.total, found.free, found.note) == (4 * GIB, GIB, "limit of the control group")
 
 
@@ -47,7 +47,7 @@ def test_the_group_with_the_least_left_says_what_is_free(made: Path) -> None:
     (made / "own").write_text("0::/a/b\n")
     group(made / "cgroup" / "a" / "b", 4 * GIB, 1 * GIB)
     group(made / "cgroup" / "a", 8 * GIB, 7 * GIB)
-    assert (machine.memory().total, machine.memory().free) == (4 * GIB, GIB)
+    assert (machine.measure_memory().total, machine.measure_memory().free) == (4 * GIB, GIB)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_pages_of_files_that_lie_idle_are_free(made: Path, line: str, place: str
     group(made / "cgroup" / place, 4 * GIB, 3 * GIB, names)
     total = "" if "max" in names[0] else "total_"
     (made / "cgroup" / place / "memory.stat").write_text(f"cache 5\n{total}inactive_file {GIB}\nactive_file 7\n")
-    assert machine.memory().free == 2 * GIB
+    assert machine.measure_memory().free == 2 * GIB
 
 
 def test_a_containers_own_group_lies_at_the_root(made: Path) -> None:
     (made / "own").write_text("0::/../../host/path\n")
     group(made / "cgroup", 2 * GIB, 0)
-    assert machine.memory().total == 2 * GIB
+    assert machine.measure_memory().total == 2 * GIB
 
 
 def test_groups_of_version_1(made: Path) -> None:
@@ -76,13 +76,13 @@ def test_groups_of_version_1(made: Path) -> None:
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     group(made / "cgroup" / "memory" / "job", 3 * GIB, 5 * GIB, names)
     group(made / "cgroup" / "memory", 2**63 - 4096, 0, names)
-    assert (machine.memory().total, machine.memory().free) == (3 * GIB, 0)
+    assert (machine.measure_memory().total, machine.measure_memory().free) == (3 * GIB, 0)
 
 
 def test_a_system_that_says_nothing(made: Path) -> None:
     (made / "meminfo").write_text("MemTotal: much\n")
     (made / "own").write_text("nonsense\n\0:::\n")
-    assert machine.memory() == machine.Device("memory", "cpu", 0, 0)
+    assert machine.measure_memory() == machine.Device("memory", "cpu", 0, 0)
 
 
 def test_every_gpu_is_listed_and_the_first_is_used(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_every_gpu_is_listed_and_the_first_is_used(made: Path, monkeypatch: pyte
     }  # fmt: skip
     for name, value in cuda.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    first, second, full = machine.devices()[1:]
+    first, second, full = machine.find_devices()[1:]
     assert first == machine.Device("GPU 0: H0", "cuda", 80 * GIB, 5 * GIB)
     assert second.note.startswith("not used") and (full.total, full.free, full.note) == (80 * GIB, 0, "out of memory")
 
@@ -110,5 +110,5 @@ def test_a_gpu_that_only_its_driver_sees_is_named(made: Path, monkeypatch: pytes
     (made / "gpus" / "0000:01:00.0").mkdir(parents=True)
     monkeypatch.setattr(machine, "DRIVERS", made / "gpus")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    (unseen,) = machine.devices()[1:]
+    (unseen,) = machine.find_devices()[1:]
     assert unseen.kind == "unseen" and "CUDA build" in unseen.note

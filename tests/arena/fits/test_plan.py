@@ -6,27 +6,29 @@ from agents.precision import Precision
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
 from arena.fits.machine import Device
-from arena.fits.plan import LARGEST, Fitting, Need, largest, ways
-from arena.fits.shape import shape_of
+from arena.fits.plan import LARGEST, MemoryNeed, MemoryPlanner, find_largest, list_methods
+from arena.fits.shape import read_shape
 
-SMOLLM2, FILES = shape_of("smollm2-135m-instruct")
+SMOLLM2, FILES = read_shape("smollm2-135m-instruct")
 
 
-def needs(total: float, *settings: str, adapters: int | None = None, gpu: float = 0, recipe: str = "") -> list[Need]:
+def needs(
+    total: float, *settings: str, adapters: int | None = None, gpu: float = 0, recipe: str = ""
+) -> list[MemoryNeed]:
     experiment = compose([recipe_layer(recipe or "negotiation"), *map(set_layer, settings)])
     there = [Device("memory", "cpu", int(total), int(total))]
     there += [Device("GPU", "cuda", int(gpu), int(gpu))] if gpu else []
-    return Fitting(shape=SMOLLM2, files=FILES, experiment=experiment, context=512, devices=there).needs(
-        *ways(experiment, Precision.BF16, adapters)
+    return MemoryPlanner(shape=SMOLLM2, files=FILES, experiment=experiment, context=512, devices=there).compute_needs(
+        *list_methods(experiment, Precision.BF16, adapters)
     )
 
 
-def asked(found: list[Need]) -> Need:
+def asked(found: list[MemoryNeed]) -> MemoryNeed:
     (own,) = (need for need in found if need.asked)
     return own
 
 
-def total(need: Need) -> int:
+def total(need: MemoryNeed) -> int:
     return need.run
 
 
@@ -75,7 +77,7 @@ def test_memory_of_unknown_size_holds_everything() -> None:
 
 def test_bf16_true_is_compared_where_it_is_asked() -> None:
     experiment = compose([recipe_layer("negotiation")])
-    compared, own = ways(experiment, Precision.BF16_TRUE, 0)
+    compared, own = list_methods(experiment, Precision.BF16_TRUE, 0)
     assert (
         own in compared and own.precision is Precision.BF16_TRUE and replace(own, precision=Precision.FP32) in compared
     )
@@ -83,4 +85,4 @@ def test_bf16_true_is_compared_where_it_is_asked() -> None:
 
 def test_largest() -> None:
     for most in (0, 1, 7, LARGEST):
-        assert largest(most.__ge__) == most
+        assert find_largest(most.__ge__) == most

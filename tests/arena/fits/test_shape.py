@@ -12,7 +12,7 @@ from agents import nano, nano_vlm, smollm2, smollm2_eyes
 from agents.errors import WeightsError
 from agents.model_folder import load_model
 from agents.weights import resolve
-from arena.fits.shape import _time_limit, counted, shape_of
+from arena.fits.shape import _time_limit, count_shape, read_shape
 
 SMALL = {
     "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 200,
@@ -37,7 +37,7 @@ def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.M
         ("nano-vlm-7", nano_vlm.PARAMETERS),
         (smollm2_eyes.NAME, smollm2_eyes.PARAMETERS),
     ):
-        shape, files = shape_of(name)
+        shape, files = read_shape(name)
         assert shape.parameters == parameters and files == 4 * parameters
         assert shape.tied == (not name.startswith(nano_vlm.NAME))
     assert not list(tmp_path.iterdir())
@@ -45,7 +45,7 @@ def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.M
 
 def test_a_count_is_that_of_the_loaded_model() -> None:
     path = resolve("nano")
-    shape, files = shape_of(str(path))
+    shape, files = read_shape(str(path))
     model = load_model(path)
     assert shape.parameters == sum(p.numel() for p in model.parameters())
     linear = [m for n, m in model.named_modules() if n.endswith("_proj")]
@@ -55,30 +55,30 @@ def test_a_count_is_that_of_the_loaded_model() -> None:
 
 
 def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
-    tied, _ = shape_of(str(folder(tmp_path / "a", tie_word_embeddings=True)))
-    loose, _ = shape_of(str(folder(tmp_path / "b", tie_word_embeddings=False) / "config.json"))
+    tied, _ = read_shape(str(folder(tmp_path / "a", tie_word_embeddings=True)))
+    loose, _ = read_shape(str(folder(tmp_path / "b", tie_word_embeddings=False) / "config.json"))
     assert tied.tied and not loose.tied and loose.parameters == tied.parameters + 200 * 64
     assert tied.others == loose.others, "the embedding, norms, biases"
     adapter = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "a"), "r": 4, "lora_alpha": 8}
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "adapter_config.json").write_text(json.dumps(adapter))
     (tmp_path / "c" / "adapter_model.safetensors").write_bytes(b"x")
-    assert shape_of(str(tmp_path / "c"))[0] == tied
+    assert read_shape(str(tmp_path / "c"))[0] == tied
     itself = {**adapter, "base_model_name_or_path": str(tmp_path / "c")}
     (tmp_path / "c" / "adapter_config.json").write_text(json.dumps(itself))
     with pytest.raises(WeightsError, match="which is one, too"):
-        shape_of(str(tmp_path / "c"))
+        read_shape(str(tmp_path / "c"))
 
 
 def test_a_model_without_linear_layers_is_counted() -> None:
     """GPT-2's are of another class, which is never held in bfloat16, and which no adapter changes."""
-    shape = counted({**SMALL, "model_type": "gpt2"}, "here")
+    shape = count_shape({**SMALL, "model_type": "gpt2"}, "here")
     assert shape.linear == shape.edges == 0 and shape.parameters > 2 * 12 * 64**2
 
 
 def test_experts_count_as_those_that_a_token_passes() -> None:
     mixed = {**SMALL, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
-    shape = counted(mixed, "here")
+    shape = count_shape(mixed, "here")
     assert shape.inner == 2 * 96 and shape.parameters > 8 * 2 * 3 * 64 * 96
 
 
@@ -111,7 +111,7 @@ def test_experts_count_as_those_that_a_token_passes() -> None:
 def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
     begun = time.monotonic()
     with pytest.raises(WeightsError) as refused:
-        shape_of(str(folder(tmp_path / "m", **changed)))
+        read_shape(str(folder(tmp_path / "m", **changed)))
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert time.monotonic() - begun < 30
 
@@ -129,7 +129,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         path.mkdir()
         make(path / "config.json")
         with pytest.raises(WeightsError) as refused:
-            shape_of(str(path))
+            read_shape(str(path))
         return str(refused.value)
 
     assert "is no regular file" in refusal(os.mkfifo)
@@ -148,13 +148,13 @@ def test_links_count_as_what_they_lead_to(tmp_path: Path) -> None:
     (path / "model-2.safetensors").symlink_to("model-2.safetensors")
     (path / "model-3.safetensors").symlink_to("/dev/zero")
     os.mkfifo(path / "model-4.safetensors")
-    assert shape_of(str(path))[1] == 5
+    assert read_shape(str(path))[1] == 5
 
 
 @pytest.mark.parametrize("name", ["nanoo", "./none", "/none/at/all", "x" * 300, "a\0b", "~nobody/none"])
 def test_an_unknown_model_is_one_line(name: str) -> None:
     with pytest.raises(WeightsError, match="no model"):
-        shape_of(name)
+        read_shape(name)
 
 
 def test_a_name_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,4 +166,4 @@ def test_a_name_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuses)
     with pytest.raises(WeightsError, match=r"the hub did not give it \(there is no network\)$"):
-        shape_of("somebody/something")
+        read_shape("somebody/something")

@@ -15,8 +15,8 @@ from agents.policy import load_tokenizer_and_frame
 from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError, StoreError
-from arena.grounding.lessons import Lessons, shares, spread
-from arena.grounding.model import PULL, Grounder, as_batch
+from arena.grounding.lessons import Lessons, apportion_batch, spread_labels
+from arena.grounding.model import DISTANCE_WEIGHT, GroundingModel, make_batch
 from arena.play.settings import GameSpec
 from tests.factories.labs import Quiet
 from tests.factories.lessons import GAME, grounding
@@ -81,7 +81,7 @@ def test_targets_are_the_words_of_the_image_tokens() -> None:
     (first, digit), (last, stop) = drawn.answer
     assert last == first + 1 == len(drawn.stream) - 1 and stop == frame.stop_id
     assert drawn.stream.ids[last] == digit and frame.decode([digit]).isdigit()
-    batch = as_batch([drawn, lessons().draw("cells", 3, 1)])
+    batch = make_batch([drawn, lessons().draw("cells", 3, 1)])
     assert batch.targets.tolist()[:9] == [word for _, word in drawn.labels] and len(batch.targets) == 20
     assert lessons("count").draw("count", 3, 0) == drawn != lessons("count").draw("count", 3, 0, is_held_out=True)
 
@@ -91,17 +91,17 @@ def test_losses_are_those_worked_by_hand() -> None:
 
     model = load_module(resolve("nano-vlm"), frozen=True)
     drawn = lessons(loss="words").draw("cells", 3, 0)
-    graded = Grounder(model, "words")([drawn])
-    vision = Grounder(model, "words").vision
+    graded = GroundingModel(model, "words")([drawn])
+    vision = GroundingModel(model, "words").vision
     features = vision.features(model, [vision.load_pixels(drawn.stream.media[0])])
     words = [word for _, word in drawn.labels]
     known = sorted({*words})
     table = model.get_input_embeddings().weight[known]
     distances = torch.stack([(table - one).square().sum(-1) for one in features])
     right = torch.tensor([known.index(word) for word in words])
-    wanted = torch.nn.functional.cross_entropy(-distances, right) + PULL * distances[range(9), right].mean()
+    wanted = torch.nn.functional.cross_entropy(-distances, right) + DISTANCE_WEIGHT * distances[range(9), right].mean()
     assert float(graded.loss) == pytest.approx(float(wanted), rel=1e-5)
-    said = Grounder(model, "tokens")([drawn])
+    said = GroundingModel(model, "tokens")([drawn])
     logits = model(
         input_ids=torch.tensor([drawn.stream.ids]), pixel_values=vision.load_pixels(drawn.stream.media[0])[None, None]
     ).logits[0]
@@ -113,19 +113,19 @@ def test_losses_are_those_worked_by_hand() -> None:
 
 def test_words_spread_over_the_tokens_of_their_cells() -> None:
     grid = ((("a", "b"), ()), (("c",), ("d", "e", "f")))
-    assert spread(grid, 2, 2) == ["a", "", "c", "d"]
-    assert spread(grid, 4, 2) == ["a", "", "b", "", "c", "d", "c", "e"]
-    assert spread(((("a", "b", "c", "d"),),), 2, 2) == ["a", "b", "c", "d"]
-    assert spread(((("a", "b"),),), 2, 2) == ["a", "b", "b", "b"]
+    assert spread_labels(grid, 2, 2) == ["a", "", "c", "d"]
+    assert spread_labels(grid, 4, 2) == ["a", "", "b", "", "c", "d", "c", "e"]
+    assert spread_labels(((("a", "b", "c", "d"),),), 2, 2) == ["a", "b", "c", "d"]
+    assert spread_labels(((("a", "b"),),), 2, 2) == ["a", "b", "b", "b"]
     with pytest.raises(ConfigError, match="an image has 1 x 2 tokens, too few for labels of 2 x 2 cells"):
-        spread(grid, 1, 2)
+        spread_labels(grid, 1, 2)
     with pytest.raises(ValueError, match="differ in length"):
-        spread(((("a",), ("b",)), (("c",),)), 3, 3)
+        spread_labels(((("a",), ("b",)), (("c",),)), 3, 3)
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.floats(1e-3, 1e6), min_size=1), st.integers(1, 200))
 def test_every_kind_has_its_share_of_a_batch(kinds: dict[str, float], batch: int) -> None:
-    counts = shares(kinds, batch)
+    counts = apportion_batch(kinds, batch)
     assert sum(counts.values()) == max(batch, sum(counts.values())) and min(counts.values()) >= 1
     for kind, count in counts.items():
         assert count <= kinds[kind] / sum(kinds.values()) * batch + 1
@@ -133,7 +133,7 @@ def test_every_kind_has_its_share_of_a_batch(kinds: dict[str, float], batch: int
 
 def test_a_kind_raised_to_one_lesson_gets_no_remainder_too() -> None:
     # Exact shares of 11: .88, 1.25 and 8.87. The first is rounded up to 1, so the last lesson is c's.
-    assert shares({"a": 7008.0, "b": 10003.0, "c": 70898.0}, 11) == {"a": 1, "b": 1, "c": 9}
+    assert apportion_batch({"a": 7008.0, "b": 10003.0, "c": 70898.0}, 11) == {"a": 1, "b": 1, "c": 9}
 
 
 @pytest.mark.parametrize(

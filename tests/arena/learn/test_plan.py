@@ -158,7 +158,7 @@ def test_every_token_weighs_the_same_on_any_number_of_ranks(aggregate: Any, rank
     alone, plan = (planned(rule(aggregate=aggregate, epochs=2, minibatches=2), n) for n in (1, ranks))
     assert len(plan.steps) == len(alone.steps) == 4 and plan.rates == alone.rates
     for step, other in zip(plan.steps, alone.steps, strict=True):
-        assert step.demonstration_weight == other.demonstration_weight and step.where == other.where
+        assert step.demonstration_weight == other.demonstration_weight and step.label == other.label
         assert all((step.weights[i] == other.weights[i]).all() for i in other.weights)
         total = sum(step.weights[i].sum() for share in step.played for one in share for i in one.index)
         assert total == pytest.approx(sum(w.sum() for w in other.weights.values()))

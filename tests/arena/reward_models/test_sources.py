@@ -14,8 +14,8 @@ from arena.errors import ConfigError
 from arena.learn.reward_model import RewardModel
 from arena.parts.chosen import choose
 from arena.records import MatchRecord, trajectories
-from arena.reward_models.logged import outcomes_of
-from arena.reward_models.rows import from_rows
+from arena.reward_models.logged import read_outcomes
+from arena.reward_models.rows import read_row_examples
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished
@@ -40,7 +40,7 @@ def written(path: Path, rows: list[Any]) -> Path:
 
 def read(path: Path, objective: Any = "bradley_terry", longest: int = 2048, notes: Any = None) -> Any:
     note = (lambda text: None) if notes is None else notes.append
-    return from_rows(path, FRAME, longest, objective, 0.25, np.random.default_rng(0), note)
+    return read_row_examples(path, FRAME, longest, objective, 0.25, np.random.default_rng(0), note)
 
 
 # -- rows --------------------------------------------------------------------------------------------------
@@ -113,15 +113,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_outcomes_are_those_of_the_log(run: Path) -> None:
-    found = outcomes_of(run, "shared", "payoff", "deal", 1000, resolve("nano"))
+    found = read_outcomes(run, "shared", "payoff", "deal", 1000, resolve("nano"))
     records = [MatchRecord.from_json(row) for k in (2, 1) for row in RunFolder.open(run).log.read(k)]
     own = [one for record in records for one in trajectories(record)]
     assert [(o.worth, o.stream.ids) for o in found] == [(one.payoff, one.streams[-1].ids) for one in own]
     assert {o.peers for o in found} == {(one.game, one.seed, one.seat) for one in own}
-    assert len(outcomes_of(run, "shared", "payoff", "deal", 5, resolve("nano"))) == 5
+    assert len(read_outcomes(run, "shared", "payoff", "deal", 5, resolve("nano"))) == 5
     credit = {(c.match, c.turn): c.reward for k in (1, 2) for c in RunFolder.open(run).log.credit(k)}
     totals = [sum(credit[one.match, turn.index] for turn in one.turns) for one in own]
-    found = outcomes_of(run, "shared", "credited", "game", 1000, resolve("nano"))
+    found = read_outcomes(run, "shared", "credited", "game", 1000, resolve("nano"))
     assert [o.worth for o in found] == pytest.approx(totals)
     assert len({o.peers for o in found}) == 2, "the two seats"
 
@@ -132,14 +132,14 @@ def test_a_wrong_name_or_tokenizer_is_told_in_one_line(run: Path, tmp_path: Path
         ("shared", "payof", "has no outcome 'payof' of policy 'shared' — did you mean 'payoff'?"),
     ):
         with pytest.raises(ConfigError) as refusal:
-            outcomes_of(run, policy, outcome, "deal", 1000, resolve("nano"))
+            read_outcomes(run, policy, outcome, "deal", 1000, resolve("nano"))
         assert told in str(refusal.value) and "\n" not in str(refusal.value)
     other = tmp_path / "other"
     RewardModel.load(resolve("nano")).save(other)
     template = (other / "chat_template.jinja").read_text()
     (other / "chat_template.jinja").write_text(template.replace("'<|im_end|>'", "'<|im_end|><|im_end|>'"))
     with pytest.raises(ConfigError, match="has another tokenizer or chat template"):
-        outcomes_of(run, "shared", "payoff", "deal", 1000, other)
+        read_outcomes(run, "shared", "payoff", "deal", 1000, other)
 
 
 def context(**shared: Any) -> StageContext:

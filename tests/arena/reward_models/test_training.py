@@ -10,8 +10,8 @@ import pytest
 
 from arena.cli.loop import wait
 from arena.errors import ConfigError, DivergedError, StoreError
-from arena.reward_models.examples import Outcome, from_outcomes, split
-from arena.reward_models.training import figures_of
+from arena.reward_models.examples import Outcome, make_examples, split_groups
+from arena.reward_models.training import compute_figures
 from arena.store import checkpoints
 from tests.factories.labs import Quiet
 from tests.factories.preferences import examples, fit, outcomes, spoken, training
@@ -72,23 +72,23 @@ def test_the_gradient_of_a_step_does_not_depend_on_how_it_is_packed(tmp_path: Pa
 
 def test_figures_are_those_worked_by_hand() -> None:
     scores = np.array([2.0, 1.0, 0.0, 3.0, 1.0, 1.0], np.float32)  # gaps 1, -3, 0
-    found = figures_of(scores, [0.0, 0.0, 0.0], "bradley_terry")
+    found = compute_figures(scores, [0.0, 0.0, 0.0], "bradley_terry")
     assert found["accuracy"] == 0.5 and found["margin"] == pytest.approx(-2 / 3)
     assert found["loss"] == pytest.approx((0.313262 + 3.048587 + 0.693147) / 3, abs=1e-5)
     # confidences .731 (right), .953 (wrong), .5 (half right)
     assert found["calibration"] == pytest.approx((0.268941 + 0.952574 + 0.0) / 3, abs=1e-5)
-    labels = figures_of(np.array([1.0, -1.0, 2.0], np.float32), [1.0, 0.0, 0.0], "logistic")
+    labels = compute_figures(np.array([1.0, -1.0, 2.0], np.float32), [1.0, 0.0, 0.0], "logistic")
     assert labels["accuracy"] == pytest.approx(2 / 3) and labels["margin"] == pytest.approx(0.5)
-    squares = figures_of(np.array([0.0, 2.0], np.float32), [0.0, 4.0], "squared")
+    squares = compute_figures(np.array([0.0, 2.0], np.float32), [0.0, 4.0], "squared")
     assert squares == {"loss": 1.0, "explained": 0.5}
 
 
 def test_deals_are_on_one_side_only_and_pairs_are_of_peers() -> None:
-    learned, tested = split([n // 3 for n in range(30)], 0.2, np.random.default_rng(0))
+    learned, tested = split_groups([n // 3 for n in range(30)], 0.2, np.random.default_rng(0))
     assert sorted(learned + tested) == [*range(30)]
     assert len({n // 3 for n in tested}) == 2 and not {n // 3 for n in learned} & {n // 3 for n in tested}
     given = outcomes(60, group=3)
-    made = from_outcomes(given, "bradley_terry", 0.3, 4, 2.0, np.random.default_rng(0))
+    made = make_examples(given, "bradley_terry", 0.3, 4, 2.0, np.random.default_rng(0))
     worth = {tuple(one.stream.ids): one for one in given}
     for example in (*made.train, *made.held_out):
         better, worse = (worth[tuple(stream.ids)] for stream in example.streams)
@@ -110,7 +110,7 @@ def test_deals_are_on_one_side_only_and_pairs_are_of_peers() -> None:
 )
 def test_data_that_teach_nothing_are_refused_in_one_line(objective: Any, given: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told) as refusal:
-        from_outcomes(given, objective, 0.1, 4, 0.0, np.random.default_rng(0))
+        make_examples(given, objective, 0.1, 4, 0.0, np.random.default_rng(0))
     assert "\n" not in str(refusal.value)
 
 
