@@ -36,9 +36,7 @@ async def fit_recipe(recipe: R) -> R:
     """Return the recipe with `auto` settings that experiments share replaced by what is fastest on this machine."""
     if isinstance(recipe, Experiment):
         return cast(R, await compute(fit_to_machine, recipe))
-    return cast(
-        R, recipe.with_changes(await fit_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None)))
-    )
+    return cast(R, recipe.with_changes(await fit_settings(recipe, plan(recipe, Path(recipe.name), lambda text: None))))
 
 
 async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> Sequence[str]:
