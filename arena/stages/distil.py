@@ -7,7 +7,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import Folder, ModelName
 from arena.parts.spec import Name, Positive
 from arena.stages.base import StageContext
-from arena.stages.offline import Share, read_policies, offline
+from arena.stages.offline import Share, offline, read_policies
 
 
 def distil(
