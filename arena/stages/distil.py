@@ -7,7 +7,7 @@ from arena.errors import ConfigError
 from arena.parts.paths import Folder, ModelName
 from arena.parts.spec import Name, Positive
 from arena.stages.base import StageContext
-from arena.stages.offline import Share, get_shared_policies, offline
+from arena.stages.offline import Share, offline, read_policies
 
 
 def distil(
@@ -43,7 +43,7 @@ def distil(
         raise ConfigError(f"mode {mode} needs `{used[0]}`")
     if log is not None:
         return offline(context, log=log, iterations=iterations, method="filtered_bc", best=best or 0.25)
-    trained = [name for name, spec in get_shared_policies(context).items() if spec.get("train", True)]
+    trained = [name for name, spec in read_policies(context).items() if spec.get("train", True)]
     return {
         "iterations": iterations,
         "policies": {name: {"reference": teacher} for name in ([policy] if policy else trained)},

@@ -8,7 +8,7 @@ from pydantic import Field
 from arena.errors import ConfigError
 from arena.parts.spec import Matches, Positive
 from arena.stages.base import StageContext
-from arena.stages.offline import Share, make_imitation_settings
+from arena.stages.offline import Share, make_imitation
 
 
 def expert_iteration(
@@ -39,5 +39,5 @@ def expert_iteration(
     return {
         "iterations": iterations,
         "play": {"group": group},
-        **make_imitation_settings([{"top_returns": top}, *tails]),
+        **make_imitation([{"top_returns": top}, *tails]),
     }

@@ -12,7 +12,7 @@ from arena.stages.base import StageContext
 
 Method = Literal["bc", "filtered_bc", "awr", "mc", "ilql"]
 Share = Annotated[float, Field(gt=0, le=1)]
-_METHODS_BY_SETTING: Mapping[str, Sequence[Method]] = {
+_METHODS: Mapping[str, Sequence[Method]] = {
     "best": ("filtered_bc",), "at_least": ("filtered_bc",), "beta": ("awr", "mc", "ilql"),
     "gamma": ("awr", "mc", "ilql"), "expectile": ("ilql",),
 }  # fmt: skip
@@ -47,11 +47,9 @@ def offline(
     Raises ConfigError for settings that the method does not use.
     """
     given = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
-    if unused := [
-        name for name, value in given.items() if value is not None and method not in _METHODS_BY_SETTING[name]
-    ]:
+    if unused := [name for name, value in given.items() if value is not None and method not in _METHODS[name]]:
         raise ConfigError(
-            f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_METHODS_BY_SETTING[unused[0]])}"
+            f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_METHODS[unused[0]])}"
         )
     discount = 0.99 if gamma is None else gamma
     critics: dict[str, Any] = {
@@ -60,22 +58,18 @@ def offline(
         "ilql": {"ilql": {"gamma": discount, "expectile": expectile or 0.7}},
     }
     estimator: Any = {"awr": {"gae_turn": {"gamma": discount}}}.get(method, "archer")
-    settings = (
-        make_imitation_settings(
-            [{"top_returns": {"share": best or (0.25 if at_least is None else 1.0), "at_least": at_least}}]
-        )
-        if method == "filtered_bc"
-        else make_imitation_settings([])
-        if method == "bc"
-        else make_imitation_settings([], estimator, critics[method], beta or 1.0)
-    )
+    if method == "filtered_bc":
+        share = best or (0.25 if at_least is None else 1.0)
+        settings = make_imitation([{"top_returns": {"share": share, "at_least": at_least}}])
+    else:
+        settings = make_imitation([]) if method == "bc" else make_imitation([], estimator, critics[method], beta or 1.0)
     source = {"log": log, "shuffle": True}
-    base = {name: {"model": spec["model"]} for name, spec in get_shared_policies(context).items() if "model" in spec}
+    base = {name: {"model": spec["model"]} for name, spec in read_policies(context).items() if "model" in spec}
     begun = {"policies": base} if start == "base" else {}
     return {"iterations": iterations, "source": source, "league": None, **settings, **begun}
 
 
-def make_imitation_settings(
+def make_imitation(
     select: list[Any], estimator: Any = "zero", critic: Any = None, beta: float = 1.0
 ) -> dict[str, dict[str, Any]]:
     """Return settings of credit and learning that imitate selected turns by -w log p.
@@ -88,7 +82,7 @@ def make_imitation_settings(
     return {"credit": credit, "learn": learn}
 
 
-def get_shared_policies(context: StageContext) -> dict[str, Mapping[str, Any]]:
+def read_policies(context: StageContext) -> dict[str, Mapping[str, Any]]:
     """Return the shared settings of the policies by name; not validated."""
     policies = context.shared.get("policies")
     policies = policies if isinstance(policies, Mapping) else {}

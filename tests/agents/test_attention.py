@@ -87,7 +87,7 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
     taken: list[int] = []
     probabilities = attention._compute_probabilities
     monkeypatch.setattr(
-        attention, "_probabilities", lambda q, k, b: (taken.append(len(q) // 2), probabilities(q, k, b))[1]
+        attention, "_compute_probabilities", lambda q, k, b: (taken.append(len(q) // 2), probabilities(q, k, b))[1]
     )
     parts, _ = attention.attend(LAYER, *apart, mask)
     assert taken == [2, 2, 1], "rows of both key heads"
