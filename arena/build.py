@@ -127,10 +127,7 @@ async def build(
     crediting = _make_crediting(run, experiment, credit, tables, policies, critic, asking)
     parts = _make_rollout_parts(experiment, policies, engine, crediting, watcher)
     lineup = _make_lineup(experiment, tables, policies, engine, endpoints, parts, watcher)
-    demonstrations = Demonstrations(
-        spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
-        attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
-    )  # fmt: skip
+    demonstrations = _make_demonstrations(run, experiment, lineup, policies, watcher)
     lessons = _make_lessons(run, experiment, policies, watcher)
     await policies.set_references(find_reference_weights(run, experiment, policies))
     with blame_checkpoint(checkpoint):
@@ -146,6 +143,15 @@ async def build(
         lineup=lineup, demonstrations=demonstrations, play=play, lessons=lessons,
         source=lessons or _make_source(run, experiment, watcher, play),
         ratings=Ratings(state.get("ratings"), len({table.game.name for table in tables}) > 1),
+    )  # fmt: skip
+
+
+def _make_demonstrations(
+    run: RunFolder, experiment: Experiment, lineup: Lineup, policies: Policies, watcher: Watcher
+) -> Demonstrations:
+    return Demonstrations(
+        spec=experiment.learn.demonstrations, lineup=lineup, learners=policies.trainers,
+        attempts=experiment.play.attempts, failures=run.failures, note=watcher.note,
     )  # fmt: skip
 
 

@@ -27,21 +27,23 @@ DEVIATIONS = 4.0
 """Largest difference of the random player's success rate from its floor, in standard deviations."""
 
 
-def check(make: Make, *, seeds: int = 20, acts: int = 2000, done: Callable[[], None] = lambda: None) -> list[Finding]:
+def check(
+    make: Make, *, seeds: int = 20, acts: int = 2000, on_finding: Callable[[], None] = lambda: None
+) -> list[Finding]:
     """Run all checks of games and simulators on the game that `make` creates, and return one Finding for each.
 
-    Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `done` after each check. Never
+    Each check uses this many seeds; the fuzz check plays `acts` random acts. Calls `on_finding` after each check. Never
     raises.
     """
-    return [*kit.check(make, seeds=seeds, acts=acts, on_finding=done), *check_outcomes(make, seeds, done)]
+    return [*kit.check(make, seeds=seeds, acts=acts, on_finding=on_finding), *check_outcomes(make, seeds, on_finding)]
 
 
-def check_outcomes(make: Make, seeds: int, done: Callable[[], None] = lambda: None) -> list[Finding]:
-    """Run the checks that only simulators have, call `done` after each, and return one Finding per check."""
+def check_outcomes(make: Make, seeds: int, on_finding: Callable[[], None] = lambda: None) -> list[Finding]:
+    """Run the checks that only simulators have, call `on_finding` after each, and return one Finding per check."""
     findings = []
     for name, examine in CHECKS.items():
         findings.append(run_check(name, examine, make, seeds))
-        done()
+        on_finding()
     _play_seeds.cache_clear()
     return findings
 

@@ -58,7 +58,7 @@ def nothing_runs() -> bool:
 
 @pytest.mark.slow
 def test_a_hundred_faults_harm_no_other_match_and_leave_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_server, "START", 30.0)
+    monkeypatch.setattr(mcp_server, "START_SECONDS", 30.0)
     faults = [list(ANSWERS)[index % len(ANSWERS)] for index in range(MATCHES)]
     plans = [planned(index, fault) for index, fault in enumerate(faults)]
     contenders = {seat: ScriptedContender(script) for seat, script in SCRIPTS.items()}
@@ -76,7 +76,7 @@ def test_a_hundred_faults_harm_no_other_match_and_leave_nothing_running(monkeypa
 def test_a_server_that_cannot_be_used_stops_the_run_before_its_first_match(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_server, "START", 1.0 if fault == "silent" else 20.0)
+    monkeypatch.setattr(mcp_server, "START_SECONDS", 1.0 if fault == "silent" else 20.0)
     with pytest.raises(Exception, match=AT_START[fault]) as why:
         make_game("nim", planned(0, fault).options)
     assert "\n" not in str(why.value) and nothing_runs()

@@ -52,7 +52,7 @@ class Nobody:
     """PastVersions, of which there are none."""
 
     @asynccontextmanager
-    async def seated(self, policies: Collection[str]) -> AsyncIterator[None]:
+    async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
         yield
 
 

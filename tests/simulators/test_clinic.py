@@ -305,7 +305,7 @@ def test_gains_are_what_answers_add_on_average():
     weights = game.solver.weights(game.chart, 20)
     gains = game.solver.compute_question_gains(weights)
     for n in (n for n in range(44) if not game.chart.knows(n)):
-        chances = np.einsum("spd,pd->s", np.exp(game.solver.said[..., n]), weights)
+        chances = np.einsum("spd,pd->s", np.exp(game.solver.log_answers[..., n]), weights)
         left = 0.0
         stances: tuple[Any, ...] = ("inform", "deny", "unknown")
         for stance, chance in zip(stances, chances, strict=True):

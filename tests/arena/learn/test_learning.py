@@ -107,13 +107,14 @@ def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
 
 MUTATIONS = {
     "the advantage's sign": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
-    "the mask, by one token": (arena.learn.gradients, "batch_of", "[k for k, own in", "[k - 1 for k, own in"),
-    "the place that predicts": (arena.learn.gradients, "batch_of", "path[k - prefix - 1]", "path[k - prefix]"),
+    "the mask, by one token": (arena.learn.gradients, "build_batch", "[k for k, own in", "[k - 1 for k, own in"),
+    "the place that predicts": (arena.learn.gradients, "build_batch", "path[k - prefix - 1]", "path[k - prefix]"),
     "whose turn a token is": (
-        arena.credit.samples, "samples_of", "item.advantages[places]", "item.advantages[places - 1]"
+        arena.credit.samples, "make_samples", "item.advantages[places]", "item.advantages[places - 1]"
     ),
     "whose turn an advantage is": (
-        arena.credit.assign, "_by_trajectory", "np.split(advantages, cuts)", "np.split(np.roll(advantages, 1), cuts)"
+        arena.credit.assign, "_split_by_trajectory", "np.split(advantages, cuts)",
+        "np.split(np.roll(advantages, 1), cuts)"
     ),
 }  # fmt: skip
 

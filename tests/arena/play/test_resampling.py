@@ -23,7 +23,7 @@ from tests.factories.labs import Quiet, finished, log, start, started_warm, weig
 class Dealt(PlaySource):
     """Play in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
 
-    async def played(self, plans: list[MatchPlan]) -> Attempts:
+    async def play(self, plans: list[MatchPlan]) -> Attempts:
         return [self.record(plan) for plan in plans], []
 
     def record(self, plan: MatchPlan) -> MatchRecord:

@@ -127,7 +127,7 @@ def test_hops_are_the_least_that_a_program_takes() -> None:
 def test_a_checker_that_fails_rejects(monkeypatch) -> None:
     game = game_of()
     act = write_question(game.example.program, terse=False)
-    for name in ("check", "gate"):
+    for name in ("check", "require_readable"):
         with monkeypatch.context() as patched:
             patched.setattr(checker, name, lambda *_: 1 / 0)
             patched.setattr("simulators.search.selfplay.require_readable", lambda *_: 1 / 0)
