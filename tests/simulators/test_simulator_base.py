@@ -71,8 +71,8 @@ class Forgetful(Clinic):
 
 
 class Chatty(Clinic):
-    def _answered(self, facts):
-        super()._answered(facts)
+    def _take_answers(self, facts):
+        super()._take_answers(facts)
         disease = self.table.names[self.patient.record.disease]
         self.tell(f"They say it might be {disease.upper()}!", "doctor", sender="patient")
 
