@@ -33,12 +33,12 @@ class MatrixPlayer:
 
 
 def always_cooperate(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Always cooperate."""
+    """Cooperate in every round."""
     return True
 
 
 def always_defect(own: Sequence[bool], other: Sequence[bool], rng: random.Random) -> bool:
-    """Always defect."""
+    """Defect in every round."""
     return False
 
 

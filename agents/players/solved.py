@@ -94,7 +94,7 @@ class Sequences:
     """Information state -> the sequence that leads to it."""
 
     def meet(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Number the sequences that continue `sequence` at an information state, unless the state is known."""
+        """Assign numbers to the sequences that continue `sequence` at an information state, unless it is known."""
         if infostate not in self.before:
             self.before[infostate] = sequence
             for action in actions:

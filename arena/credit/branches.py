@@ -54,7 +54,7 @@ def find_first_difference(one: MatchId, other: MatchId) -> int:
 
 
 def number_copies(batch: TurnBatch) -> Ints:
-    """Number the turns so that the copies of one turn, in a match and in its branches, share a number. Returns [T]."""
+    """Return a number per turn [T]; the copies of one turn, in a match and in its branches, share a number."""
     lines = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
 
     def find_sampler(line: Sequence[MatchId], turn: int) -> str:

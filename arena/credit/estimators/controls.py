@@ -30,7 +30,7 @@ def shuffled(
     of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
-    """Matched random control: permute another estimator's advantages at random over the turns of each group.
+    """Permute another estimator's advantages at random over the turns of each group: a matched random control.
 
     Values stay within their group (`by`), so mean and spread are those of the estimator `of`, and only the assignment
     to turns is random. With token advantages a turn gets the tokens of another turn, stretched to its own length. The

@@ -84,7 +84,7 @@ def outcome_only(batch: TurnBatch, rewards: Columns, *, parts: list[Part] | None
 def shuffle(
     batch: TurnBatch, rewards: Columns, *, part: Part, by: list[Key] = DEAL, last: bool = True
 ) -> dict[str, Floats]:
-    """Matched random control of a shaping reward: permute the reward `part` over the turns of each group.
+    """Permute the reward `part` over the turns of each group: the matched random control of a shaping reward.
 
     Without `last` the last turns keep their values, for a reward that they never get, such as `information_gain`.
     """
