@@ -66,9 +66,7 @@ def load_ratings(path: str) -> Ratings:
         for location, row in tables.read_rows(movies, ("movieId", "genres"), "genres"):
             _record_genres(location, row, genres_of)
     if not genres_of:
-        raise ValueError(
-            f"{file}: no genres: add the column `read_genres`, or a movies.csv beside with movieId and genres"
-        )
+        raise ValueError(f"{file}: no genres: add the column `genres`, or a movies.csv beside with movieId and genres")
     genres, genre_shares = _share_genres(file, items, genres_of)
     return Ratings(np.array(user_indices), np.array(item_indices), np.array(stars), genres, genre_shares)
 
