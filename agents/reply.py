@@ -142,7 +142,7 @@ class ReplySpec(BaseModel):
     def _parse_whole(self, text: str) -> Reply:
         private, text = _cut_out(text, self.private) if self.private else ("", text)
         act = visible(text, keep="\n").strip()[:FIELD_LENGTH]
-        return Reply("", act, one_line(private, FIELD_LENGTH), ok=bool(act))
+        return Reply("", act, to_one_line(private, FIELD_LENGTH), ok=bool(act))
 
     def _parse_json(self, text: str) -> Reply:
         fields = _parse_first_object(text)
@@ -164,7 +164,7 @@ def visible(text: str, keep: str = "") -> str:
     return "".join(_clean_character(char, keep) for char in text)
 
 
-def one_line(text: str, limit: int) -> str:
+def to_one_line(text: str, limit: int) -> str:
     """Return the visible text in one line with single blanks, cut to `limit` characters."""
     return " ".join(visible(text).split())[:limit].rstrip()
 
@@ -179,8 +179,8 @@ def _clean_character(char: str, keep: str) -> str:
 
 def _make_reply(action: str, public: str, private: str) -> Reply:
     # A bar in the act would let the game take the rest of it for talk.
-    act = one_line(action.replace("|", " "), FIELD_LENGTH)
-    return Reply(one_line(public, PUBLIC_LENGTH), act, one_line(private, FIELD_LENGTH), ok=bool(act))
+    act = to_one_line(action.replace("|", " "), FIELD_LENGTH)
+    return Reply(to_one_line(public, PUBLIC_LENGTH), act, to_one_line(private, FIELD_LENGTH), ok=bool(act))
 
 
 def _find_last(text: str, tag: str) -> str:

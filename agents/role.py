@@ -340,7 +340,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
         return read_role(name_or_path)
     known = list_roles(folders)
     if name_or_path not in known:
-        name = strict_yaml.one_line(name_or_path, 80)
+        name = strict_yaml.escape_line(name_or_path, 80)
         hint = nearest(name_or_path, known) or f": known are {', '.join(known)}, or give a path ending in .yaml"
         raise RoleError(f"unknown role '{name}'{hint}")
     path = known[name_or_path]

@@ -59,7 +59,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         with open_plain(path, 1 << 60) as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise YamlError(one_line(f"{path}: cannot be read: {getattr(error, 'strerror', error)}")) from None
+        raise YamlError(escape_line(f"{path}: cannot be read: {getattr(error, 'strerror', error)}")) from None
     if len(data) > MAX_BYTES:
         raise YamlError(_format_error(str(path), 0, (), "the file is larger than 1 MB"))
     try:
@@ -134,7 +134,7 @@ def select_error(error: ValidationError) -> ErrorDetails:
     return next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
 
 
-def one_line(text: str, limit: int = 400) -> str:
+def escape_line(text: str, limit: int = 400) -> str:
     """Return the text with unprintable characters escaped, cut to `limit` characters, for an error message."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
@@ -259,7 +259,7 @@ def _read_scalar(node: yaml.Node, path: FieldPath) -> str | int | float | bool |
         return _join_surrogates(text, line, path)
     value = _parse_plain(text)
     if isinstance(value, float) and not math.isfinite(value):
-        raise _Fault(line, path, f"{one_line(text, 40)} is not a finite number: give one, or quote it")
+        raise _Fault(line, path, f"{escape_line(text, 40)} is not a finite number: give one, or quote it")
     return value
 
 
@@ -291,8 +291,8 @@ def _join_surrogates(text: str, line: int, path: FieldPath) -> str:
 
 def _format_error(source: str, line: int | None, path: FieldPath, problem: str) -> str:
     at = source if line is None else f"{source}:{line + 1}"
-    field = one_line("".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in path).lstrip("."), 80)
-    return one_line(": ".join(part for part in (at, field, problem) if part), 1000)
+    field = escape_line("".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in path).lstrip("."), 80)
+    return escape_line(": ".join(part for part in (at, field, problem) if part), 1000)
 
 
 def _line_number(part: yaml.Node | yaml.Event) -> int:
@@ -342,7 +342,7 @@ def _describe_error(error: ErrorDetails, model: type[BaseModel] | None) -> str:
     hint = nearest(value, re.findall("'(.*?)'", message)) if isinstance(value, str) else ""
     if error["type"] == "string_type" and isinstance(value, int | float):  # such as 08, or true
         hint = ": put it in quotes"
-    return f"{message}, not {one_line(repr(value), 60)}{hint}" if shown else message
+    return f"{message}, not {escape_line(repr(value), 60)}{hint}" if shown else message
 
 
 def _list_fields(model: Any, path: FieldPath) -> list[str]:

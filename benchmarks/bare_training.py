@@ -23,7 +23,7 @@ class BareTraining:
         for one in (model, reference):
             if one is not None:
                 one.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
-        self.clip = rule.loss.whole().settings["clip"].whole().settings
+        self.clip = rule.loss.with_defaults().settings["clip"].with_defaults().settings
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=0.0, betas=rule.betas, weight_decay=rule.weight_decay, fused=True

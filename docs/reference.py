@@ -116,7 +116,7 @@ def format_default(value: Any) -> str:
 def format_type(said: Mapping[str, Any]) -> str:
     """Format the type of a JSON schema, with links to models on the same page."""
     from arena.config.kinds import KINDS
-    from arena.parts.chosen import PLACE
+    from arena.parts.part_config import PLACE
 
     if PLACE in said:
         kind = said[PLACE]
@@ -141,7 +141,7 @@ def format_type(said: Mapping[str, Any]) -> str:
 def describe_parts() -> str:
     """Return the page of all parts that are chosen by name, with their settings and docstrings."""
     from arena.config.kinds import KINDS
-    from arena.parts.chosen import describe_parts
+    from arena.parts.part_config import describe_parts
 
     blocks = ["# Parts of credit and learning\n", "Chosen by name, with settings: `estimator: {rae: {decay: 0.9}}`.\n"]
     for kind in KINDS.values():

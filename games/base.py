@@ -71,7 +71,7 @@ class UnicodeText(spaces.Space[str]):  # type: ignore[misc]  # gymnasium is unty
         return hash(self.max_length)
 
 
-def one_line(text: str, limit: int = TALK_LENGTH) -> str:
+def to_one_line(text: str, limit: int = TALK_LENGTH) -> str:
     """Join the text to one line without control, bidi or invisible characters, and cut it to `limit` characters."""
     spaced = " ".join(text.split())
     if spaced.isprintable():
@@ -309,7 +309,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
         """Return `messages(agent)` under the key `messages`, as dicts of the observation space."""
-        lines: list[dict[str, Any]] = [message.plain() for message in self._inboxes[agent]]
+        lines: list[dict[str, Any]] = [message.to_plain() for message in self._inboxes[agent]]
         if isinstance(self, Pictures):
             for line, message in zip(lines, self._inboxes[agent], strict=True):
                 line["images"] = tuple(dict(vars(image)) for image in message.images)
@@ -376,9 +376,9 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
             self._playing = False
         self._valid[seat], self._retried = True, False
         self.turns += 1
-        remark = one_line(talk) if talk and self.talk else ""
+        remark = to_one_line(talk) if talk and self.talk else ""
         said = f"{heard} | {remark}" if heard and remark else heard or (remark and f"| {remark}")
-        self._transcript.append(f"{seat}: {said}" if heard else f"{seat}: ({one_line(act)}) {said}")
+        self._transcript.append(f"{seat}: {said}" if heard else f"{seat}: ({to_one_line(act)}) {said}")
         if said:
             message = Message(seat, (said,))
             for other in self.seats:
@@ -401,7 +401,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     def _refuse(self, seat: str, action: object, why: str) -> None:
         self._valid[seat] = False
         self.pay(seat, ILLEGAL, -self.penalty)
-        self._transcript.append(f"{seat} (illegal): {one_line(str(action)[:ACTION_LENGTH])}")
+        self._transcript.append(f"{seat} (illegal): {to_one_line(str(action)[:ACTION_LENGTH])}")
         if self.illegal == "retry" and not self._retried:
             self._retried = True
             self.tell(f"Not a legal act: {why}. Try once more.", seat)

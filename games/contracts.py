@@ -89,7 +89,7 @@ class Message(NamedTuple):
         """Images of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Image))
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """Return `sender` and `text` (with placeholders for images) as a dict, the form of observations and logs."""
         return {"sender": self.sender, "text": self.text}
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import TALK, IllegalAct, choice, number, one_line, whole_number
+from games.base import TALK, IllegalAct, choice, number, to_one_line, whole_number
 from games.families import bargaining
 from games.families.bargaining_game import BargainingGame, parse_act
 from games.families.pools import WORTH, Triple, draw_twins, instances, offers, remainder, worth
@@ -46,7 +46,7 @@ class Negotiation(BargainingGame):
         values: Literal["private", "public"] = "private", splits: Literal["hidden", "shown"] = "hidden",
         opens: Literal["opener", "random"] = "opener", **options: Any
     ) -> None:  # fmt: skip
-        names = [item for item in items if isinstance(item, str) and item and item == one_line(item)]
+        names = [item for item in items if isinstance(item, str) and item and item == to_one_line(item)]
         if isinstance(items, str) or not len(items) == len(set(names)) == 3:
             raise ValueError(f"items must be three different one-line names, not {items!r}")
         self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)

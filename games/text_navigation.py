@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, flag, one_line, whole_number
+from games.base import IllegalAct, flag, to_one_line, whole_number
 from games.families.grid import STEPS, Cell
 from games.families.house import PLAYERS, STRATEGIST, count_fewest_acts, draw_house
 from games.families.solitaire import Solitaire
@@ -112,7 +112,7 @@ class TextNavigation(Solitaire):
     def play(self, seat: str, act: str) -> str:
         """Move, take or drop and return the change for all seats, or record the strategist's advice."""
         if seat == STRATEGIST:
-            if not (said := one_line(act)):
+            if not (said := to_one_line(act)):
                 raise IllegalAct("say what the walker is to do")
             self.strategy = said
             return f"SAY {said}"

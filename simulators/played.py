@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from games.base import one_line, whole_number
+from games.base import to_one_line, whole_number
 from games.contracts import ILLEGAL, MOST_TURNS, PERSON
 from simulators.base import Simulator
 from simulators.person import SPEECHES, Speech
@@ -33,7 +33,7 @@ class Faults(NamedTuple):
     def describe(self) -> str:
         """Return the faults in words, for the person to read when it is asked again."""
         complaints = [
-            f"{text}: {one_line(', '.join(facts)).rstrip('.')}."
+            f"{text}: {to_one_line(', '.join(facts)).rstrip('.')}."
             for text, facts in (("Not so", self.wrong), ("Not to be told now", self.leaked), ("Say", self.withheld))
             if facts
         ]

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from games.base import one_line
+from games.base import to_one_line
 from games.calls import Call, read_calls
 from games.untrusted_json import decode_text
 from simulators.base import SimulatorFault
@@ -129,7 +129,7 @@ def run_with_pictures(tools: Sequence[Tool], call: Call, max_characters: int = R
 
 
 def _call_tool(tools: Sequence[Tool], call: Call) -> str | Content:
-    name = one_line(call.name, 64)
+    name = to_one_line(call.name, 64)
     if call.problem:
         return f"Error: {name + ': ' if name else ''}{call.problem}."
     tool = next((tool for tool in tools if tool.name == call.name), None)
@@ -187,12 +187,12 @@ def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _describe_problem(shape: Shape, kind: str, location: tuple[int | str, ...], why: str) -> str:
-    name = one_line(str(location[0]) if location else "", 64)
+    name = to_one_line(str(location[0]) if location else "", 64)
     if kind == "missing":
         return f'argument "{name}" is missing'
     if kind == "extra_forbidden":
         return f'there is no argument "{name}"{_suggest(name, shape.names)}'
-    return f'argument "{name}": {one_line(why[:1].lower() + why[1:])}'
+    return f'argument "{name}": {to_one_line(why[:1].lower() + why[1:])}'
 
 
 def _suggest(name: str, names: Sequence[str]) -> str:
@@ -242,8 +242,8 @@ def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise ValueError(
-            f"tool {function.__name__}: an annotation cannot be resolved: {one_line(str(error))}. Import its types at "
-            "the top of the file"
+            f"tool {function.__name__}: an annotation cannot be resolved: {to_one_line(str(error))}. Import its types "
+            "at the top of the file"
         ) from None
 
 

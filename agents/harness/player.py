@@ -100,7 +100,7 @@ class HarnessPlayer:
             "seat": view.seat,
             "seed": self.seed,
             "rules": view.rules,
-            "messages": [message.plain() for message in view.messages],
+            "messages": [message.to_plain() for message in view.messages],
             "public": dict(view.public),
             "private": dict(view.private),
             "legal": None if view.legal is None else list(view.legal),

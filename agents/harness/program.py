@@ -15,7 +15,7 @@ from typing import Any
 
 from agents.errors import HarnessError
 from agents.harness import keeper
-from agents.reply import one_line
+from agents.reply import to_one_line
 from games.untrusted_json import DECODER
 
 OUTPUT_BYTES = 1_000_000
@@ -99,7 +99,7 @@ class Program:
         self._process = None
         assert self._errors
         said = (await self._errors).strip().splitlines()[-1:]
-        told = f": {one_line(said[0], ERROR_LENGTH)}" if said else ""
+        told = f": {to_one_line(said[0], ERROR_LENGTH)}" if said else ""
         if code == keeper.NOT_STARTED:
             raise self._make_error(f"it cannot be started{told}")
         if code:
@@ -117,7 +117,7 @@ class Program:
 
     def _make_error(self, why: str) -> HarnessError:
         words = " ".join(Path(word).name for word in self.command)
-        return HarnessError(f"agent program {one_line(words, 80)}: {why}")
+        return HarnessError(f"agent program {to_one_line(words, 80)}: {why}")
 
 
 def parse_act(line: bytes) -> str | None:

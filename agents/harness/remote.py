@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.errors import HarnessError
 from agents.harness.program import OUTPUT_BYTES, parse_act
-from agents.reply import one_line
+from agents.reply import to_one_line
 
 
 class Remote:
@@ -38,7 +38,7 @@ class Remote:
                 if response.status_code != 200:
                     raise self._error(f"status {response.status_code}")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._error(one_line(str(error), 200) or type(error).__name__) from None
+            raise self._error(to_one_line(str(error), 200) or type(error).__name__) from None
         act = parse_act(bytes(body))
         if act is None:
             raise self._error('its answer is not JSON {"act": "…"}')
@@ -49,4 +49,4 @@ class Remote:
         return None
 
     def _error(self, why: str) -> HarnessError:
-        return HarnessError(f"agent program {one_line(self.url, 80)}: {why}")
+        return HarnessError(f"agent program {to_one_line(self.url, 80)}: {why}")

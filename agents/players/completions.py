@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.reply import one_line
+from agents.reply import to_one_line
 
 MOST_TOKENS = 10_000_000
 """Maximum tokens of one call; a larger usage is ignored."""
@@ -98,7 +98,7 @@ class Choice(BaseModel):
         `limit` is the request's token limit, for the message.
         """
         text, message, cut = self.message.text, self.message, self.finish_reason == "length"
-        if one_line(text, 1) and self.finish_reason not in CUT_OFF:
+        if to_one_line(text, 1) and self.finish_reason not in CUT_OFF:
             return text
         thought = message.reasoning_content or message.reasoning
         if self.finish_reason in CUT_OFF:

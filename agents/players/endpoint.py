@@ -22,7 +22,7 @@ from agents.names import nearest
 from agents.players.completions import Answer, UnusableReply, Usage, read_completion
 from agents.players.connection import find_proxy_variable, make_http_client, parse_retry_after
 from agents.players.spend import EndpointSpec, Spend, plain_url
-from agents.reply import one_line
+from agents.reply import to_one_line
 from agents.role import Role, Sampling
 from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
@@ -267,7 +267,7 @@ class Endpoint:
         return f" through the proxy of {variable}" if variable else ""
 
     def _shorten(self, text: str) -> str:
-        return one_line(self.hide_key(text), ERROR_LENGTH)
+        return to_one_line(self.hide_key(text), ERROR_LENGTH)
 
 
 def _estimate_tokens(content: Any) -> int:

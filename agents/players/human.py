@@ -15,7 +15,7 @@ from rich.text import Text
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.reply import one_line, visible
+from agents.reply import to_one_line, visible
 from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
@@ -99,7 +99,7 @@ class Human:
             except UnicodeDecodeError:
                 line = ""
             written, _, talk = line.partition("|")
-            written, talk = one_line(written, 4000), one_line(talk.replace("|", " "), TALK_LENGTH)
+            written, talk = to_one_line(written, 4000), to_one_line(talk.replace("|", " "), TALK_LENGTH)
             if written in ("?", "help"):
                 self._help(view)
             elif (act := read_act(written, view.legal, numbered=not self.teller)) is not None:
@@ -169,7 +169,7 @@ def in_words(message: Message, teller: PlainWords) -> Text | None:
     did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:
         return None
-    said = one_line(talk, TALK_LENGTH).translate(QUOTES)
+    said = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
     if not said:
         return Text(visible(did))
     return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")

@@ -18,7 +18,7 @@ from agents.player import Chances, ScriptedPolicy, SumsUp
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
-from agents.reply import one_line
+from agents.reply import to_one_line
 from games.adapters.loading import file_of, import_member, list_own_players
 from games.contracts import Game, View
 
@@ -315,4 +315,4 @@ def _check_fit(spec: str, kind: Kind, argument: Any, game: Game) -> None:
 
 
 def _shorten(spec: str) -> str:
-    return one_line(spec, 80)
+    return to_one_line(spec, 80)

@@ -10,13 +10,13 @@ from agents.errors import EndpointError
 from agents.names import nearest
 from agents.players.endpoint import Endpoint
 from agents.players.spend import EndpointSpec
-from agents.reply import one_line
+from agents.reply import to_one_line
 
 
 def parse_endpoint(spec: str) -> tuple[str, str]:
     """Return (server, model) of `endpoint@SERVER:MODEL`, or ("", model) of `endpoint:MODEL`. Raises EndpointError."""
     match = re.fullmatch(r"endpoint(?:@(?P<server>[a-z0-9][a-z0-9_-]{0,63}))?:(?P<model>.+)", spec)
-    if match is None or match["model"] != one_line(match["model"], 200):
+    if match is None or match["model"] != to_one_line(match["model"], 200):
         raise EndpointError("write endpoint:MODEL, such as endpoint:gpt-4o-mini, or endpoint@SERVER:MODEL")
     return match["server"] or "", match["model"]
 
@@ -34,7 +34,9 @@ class Endpoints:
         if name not in self._specs:
             known = [server for server in self._specs if server]
             there = nearest(name, known) or (f" (there are: {', '.join(known)})" if known else " (there is none)")
-            raise EndpointError(f"unknown server '{one_line(name, 80)}' in {one_line(spec, 80)}{there}: name its url")
+            raise EndpointError(
+                f"unknown server '{to_one_line(name, 80)}' in {to_one_line(spec, 80)}{there}: name its url"
+            )
         if name not in self._made:
             self._made[name] = Endpoint(self._specs[name], f"endpoint@{name}" if name else "endpoint")
         return self._made[name]

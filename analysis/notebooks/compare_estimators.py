@@ -39,7 +39,9 @@ RUN = Path(os.environ.get("ARENA_RUN", "analysis/notebooks/example/negotiation")
 # %matplotlib inline
 log = analysis.load(RUN)
 experiment = load_experiment(RUN)
-print(f"{len(log.matches)} matches, {len(log.turns)} turns; credit was given by {experiment.credit.estimator.plain()}")
+print(
+    f"{len(log.matches)} matches, {len(log.turns)} turns; credit was given by {experiment.credit.estimator.to_plain()}"
+)
 
 # %% [markdown]
 # ## Estimators side by side

@@ -13,7 +13,7 @@ from arena.cli.console import PlainConsole, write_results
 from arena.cli.contenders import require_game, resolve_game
 from arena.cli.panel import EvalOptions
 from arena.cli.progress import progress
-from arena.cli.tables import format_difference, format_interval, format_number, say, show_table
+from arena.cli.tables import format_difference, format_interval, format_number, show_line, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -147,13 +147,13 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
     from arena.statistics import SHARE, mean_ci
 
     deals = len(results.rows[0].values["success"])
-    say(
+    show_line(
         console,
         f"{results.contender}: {deals} deals, the best of {results.n} matches (95 % intervals over deals)",
         "bold",
     )
     console.print()
-    say(console, format_game(results.game), "bold")
+    show_line(console, format_game(results.game), "bold")
     rows = []
     for row in results.rows:
         moved = results.difference(row, "success")
@@ -162,13 +162,13 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
         costs = [format_number(row.tokens, "{:.0f}"), format_number(row.turns, "{:.1f}")]
         rows.append([row.name, str(row.matches), *cells, *costs])
     show_table(console, ("by", "matches", "success", "against mean", "payoff", "tokens", "turns"), rows)
-    say(console, "tokens: sampled by the contender per deal; turns: its acts per deal", "dim")
+    show_line(console, "tokens: sampled by the contender per deal; turns: its acts per deal", "dim")
     for name, judge in judges.items():
         if judge:
-            say(console, f"{name}: {judge}", "dim")
+            show_line(console, f"{name}: {judge}", "dim")
     if results.curves:
         console.print()
-        say(console, "success by number of matches", "bold")
+        show_line(console, "success by number of matches", "bold")
         sizes = [*next(iter(results.curves.values()))]
         shown = [
             [rule, *(format_number(mean_ci(values, SHARE).estimate, "{:.2f}") for values in curve.values())]
@@ -176,6 +176,8 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
         ]
         show_table(console, ("", *map(str, sizes)), shown)
     if results.missing:
-        say(console, f"! {results.missing} deals are left out, because one of their matches kept failing", "yellow")
+        show_line(
+            console, f"! {results.missing} deals are left out, because one of their matches kept failing", "yellow"
+        )
     for reason, count in results.failed.items():
-        say(console, f"! {count} failed and played again: {reason}", "yellow")
+        show_line(console, f"! {count} failed and played again: {reason}", "yellow")

@@ -100,7 +100,7 @@ def list_entries(kind: str, role_folders: Sequence[Path] = ()) -> list[dict[str,
     if kind == "presets":
         return [_describe_preset(name, preset) for name, preset in PRESETS.items()]
     from arena.config.kinds import KINDS as gathered
-    from arena.parts.chosen import describe_parts
+    from arena.parts.part_config import describe_parts
 
     return next(describe_parts(known) for known in gathered.values() if known.plural == kind)
 

@@ -15,7 +15,7 @@ from arena.cli import catalogue
 from arena.cli.console import PlainConsole
 from arena.cli.contenders import Json
 from arena.cli.progress import progress
-from arena.cli.tables import say
+from arena.cli.tables import show_line
 
 if TYPE_CHECKING:
     from arena.config.pipeline import Pipeline
@@ -49,12 +49,12 @@ def check_role_file(
     for n, (seat, turn) in enumerate(zip(preview.seats, preview.turns, strict=True)):
         parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
-        say(console, f"— {title} —", "bold")
+        show_line(console, f"— {title} —", "bold")
         for line in visible(text, keep="\n").split("\n"):
             console.print(Text("│ ", style="dim").append(line, style="default"), soft_wrap=True)
     for finding in preview.findings:
-        say(console, f"! {finding}", "yellow")
-    say(console, f"{preview.role.role}: fit to play", "green")
+        show_line(console, f"! {finding}", "yellow")
+    show_line(console, f"{preview.role.role}: fit to play", "green")
 
 
 @check_app.command("experiment")
@@ -95,10 +95,10 @@ def check_experiment(
     for table in experiment.all_tables():
         for seat, held in table.seats.items():
             learns = " (learns)" if experiment.trained(held.policy) else ""
-            say(console, f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}")
+            show_line(console, f"{table.game.name} {seat}: {held.policy}{learns} as {held.role}")
     for note in prepared.notes:
-        say(console, f"! {note}", "yellow")
-    say(console, f"{experiment.name}: fit to run", "green")
+        show_line(console, f"! {note}", "yellow")
+    show_line(console, f"{experiment.name}: fit to run", "green")
 
 
 def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None:
@@ -111,10 +111,10 @@ def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None
         print(json.dumps({"experiment": pipeline.to_yaml(), "notes": notes}))
         return
     for stage in pipeline.stages:
-        say(console, f"stage {stage.number}: {stage.name} ({stage.kind})")
+        show_line(console, f"stage {stage.number}: {stage.name} ({stage.kind})")
     for note in notes:
-        say(console, f"! {note}", "yellow")
-    say(console, f"{pipeline.name}: fit to run", "green")
+        show_line(console, f"! {note}", "yellow")
+    show_line(console, f"{pipeline.name}: fit to run", "green")
 
 
 @check_app.command("game")
@@ -169,12 +169,12 @@ def check_game(
         console.print(table)
         for finding in findings:
             if not finding.ok:
-                say(console, f"{finding.name}: {kit.PROMISES[finding.name]}", "yellow")
+                show_line(console, f"{finding.name}: {kit.PROMISES[finding.name]}", "yellow")
         promise = "simulators promise" if is_simulator else "games promise"
         verdict = f"does not keep {', '.join(failed)}" if failed else f"keeps what {promise}"
         unchecked = [finding.name for finding in findings if finding.ok is None]
         verdict += f" (not checked: {', '.join(unchecked)})" if unchecked else ""
         style = "red" if failed else "yellow" if unchecked else "green"
-        say(console, f"{name}: {verdict}", style)
+        show_line(console, f"{name}: {verdict}", style)
     if failed:
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.credit.compare import Comparison
-    from arena.parts.chosen import Chosen
+    from arena.parts.part_config import PartConfig
 
 
 def credit(
@@ -54,18 +54,20 @@ def credit(
         show_comparison(PlainConsole(), run, comparison, shown)
 
 
-def parse_estimators(text: str) -> list[Chosen]:
+def parse_estimators(text: str) -> list[PartConfig]:
     """Return the estimators named by a comma-separated or YAML list. Raises ConfigError for an unknown one."""
     from pydantic import TypeAdapter, ValidationError
 
     from arena.config.kinds import with_hints
     from arena.config.sources import text_layer
     from arena.credit.estimators import ESTIMATOR
-    from arena.parts.chosen import Chosen
+    from arena.parts.part_config import PartConfig
 
     listed = text if text.lstrip().startswith("[") else f"[{text}]"
     try:
-        return TypeAdapter(list[Annotated[Chosen, ESTIMATOR]]).validate_python(text_layer("--estimators", listed).data)
+        return TypeAdapter(list[Annotated[PartConfig, ESTIMATOR]]).validate_python(
+            text_layer("--estimators", listed).data
+        )
     except ValidationError as error:
         first = with_hints(error).errors(include_url=False)[0]
         field = ".".join(str(step) for step in first["loc"][1:])

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from arena.cli.console import PlainConsole
 from arena.cli.contenders import Json
-from arena.cli.tables import Cell, say, show_table
+from arena.cli.tables import Cell, show_line, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _report_findings(findings: list[Finding], as_json: bool) -> bool:
             mark = Text("ok  ", style="green") if finding.ok else Text("fix ", style="red")
             console.print(mark.append(f"{finding.what:<{width}}  {finding.found}", style="default"), soft_wrap=True)
             if not finding.ok:
-                say(console, finding.fix, "yellow", indent=width + 6)
+                show_line(console, finding.fix, "yellow", indent=width + 6)
     return all(finding.ok for finding in findings)
 
 
@@ -155,15 +155,15 @@ def _to_json(model: str, recipe: str, fitting: MemoryPlanner, needs: list[Memory
 
 def _print_fit(console: Console, model: str, recipe: str, fitting: MemoryPlanner, needs: list[MemoryNeed]) -> None:
     shape, experiment = fitting.shape, fitting.experiment
-    say(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
+    show_line(console, f"{model}: {shape.parameters / 1e6:,.1f}M weights, {shape.layers} layers of {shape.width}")
     for device in fitting.devices:
         sizes = f"{device.total / GB:.1f} GB, {device.free / GB:.1f} free now" if device.total else "size unknown"
-        say(console, f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else ""))
+        show_line(console, f"{device.name}: {sizes}" + (f" ({device.note})" if device.note else ""))
     load = f"{experiment.play.in_flight} matches in flight, dialogues of {fitting.context:,} tokens"
-    say(console, f"{load}, {experiment.learn.token_budget:,} tokens a pass (recipe {recipe})")
+    show_line(console, f"{load}, {experiment.learn.token_budget:,} tokens a pass (recipe {recipe})")
     if (able := experiment.engine.capabilities).has_own_process:
         folder = ", nor is the folder in memory through which it gets weights" if able.needs_folder else ""
-        say(console, f"engine {experiment.engine.kind}: its server's own memory is not counted{folder}")
+        show_line(console, f"engine {experiment.engine.kind}: its server's own memory is not counted{folder}")
     console.print()
     _print_alternatives(console, needs)
     own = next(need for need in needs if need.asked)
@@ -176,7 +176,7 @@ def _print_fit(console: Console, model: str, recipe: str, fitting: MemoryPlanner
         (name, *(f"{size / GB:.2f}" if size else "" for size in row)) for name, row in sizes_by_part.items() if any(row)
     ]
     show_table(console, ("where it goes, GB", "loading", "play alone", "learning", "play in a run"), rows)
-    say(console, _judge_fit(own, fitting), "green" if own.fits else "red")
+    show_line(console, _judge_fit(own, fitting), "green" if own.fits else "red")
 
 
 def _print_alternatives(console: Console, needs: list[MemoryNeed]) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from arena.cli.console import PlainConsole, note, write_results
 from arena.cli.contenders import Endpoint, Json, Out, Trust, make_announcer, make_endpoints
 from arena.cli.progress import progress
-from arena.cli.tables import Cell, format_difference, format_interval, say, show_table
+from arena.cli.tables import Cell, format_difference, format_interval, show_line, show_table
 from arena.errors import ConfigError
 from arena.store.outputs import require_output, results_kind
 
@@ -126,8 +126,8 @@ def show(console: Console, forked: ForkResults) -> None:
     players = ", ".join(f"{seat} = {forked.others.get(seat, who or 'human')}" for seat, who in forked.sat.items())
     forks = max(map(len, forked.forked.values()), default=0)
     head = f"{parting.match.id} of {parting.match.game} from turn {parting.turn + 1} on ({logged_turn.seat}: {act})"
-    say(console, head, "bold")
-    say(console, f"{forks} forks: {players} (95 % intervals)")
+    show_line(console, head, "bold")
+    show_line(console, f"{forks} forks: {players} (95 % intervals)")
     rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
@@ -140,4 +140,4 @@ def show(console: Console, forked: ForkResults) -> None:
         rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
     show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():
-        say(console, f"! {count} attempts failed: {reason}", "yellow")
+        show_line(console, f"! {count} attempts failed: {reason}", "yellow")

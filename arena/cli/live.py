@@ -13,7 +13,7 @@ from rich.text import Text
 
 from arena.cli.console import note
 from arena.cli.progress import Pace, format_remaining
-from arena.cli.tables import format_number, say
+from arena.cli.tables import format_number, show_line
 from arena.plain import printable
 from arena.records import MatchRecord, Turn
 from arena.store.losses import summarise_failures
@@ -66,7 +66,7 @@ class Screen:
         """Store how many steps of the phase are done; in style `lines` print it every `REPORT_INTERVAL` seconds."""
         self._pace = self._pace or Pace(self._phase, total)
         if self._pace.is_due(done) and self.style == "lines":
-            say(self.console, str(self._pace))
+            show_line(self.console, str(self._pace))
 
     def match(self, record: MatchRecord) -> None:
         """Add an ended match to the phase's count, and a failed one to the count of failures."""
@@ -110,7 +110,7 @@ class Screen:
 def show_losses(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print how many matches of these iterations failed or were abandoned, and why; nothing if none did."""
     if line := summarise_failures(rows):
-        say(console, line, "yellow", indent=2)
+        show_line(console, line, "yellow", indent=2)
 
 
 def make_iteration_table(rows: list[dict[str, Any]], iterations: int) -> Table:

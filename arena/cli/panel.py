@@ -113,15 +113,15 @@ def show(console: PlainConsole, name: str) -> None:
     """Print the game, members and number of deals of the panel `name`."""
     from agents.players.scripted import GAME_PLAYERS, SCRIPTED
     from arena.cli.show_evaluate import format_game
-    from arena.cli.tables import say, show_table
+    from arena.cli.tables import show_line, show_table
     from arena.panels.settings import load_panel
 
     panel = load_panel(name)
     played = format_game(panel.game) if panel.game.options is not None else f"{panel.game.name}, as the run was trained"
-    say(console, f"panel {panel.panel}: {played}", "bold")
+    show_line(console, f"panel {panel.panel}: {played}", "bold")
     rows = []
     for member in panel.members:
         script = SCRIPTED.get(member) or SCRIPTED.get(member.partition(":")[0])
         rows.append((member, script.description if script and member not in GAME_PLAYERS else ""))
     show_table(console, ("member", ""), rows)
-    say(console, f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member")
+    show_line(console, f"{panel.deals} deals (seed {panel.seed}), each from every seat against every member")

@@ -15,7 +15,7 @@ from typing import Any
 from agents.facts import format_literal
 from agents.names import nearest
 from agents.players.human import LISTED, TALK_LENGTH, Human, HumanLeft, accepts_act, read_act
-from agents.reply import one_line
+from agents.reply import to_one_line
 from arena.play.contenders import HumanContender
 from arena.play.match import MatchPlan, SeatedPlayer
 from arena.rows import message_to_row
@@ -96,7 +96,7 @@ def _parse_answer(line: str) -> tuple[str, str]:
         value = None
     fields = value if isinstance(value, dict) else {}
     act, talk = (fields.get(name) if isinstance(fields.get(name), str) else "" for name in ("act", "talk"))
-    return one_line(str(act), 4000), one_line(str(talk).replace("|", " "), TALK_LENGTH)
+    return to_one_line(str(act), 4000), to_one_line(str(talk).replace("|", " "), TALK_LENGTH)
 
 
 def _list_facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from arena.cli.live import make_iteration_table, show_losses
 from arena.cli.summary import Change, compute_changes, find_best_match
-from arena.cli.tables import Cell, format_difference, format_number, say, show_table
+from arena.cli.tables import Cell, format_difference, format_number, show_line, show_table
 from arena.errors import ConfigError, StoreError
 from arena.plain import printable
 from arena.rows import identity_from_row
@@ -34,7 +34,7 @@ def show_run(console: Console, path: Path) -> None:
         console.print(make_iteration_table(rows, rows[-1]["iteration"]))
         show_losses(console, rows)
     else:
-        say(console, _describe_start(path))
+        show_line(console, _describe_start(path))
     if evaluations:
         from arena.cli.show_panel import show_run_panel  # which loads games and policies
         from arena.config.saved_config import load_experiment
@@ -47,7 +47,7 @@ def show_run(console: Console, path: Path) -> None:
         show_changes(console, compute_changes(path), rows)
     if (best := find_best_match(path)) is not None:
         console.print()
-        say(console, f"a match to read: arena show {path} {best}")
+        show_line(console, f"a match to read: arena show {path} {best}")
 
 
 def _describe_start(path: Path) -> str:
@@ -82,7 +82,7 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
         table.append([change.name, *figures, *(format_number(change.theory.get(s), "{:.2f}") for s in solutions)])
     title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
     console.print()
-    say(console, f"Iteration {title}")
+    show_line(console, f"Iteration {title}")
     show_table(console, ("", *(("first", "last", "difference") if first != last else ("mean",)), *solutions), table)
 
 
@@ -113,7 +113,7 @@ def show_strength(
     ]
     for reason in reasons:
         console.print()
-        say(console, reason)
+        show_line(console, reason)
 
 
 def show_match(console: Console, path: Path, match: str) -> None:
@@ -125,23 +125,23 @@ def show_match(console: Console, path: Path, match: str) -> None:
     branch = f", a branch of {row['parent']} from turn {row['parent_turn'] + 1} on" if row.get("parent") else ""
     origin = row.get("source", "played")
     source = "" if origin in ("played", "branched") else f", {origin}"
-    say(console, f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}", "bold")
+    show_line(console, f"{row['game']} {row['id']} (seed {row['seed']}{source}{branch}): {seats}", "bold")
     show_deal(console, _list_deal_lines(path, row))
     for turn in row["turns"]:
         for message in turn["messages"]:
             if message["sender"] not in row["seats"] or message.get("images"):
-                say(console, f"{message['sender']}: {_read_message_text(message, row['id'])}", "dim", indent=4)
+                show_line(console, f"{message['sender']}: {_read_message_text(message, row['id'])}", "dim", indent=4)
             for image in message.get("images") or ():
-                say(console, _describe_image(reader, image), "dim", indent=8)
+                show_line(console, _describe_image(reader, image), "dim", indent=8)
         _show_turn(console, turn, credit.get((row["id"], turn["index"])))
     payoffs = ", ".join(f"{seat} {value:g}" for seat, value in row["payoffs"].items())
-    say(console, f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold")
+    show_line(console, f"payoffs: {payoffs}" if payoffs else f"{row['status']}: {row['reason']}", "bold")
     if payoffs and row["reason"]:
-        say(console, f"cut off: {row['reason']}", "yellow")
+        show_line(console, f"cut off: {row['reason']}", "yellow")
     if row["report"]:
-        say(console, ", ".join(f"{name} {_format_value(value)}" for name, value in row["report"].items()), "dim")
+        show_line(console, ", ".join(f"{name} {_format_value(value)}" for name, value in row["report"].items()), "dim")
     for depth, line in list_branch_lines(reader.log.read(row["iteration"], streams=False), row):
-        say(console, line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth)
+        show_line(console, line, "bold" if f" {row['id']} " in f" {line}" else "dim", 2 * depth)
 
 
 def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any]) -> list[tuple[int, str]]:
@@ -182,7 +182,7 @@ def match_to_json(path: Path, match: str) -> dict[str, Any]:
 def show_deal(console: Console, lines: Iterable[str]) -> None:
     """Print the lines of a deal: the public facts, then each seat's."""
     for line in lines:
-        say(console, line, "dim", indent=4)
+        show_line(console, line, "dim", indent=4)
 
 
 def _list_deal_lines(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
@@ -236,7 +236,7 @@ def _show_turn(console: Console, turn: dict[str, Any], credit: Any) -> None:
     notes.append(f"earned {earned}")
     if credit is not None:
         notes.append(f"reward {credit.reward:+.2f}, advantage {credit.advantage:+.2f}")
-    say(console, " · ".join(notes), "dim", indent=4)
+    show_line(console, " · ".join(notes), "dim", indent=4)
 
 
 def _format_value(value: Any) -> str:

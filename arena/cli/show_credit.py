@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from arena.cli.tables import Cell, format_number, say, show_table
+from arena.cli.tables import Cell, format_number, show_line, show_table
 from arena.credit.compare import Comparison
 from arena.plain import printable
 from arena.store.reader import RunReader
@@ -19,7 +19,7 @@ MAX_REPLY = 60
 
 def show_comparison(console: Console, run: Path, comparison: Comparison, match: str) -> None:
     """Print the estimators' overview, correlations and bias by role, and one match turn by turn."""
-    say(console, f"{run}: {len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches", "bold")
+    show_line(console, f"{run}: {len(comparison.turns)} turns of {comparison.turns['match'].nunique()} matches", "bold")
     overview = comparison.overview()
     all_zero = [str(name) for name, zeros in overview["zeros"].items() if zeros == 1]
     for name in ("zeros", "praised"):
@@ -27,17 +27,17 @@ def show_comparison(console: Console, run: Path, comparison: Comparison, match: 
     _print_frame(console, overview)
     if all_zero:
         reason = "nothing in its groups differs; groups of one deal need play.group above 1"
-        say(console, f"0 on every turn: {', '.join(all_zero)} ({reason})", "dim")
+        show_line(console, f"0 on every turn: {', '.join(all_zero)} ({reason})", "dim")
     console.print()
-    say(console, "correlation over all turns")
+    show_line(console, "correlation over all turns")
     _print_frame(console, comparison.correlations())
     console.print()
-    say(console, "mean advantage by role, in deviations of the estimator (0 favours no role)")
+    show_line(console, "mean advantage by role, in deviations of the estimator (0 favours no role)")
     bias = comparison.bias()
     has_games = bias.index.get_level_values("game").nunique() > 1
     _print_frame(console, bias.set_axis([f"{game}.{role}" if has_games else role for game, role in bias.index]))
     console.print()
-    say(console, f"match {match}, turn by turn (arena show {run} {match})")
+    show_line(console, f"match {match}, turn by turn (arena show {run} {match})")
     columns = ("turn", *(f"{name:>7}" for name in ("reward", *comparison.estimators)), "said")
     show_table(console, columns, _turn_rows(run, comparison, match))
 

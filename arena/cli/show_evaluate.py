@@ -13,7 +13,7 @@ from arena.cli.tables import (
     format_number,
     make_table,
     print_table,
-    say,
+    show_line,
     show_table,
 )
 from arena.evaluate.evaluation import Result, compute_change, make_game
@@ -59,11 +59,11 @@ def format_game(game: GameSpec | PanelGame) -> str:
 
 def show_results(console: Console, results: Sequence[Result]) -> None:
     """Print a table per game with a row per opponent, then the game's own figures and warnings."""
-    say(console, f"{results[0].contender} (95 % intervals)", "bold")
+    show_line(console, f"{results[0].contender} (95 % intervals)", "bold")
     short = shorten_names(dict.fromkeys(_name_opponent(r) for r in results))
     for game in {format_game(r.game): r.game for r in results}.values():
         console.print()
-        say(console, format_game(game), "bold")
+        show_line(console, format_game(game), "bold")
         own = [r for r in results if r.game == game]
         is_rated = any(r.scored for r in own)
         rows: list[list[Cell]] = []
@@ -82,14 +82,14 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
         rated = ("win", "draw", "loss") if is_rated else ()
         show_table(console, ("against", "matches", *rated, "payoff", "illegal"), rows)
         if line := explain_no_win_rate(own):
-            say(console, line, "dim")
+            show_line(console, line, "dim")
         for r in own:
             figures = [
                 f"{name} {format_interval(r.mean(name))}"
                 for name in r.figures
                 if name not in ("payoff", "win", "invalid")
             ]
-            say(console, f"{short[_name_opponent(r)]}: {' · '.join(figures)}", "dim")
+            show_line(console, f"{short[_name_opponent(r)]}: {' · '.join(figures)}", "dim")
             print_warnings(console, [r])
 
 
@@ -108,11 +108,11 @@ NAMES = {"invalid": "illegal", "win": "win rate"}
 
 def show_differences(console: Console, before: Sequence[Result], after: Sequence[Result]) -> None:
     """Print every figure of the results before and after training, with the difference paired by deal."""
-    say(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
+    show_line(console, f"{after[0].contender} against its own beginning, on the same deals (95 % intervals)", "bold")
     short = shorten_names(dict.fromkeys(_name_opponent(r) for r in after))
     for game in {format_game(r.game): r.game for r in after}.values():
         console.print()
-        say(console, format_game(game), "bold")
+        show_line(console, format_game(game), "bold")
         rows: list[list[Cell]] = []
         for old, new in zip(before, after, strict=True):
             if new.game != game:
@@ -181,7 +181,7 @@ def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Ma
     """Print a row per contender: NashConv, exploitability, gains, value and legal mass."""
     first, short = next(iter(exploitabilities.values())), shorten_names(exploitabilities)
     one, *_ = seats = list(first.gains)
-    say(console, f"{format_game(game)}: exact, over {first.states:,} information states", "bold")
+    show_line(console, f"{format_game(game)}: exact, over {first.states:,} information states", "bold")
     columns = ("", "NashConv", "exploitability", f"gain\n{' / '.join(seats)}", f"value\n{one}", "legal\nmass")
     rows = []
     for name, e in exploitabilities.items():
@@ -197,7 +197,7 @@ def show_exploitabilities(console: Console, game: GameSpec, exploitabilities: Ma
             ]
         )
     show_table(console, columns, rows)
-    say(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
+    show_line(console, "gain: of a best response there; legal mass: of replies that are a legal act and no more", "dim")
 
 
 def _format_exact(value: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from arena.cli.tables import say, show_table
+from arena.cli.tables import show_line, show_table
 from arena.errors import StoreError
 from arena.plain import printable, printable_lines
 from arena.store.failures import FailedMatch, read_failures
@@ -22,7 +22,7 @@ def show_failures(console: Console, run: Path, match: str, as_json: bool) -> Non
     elif as_json:
         print(json.dumps({"failures": [each.model_dump(mode="json") for each in failed], "more": omitted}))
     elif not failed and not omitted:
-        say(console, f"no match of {run} has failed")
+        show_line(console, f"no match of {run} has failed")
     else:
         _show_all(console, run, failed, omitted)
 
@@ -42,24 +42,26 @@ def _show_all(console: Console, run: Path, failed: list[FailedMatch], omitted: d
     ]
     show_table(console, ("match", "it", "game", "kind", "why", "where"), [[*map(printable, row)] for row in rows])
     for iteration, count in sorted(omitted.items()):
-        say(console, f"iteration {iteration}: {count} more failed and are not kept", "dim")
+        show_line(console, f"iteration {iteration}: {count} more failed and are not kept", "dim")
     if failed:
         console.print()
-        say(console, f"one in full: arena show {run} {failed[-1].match} --failures")
+        show_line(console, f"one in full: arena show {run} {failed[-1].match} --failures")
 
 
 def _show_one(console: Console, failed: FailedMatch) -> None:
     seats = ", ".join(f"{seat} = {s.policy}@{s.version} as {s.role}" for seat, s in failed.seats.items())
-    say(console, f"{failed.game} {failed.match} (iteration {failed.iteration}, seed {failed.seed}): {seats}", "bold")
-    say(console, f"{failed.kind}: {failed.reason}" + (f", at {failed.where}" if failed.where else ""))
+    show_line(
+        console, f"{failed.game} {failed.match} (iteration {failed.iteration}, seed {failed.seed}): {seats}", "bold"
+    )
+    show_line(console, f"{failed.kind}: {failed.reason}" + (f", at {failed.where}" if failed.where else ""))
     details = {"options": json.dumps(failed.options), "draws": str(failed.draws), "attempt": str(failed.attempt + 1)}
     details |= {"to move": failed.seat, "act": failed.act or "", "began": failed.when}
     for name, value in details.items():
         if value:
-            say(console, f"{name}: {value}", "dim")
+            show_line(console, f"{name}: {value}", "dim")
     for title, text in (("traceback", failed.trace), ("the same match again, in Python", failed.again)):
         if text:
             console.print()
-            say(console, f"{title}:", "bold")
+            show_line(console, f"{title}:", "bold")
             for line in printable_lines(text, max_characters=100_000):
                 console.print(f"  {line}", soft_wrap=True, markup=False, highlight=False)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from arena.cli.show_evaluate import format_game, shorten_names
-from arena.cli.tables import Cell, format_difference, format_interval, format_number, say, show_table
+from arena.cli.tables import Cell, format_difference, format_interval, format_number, show_line, show_table
 from arena.config.experiment import Experiment
 from arena.evaluate.panel import TrainingOpponents, find_training_opponents
 from arena.evaluate.panel_figures import Comparison, compare_cells, compare_means, mean_payoffs, to_json
@@ -38,12 +38,12 @@ def show_panel_table(
     cells, means = compare_cells(after, before), compare_means(after, before)
     shares = [] if before else [name for name in ("deal", "valid") if name in means]
     has_best = any(payoff.best is not None for _, payoff in cells)
-    say(
+    show_line(
         console,
         f"{contender} against the panel {after.panel}, payoff (95 % intervals over {after.deals} deals)",
         "bold",
     )
-    say(console, format_game(GameSpec(name=after.game, options=after.options)), "dim")
+    show_line(console, format_game(GameSpec(name=after.game, options=after.options)), "dim")
     short = shorten_names(dict.fromkeys(c.member for c, _ in cells))
     rows: list[list[Cell]] = []
     for one, payoff in cells:
@@ -57,7 +57,7 @@ def show_panel_table(
     rows.append([Text("panel", style="bold"), *_format_row(means["payoff"], rates, has_best)])
     show_table(console, ("", *headers, *(NAMES[name] for name in shares), *(["best response"] * has_best)), rows)
     if (best := means["payoff"].best_against_mixture) is not None:
-        say(console, f"best play without knowing the opponent: {best:.2f}", "dim")
+        show_line(console, f"best play without knowing the opponent: {best:.2f}", "dim")
     for name in ("deal", "valid") if before else ():
         if name in means:
             console.print(_format_rate_change(name, means[name]), soft_wrap=True)
@@ -65,7 +65,7 @@ def show_panel_table(
     notes = ["* met in training"] if known.met & members else []
     notes += ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & members else []
     if notes:
-        say(console, " · ".join([*notes, "all others it never met"]), "dim")
+        show_line(console, " · ".join([*notes, "all others it never met"]), "dim")
 
 
 def show_run_panel(
@@ -83,7 +83,7 @@ def show_run_panel(
     show_panel_table(console, last, first if len(latest) > 1 else None, known, str(run), times)
     if len(latest) > 2:
         curve = [f"{e.iteration}: {format_number(_mean_payoff(e), '{:.2f}')}" for e in latest]
-        say(console, f"panel by iteration: {' · '.join(curve)}", "dim")
+        show_line(console, f"panel by iteration: {' · '.join(curve)}", "dim")
 
 
 def panel_to_json(evaluations: Sequence[Evaluation], experiment: Experiment | None, run: Path) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from arena.cli.live import format_row
-from arena.cli.tables import say, show_table
+from arena.cli.tables import show_line, show_table
 from arena.config.sources import text_layer
 from arena.errors import StoreError
 from arena.store.contents import METRICS
@@ -45,7 +45,7 @@ def show_pipeline(console: Console, run: Path) -> None:
     show_table(console, ("stage", "kind", "state", *names), table)
     if runs := find_begun_stages(run):
         console.print()
-        say(console, f"the newest run: arena show {runs[-1]}")
+        show_line(console, f"the newest run: arena show {runs[-1]}")
 
 
 def _describe_stage(run: Path, number: int, entry: Mapping[str, Any]) -> dict[str, Any]:

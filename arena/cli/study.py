@@ -15,7 +15,7 @@ from arena.cli.batch import NO_PLOT_NOTE, Jobs, OnRay, choose_folder, collect_pr
 from arena.cli.console import PlainConsole, note
 from arena.cli.contenders import Json, split_names
 from arena.cli.progress import format_duration
-from arena.cli.tables import format_interval, say, show_table
+from arena.cli.tables import format_interval, show_line, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {last} (95 % intervals)"
     columns = ("arm", "seeds", "first", "last", "change", f"{spec.arm} minus it")
     for heading, arms in {title: results.arms, **results.beside}.items():
-        say(console, heading, "bold")
+        show_line(console, heading, "bold")
         rows = [
             (arm.arm, str(arm.seeds), *map(format_interval, (arm.first, arm.last, arm.change)),
              format_interval(arm.behind) if arm.behind else "")
@@ -194,10 +194,12 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     ]
     if work:  # with equally many matches, an arm may still take more optimiser steps
         show_table(console, ("learned from, a run", "optimiser steps", "tokens"), work)
-    say(console, f"{results.verdict.verdict}: {results.verdict.because}", STYLES.get(results.verdict.verdict, "yellow"))
+    show_line(
+        console, f"{results.verdict.verdict}: {results.verdict.because}", STYLES.get(results.verdict.verdict, "yellow")
+    )
     if line := describe_missing_runs(plan, results):
-        say(console, line, "yellow")
-    say(console, f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})")
+        show_line(console, line, "yellow")
+    show_line(console, f"claim: {spec.claim} ({spec.replicates}; published: {spec.published})")
 
 
 def describe_missing_runs(plan: Plan, results: Results) -> str:

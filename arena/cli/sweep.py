@@ -12,7 +12,7 @@ from rich.console import Console
 from arena.cli.batch import Jobs, OnRay, choose_folder, collect_provenance, describe_plan, run_batch
 from arena.cli.console import PlainConsole, note
 from arena.cli.contenders import Json, split_names
-from arena.cli.tables import format_interval, say, show_table
+from arena.cli.tables import format_interval, show_line, show_table
 from arena.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
 
     spec = plan.spec
     order = "the lowest first" if spec.verdict.less_is_better else "the highest first"
-    say(console, f"{results.name}: {spec.figure}, {results.seeds} seeds, {order} (95 % intervals over seeds)", "bold")
+    show_line(
+        console, f"{results.name}: {spec.figure}, {results.seeds} seeds, {order} (95 % intervals over seeds)", "bold"
+    )
     has_arms = any(one.arm for one in ranked)
     columns = ("setting", *(["arm"] if has_arms else []), "seeds", spec.figure, "run")
     rows = [
@@ -123,8 +125,10 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     ]
     show_table(console, columns, rows)
     if line := describe_missing_runs(plan, results):
-        say(console, line, "yellow")
+        show_line(console, line, "yellow")
     last = spec.first_seed + results.seeds - 1
     seeds = f"seeds {spec.first_seed} to {last}" if last > spec.first_seed else f"seed {last}"
     group = "of each arm" if has_arms else f"of {len(ranked)}"
-    say(console, f"for tuning on {seeds}, no verdict: the best {group} is partly luck, so judge it on other seeds")
+    show_line(
+        console, f"for tuning on {seeds}, no verdict: the best {group} is partly luck, so judge it on other seeds"
+    )

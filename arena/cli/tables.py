@@ -24,7 +24,7 @@ _MINUS_ZERO = re.compile(r"^-(0(?:\.0*)?)(?=%?$)")
 Cell = str | Text
 
 
-def say(console: Console, text: str, style: str = "", indent: int = 0) -> None:
+def show_line(console: Console, text: str, style: str = "", indent: int = 0) -> None:
     """Print the text as one line without control characters, which a terminal may wrap."""
     from arena.plain import printable  # loads NumPy
 

@@ -17,7 +17,7 @@ from arena.league.settings import LeagueSpec
 from arena.learn.settings import PolicySpec, UpdateSpec
 from arena.panels.settings import EvaluateSpec
 from arena.parts.apportion import apportion
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.paths import Folder
 from arena.parts.schedules import Clock
 from arena.parts.spec import Name, Seed, Spec
@@ -35,7 +35,7 @@ ROW_LOSSES = ("likelihood", "dpo", "kto")
 class LearnSpec(UpdateSpec):
     """Settings of the updates, one per iteration and policy. Parts are named as in `arena list`."""
 
-    replay: Annotated[Chosen | None, REPLAY.or_none()] = None
+    replay: Annotated[PartConfig | None, REPLAY.or_none()] = None
     """Replay of trajectories from earlier iterations."""
 
 
@@ -233,7 +233,7 @@ class Experiment(Spec):
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
-            by = part.whole().settings.get("by") or ()
+            by = part.with_defaults().settings.get("by") or ()
             if alone and "seed" in by:
                 raise ConfigError(
                     f"credit: {part.name} compares matches of one deal, but each deal is played once: set play.group, "

@@ -18,8 +18,8 @@ from arena.learn.clips import CLIP
 from arena.learn.corrections import CORRECTION
 from arena.learn.losses import LOSS
 from arena.learn.regularisers import REGULARISER
-from arena.parts import chosen
-from arena.parts.chosen import Chosen, Kind
+from arena.parts import part_config
+from arena.parts.part_config import Kind, PartConfig
 from arena.parts.schedules import SCHEDULE
 from arena.play.parts import ROLLOUT_PART
 from arena.stages import PIPELINE_STAGE
@@ -41,12 +41,12 @@ PLACES = {
 """Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
 
 
-def choose(kind: str, name: str, /, **settings: Any) -> Chosen:
+def choose(kind: str, name: str, /, **settings: Any) -> PartConfig:
     """Return a part, such as the estimator `grpo`, by the name of its kind and its own name, with its settings.
 
     Raises KeyError for an unknown kind, ValueError for an unknown name or bad settings.
     """
-    return chosen.choose(KINDS[kind], name, **settings)
+    return part_config.choose(KINDS[kind], name, **settings)
 
 
 def with_hints(error: ValidationError) -> ValidationError:
@@ -58,7 +58,7 @@ def with_hints(error: ValidationError) -> ValidationError:
         if kind == "part_error":
             kind = PydanticCustomError("part_error", fault["msg"].replace("{", "{{").replace("}", "}}"))
             if "kind" in about:
-                kind = chosen.make_unknown_error(**{**about, "hint": _hint(about["name"], about["kind"])})
+                kind = part_config.make_unknown_error(**{**about, "hint": _hint(about["name"], about["kind"])})
         details: InitErrorDetails = {"type": kind, "loc": fault["loc"], "input": fault["input"]}
         if about and isinstance(kind, str):
             details["ctx"] = about

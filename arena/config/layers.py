@@ -17,7 +17,7 @@ from arena.config.presets import find_preset
 from arena.config.role_tools import with_role_tools
 from arena.config.sources import Layer, require_mapping, text_layer
 from arena.errors import ConfigError
-from arena.parts.chosen import Kind, Kinds, settings_model
+from arena.parts.part_config import Kind, Kinds, settings_model
 from arena.store.files import CONFIG, STAGES
 
 
@@ -162,7 +162,7 @@ def _explain_misspelt_entry(path: tuple[str | int, ...], stack: Sequence[Layer])
     source = next((layer.source for layer in reversed(stack) if _has(layer.data, path)), "")
     near = nearest(path[-1], siblings)
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    return strict_yaml.one_line(f"{source}: {where}: there is no '{path[-1]}'{near}") if near else ""
+    return strict_yaml.escape_line(f"{source}: {where}: there is no '{path[-1]}'{near}") if near else ""
 
 
 def _keys_at(data: Any, path: tuple[str | int, ...]) -> list[str]:

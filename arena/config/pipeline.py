@@ -22,7 +22,7 @@ from arena.config.layers import explain, merge, merge_layers
 from arena.config.sources import Layer, require_mapping
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Kinds, accepts_any_setting, part, settings_model
+from arena.parts.part_config import Kinds, accepts_any_setting, part, settings_model
 from arena.parts.paths import anchor_paths
 from arena.parts.spec import Name, Seed, Spec
 from arena.stages import PIPELINE_STAGE, PIPELINE_STAGES
@@ -90,7 +90,7 @@ class Pipeline:
         """Study of a claim about the pipeline, if any."""
         return self.head.study
 
-    def plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
+    def to_plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
         """Return the pipeline as plain values, which `read_pipeline` reads back.
 
         `transform` changes settings of runs.
@@ -108,7 +108,7 @@ class Pipeline:
 
     def with_changes(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
-        data = self.plain(lambda own: _with_models(anchor_paths(own, Experiment), resolve))
+        data = self.to_plain(lambda own: _with_models(anchor_paths(own, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
 
     def to_yaml(self) -> str:
@@ -117,7 +117,7 @@ class Pipeline:
         Raises ConfigError for values that YAML cannot hold.
         """
         try:
-            return strict_yaml.dump(self.plain(), CONFIG)
+            return strict_yaml.dump(self.to_plain(), CONFIG)
         except strict_yaml.YamlError as error:
             raise ConfigError(str(error)) from None
 
@@ -192,13 +192,15 @@ def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -
         part(PIPELINE_STAGE, kind)
     except ValueError as error:
         near = nearest(kind, PIPELINE_STAGES) or f" (there are: {', '.join(PIPELINE_STAGES)})"
-        unknown = f"unknown kind of stage '{strict_yaml.one_line(kind, 80)}'{near}"
+        unknown = f"unknown kind of stage '{strict_yaml.escape_line(kind, 80)}'{near}"
         raise locate_error(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
     name = entry.get(NAME, kind.rpartition(":")[2])
     try:
         _NAME.validate_python(name)
     except ValidationError:
-        what = f"{strict_yaml.one_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
+        what = (
+            f"{strict_yaml.escape_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
+        )
         raise locate_error(layer, (*place, NAME), f"{what}, first a letter or digit") from None
     empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
     return _with_layers(empty, layer, place, {key: value for key, value in entry.items() if key != NAME})

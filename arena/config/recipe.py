@@ -13,7 +13,7 @@ from arena.config.sources import Layer, is_pipeline
 from arena.config.staging import plan
 from arena.config.study import StudySpec
 from arena.errors import ConfigError
-from arena.parts.chosen import accepts_any_setting
+from arena.parts.part_config import accepts_any_setting
 from arena.parts.paths import anchor_paths
 from arena.stages import PIPELINE_STAGE
 
@@ -28,7 +28,7 @@ def compose_recipe(layers: Sequence[Layer]) -> Recipe:
 
 def recipe_to_plain(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as plain values, which `compose_recipe` reads back."""
-    return experiment_to_plain(recipe) if isinstance(recipe, Experiment) else recipe.plain()
+    return experiment_to_plain(recipe) if isinstance(recipe, Experiment) else recipe.to_plain()
 
 
 def recipe_to_yaml(recipe: Recipe) -> str:

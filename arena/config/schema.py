@@ -21,7 +21,7 @@ from arena.config.kinds import KINDS
 from arena.config.presets import PRESETS
 from arena.learn.losses import LOSS
 from arena.panels.settings import Panel, list_panels
-from arena.parts.chosen import PLACE, Chosen, Kind, accepts_any_setting, settings_model
+from arena.parts.part_config import PLACE, Kind, PartConfig, accepts_any_setting, settings_model
 from arena.parts.spec import Name
 from arena.stages import PIPELINE_STAGE
 from arena.store.files import STAGES
@@ -51,7 +51,7 @@ class Generator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         """Return a field's default as JSON data; a part becomes a dict with `kind`, `name` and `settings`."""
-        if isinstance(dft, Chosen):
+        if isinstance(dft, PartConfig):
             return {"kind": dft.kind.name, "name": dft.name, "settings": self.encode_default(dict(dft.settings))}
         if isinstance(dft, dict):
             return {name: self.encode_default(value) for name, value in dft.items()}

@@ -99,7 +99,7 @@ def parse_scale(text: str) -> list[Layer]:
         return [set_layer("scale=null")]
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if wrong := [part for part in parts if "=" not in part] or ([] if parts else [text]):
-        flag = strict_yaml.one_line(f"--scale {wrong[0]}", 200)
+        flag = strict_yaml.escape_line(f"--scale {wrong[0]}", 200)
         raise ConfigError(f"{flag}: write it as --scale trainers=2,engines=2, or --scale none for one process")
     pairs = [part.split("=", 1) for part in parts]
     return [set_layer(f"scale.{key}={json.dumps(value) if key == 'address' else value}") for key, value in pairs]
@@ -110,7 +110,7 @@ def set_layer(assignment: str) -> Layer:
 
     Raises ConfigError if it has no key or no `=`.
     """
-    source = strict_yaml.one_line(f"--set {assignment}", 200)
+    source = strict_yaml.escape_line(f"--set {assignment}", 200)
     path, equals, value = assignment.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"{source}: write it as a.b=value, such as --set learn.lr=1e-5")

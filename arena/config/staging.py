@@ -22,7 +22,7 @@ from arena.config.layers import compose, explain, find_nano_defaults, merge_laye
 from arena.config.pipeline import Pipeline, StageSpec, locate_error
 from arena.config.sources import Layer
 from arena.errors import ConfigError
-from arena.parts.chosen import accepts_any_setting, choose, settings_model
+from arena.parts.part_config import accepts_any_setting, choose, settings_model
 from arena.parts.paths import STAGE
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.files import CONFIG

@@ -22,7 +22,7 @@ from agents.player import PREFIXES
 from agents.players.servers import Endpoints, parse_endpoint
 from agents.role import Sampling
 from arena.errors import ConfigError, PlayError
-from arena.parts.chosen import Chosen, part
+from arena.parts.part_config import PartConfig, part
 from arena.records import Trajectory
 
 if TYPE_CHECKING:
@@ -230,9 +230,9 @@ def asks(make: Callable[..., Measurer], name_of: Callable[..., str], check: Chec
     return mark
 
 
-def find_asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
+def find_asking_stages(stages: Sequence[PartConfig]) -> dict[str, PartConfig]:
     """Return the stages that ask models, by the name of their measure. Raises ValueError if two names are equal."""
-    found: dict[str, Chosen] = {}
+    found: dict[str, PartConfig] = {}
     for stage in stages:
         if hasattr(part(stage.kind, stage.name), "make"):
             (name,) = stage.needs
@@ -242,16 +242,18 @@ def find_asking_stages(stages: Sequence[Chosen]) -> dict[str, Chosen]:
     return found
 
 
-def create_measurers(stages: Sequence[Chosen], context: AskContext, state: Mapping[str, Any]) -> dict[str, Measurer]:
+def create_measurers(
+    stages: Sequence[PartConfig], context: AskContext, state: Mapping[str, Any]
+) -> dict[str, Measurer]:
     """Create the measurers of the asking stages by measure name, each restored from its part of `state`."""
     measurers = {}
     for name, stage in find_asking_stages(stages).items():
         make: Any = part(stage.kind, stage.name).make  # type: ignore[attr-defined]
-        measurers[name] = make(context, state.get(name, {}), **stage.whole().settings)
+        measurers[name] = make(context, state.get(name, {}), **stage.with_defaults().settings)
     return measurers
 
 
-def check_asking_stages(stages: Sequence[Chosen], facts: ExperimentFacts, policies: Mapping[str, bool]) -> None:
+def check_asking_stages(stages: Sequence[PartConfig], facts: ExperimentFacts, policies: Mapping[str, bool]) -> None:
     """Raise ConfigError unless each asking stage suits the experiment and asks a frozen policy or an endpoint.
 
     `policies` maps the run's policies to True if they are trained.
@@ -267,6 +269,6 @@ def check_asking_stages(stages: Sequence[Chosen], facts: ExperimentFacts, polici
                 if name not in policies:
                     parse_endpoint(name)
             check: Check = part(stage.kind, stage.name).check  # type: ignore[attr-defined]
-            check(facts, **stage.whole().settings)
+            check(facts, **stage.with_defaults().settings)
         except (ValueError, EndpointError) as error:
             raise ConfigError(f"{label}: {error}") from None

@@ -16,7 +16,7 @@ from arena.credit.batch import (
 from arena.credit.selection import Selection
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.records import is_excused
 
 
@@ -42,7 +42,7 @@ def assign(batch: TurnBatch, rule: CreditSpec) -> list[CreditedTrajectory]:
     return _split_by_trajectory(batch, rewards, advantages, tokens, selection)
 
 
-def estimate_advantages(estimator: Chosen, batch: TurnBatch, rewards: Floats) -> Any:
+def estimate_advantages(estimator: PartConfig, batch: TurnBatch, rewards: Floats) -> Any:
     """Run the estimator on a batch and check its advantages.
 
     `rewards` has one entry per turn. Returns a float64 array with one entry per turn, or `TokenAdvantages` with one per
@@ -72,7 +72,7 @@ def compute_turn_rewards(batch: TurnBatch, rule: CreditSpec) -> Floats:
     return total
 
 
-def compute_named_rewards(batch: TurnBatch, stages: Sequence[Chosen]) -> dict[str, Floats]:
+def compute_named_rewards(batch: TurnBatch, stages: Sequence[PartConfig]) -> dict[str, Floats]:
     """Return each named reward per turn, [T], 0 for turns without it, after the reward stages.
 
     Starts with the games' own rewards. The stages run in order, and each adds or changes names.

@@ -21,7 +21,7 @@ from arena.credit.replay import Recall, apply_recalls
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.parts.chance import generator
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, trained_trajectories
 from arena.store.losses import select_complete
@@ -88,7 +88,7 @@ ZERO = 1e-9
 async def compare(
     run: Path | str,
     rule: CreditSpec,
-    estimators: Sequence[Chosen],
+    estimators: Sequence[PartConfig],
     iterations: Sequence[int] | None = None,
     *,
     seed: int = 0,
@@ -128,7 +128,7 @@ async def compare(
 class _OfflineEstimator:
     """Estimator with its own state and critic, called with the iterations of a log in order."""
 
-    def __init__(self, chosen: Chosen, run_critic: Chosen | None, seed: int) -> None:
+    def __init__(self, chosen: PartConfig, run_critic: PartConfig | None, seed: int) -> None:
         self.estimator, self.memory, self.seed = chosen, dict[str, Any](), seed
         self.critic = None
         if chosen.needs:
@@ -154,20 +154,20 @@ class _OfflineEstimator:
         return turn_advantages
 
 
-def _choose_offline_critic(chosen: Chosen, run_critic: Chosen | None) -> Chosen:
+def _choose_offline_critic(chosen: PartConfig, run_critic: PartConfig | None) -> PartConfig:
     """Return a critic for which a log suffices: the run's, else `linear`. Raises ConfigError if neither fits."""
     offline = (
         [run_critic]
-        if run_critic and "policies" not in run_critic.needs and not run_critic.whole().settings.get("fresh")
+        if run_critic and "policies" not in run_critic.needs and not run_critic.with_defaults().settings.get("fresh")
         else []
     )
-    for critic in (*offline, Chosen(CRITIC, "linear")):
+    for critic in (*offline, PartConfig(CRITIC, "linear")):
         if chosen.needs <= CRITICS[critic.name].gives:  # type: ignore[attr-defined]
             return critic
     raise ConfigError(f"estimator {chosen.name} needs {', '.join(sorted(chosen.needs))}, which no match log holds")
 
 
-def name_columns(estimators: Sequence[Chosen]) -> list[str]:
+def name_columns(estimators: Sequence[PartConfig]) -> list[str]:
     """Return one column name per estimator: its name, with its settings if several share the name.
 
     Estimators from a user's file are named without the folder, unless two names would then be equal. Raises ConfigError
@@ -176,8 +176,8 @@ def name_columns(estimators: Sequence[Chosen]) -> list[str]:
     names_with_folder, short = [c.name for c in estimators], [c.name.rpartition("/")[2] for c in estimators]
     apart = len(set(short)) == len(set(names_with_folder))
     names = [
-        f"{called}({', '.join(f'{name}={value}' for name, value in c.plain()[c.name].items())})"
-        if names_with_folder.count(c.name) > 1 and isinstance(c.plain(), dict)
+        f"{called}({', '.join(f'{name}={value}' for name, value in c.to_plain()[c.name].items())})"
+        if names_with_folder.count(c.name) > 1 and isinstance(c.to_plain(), dict)
         else called
         for c, called in zip(estimators, short if apart else names_with_folder, strict=True)
     ]

@@ -16,7 +16,7 @@ from arena.credit.replay import Recall, Replay, record_recalls
 from arena.credit.selection import count_dropped_deals
 from arena.credit.settings import CreditSpec
 from arena.parts.chance import generator
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.reader import LogReader
@@ -41,7 +41,7 @@ class CreditPipeline:
     def __init__(
         self,
         rule: CreditSpec,
-        replay: Chosen | None,
+        replay: PartConfig | None,
         measure: MeasureFunction,
         log: LogReader,
         state: dict[str, Any],

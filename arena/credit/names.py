@@ -11,12 +11,14 @@ from arena.credit.assign import compute_named_rewards
 from arena.credit.batch import TurnBatch
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from games.base import STAKE
 from games.contracts import ILLEGAL, Game
 
 
-def check_declared(rule: CreditSpec, replay: Chosen | None, games: Sequence[Game], marks: Collection[str] = ()) -> None:
+def check_declared(
+    rule: CreditSpec, replay: PartConfig | None, games: Sequence[Game], marks: Collection[str] = ()
+) -> None:
     """Check before a run that every reward name in the credit and replay settings exists.
 
     It must be paid by a game, a reward stage or a rule of play (`marks`); otherwise raises ConfigError. Checks nothing
@@ -38,12 +40,12 @@ def have_declared_rewards(games: Sequence[Game]) -> bool:
     return all(game.reward_parts for game in games)
 
 
-def check_paid(rule: CreditSpec, replay: Chosen | None, batch: TurnBatch) -> None:
+def check_paid(rule: CreditSpec, replay: PartConfig | None, batch: TurnBatch) -> None:
     """Raise ConfigError if the settings name a reward that neither the batch's turns nor reward stages paid."""
     check_names(rule, replay, find_stage_rewards(rule.stages, batch) | {*compute_named_rewards(batch, ())})
 
 
-def find_stage_rewards(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
+def find_stage_rewards(stages: Sequence[PartConfig], batch: TurnBatch) -> set[str]:
     """Return the names of the rewards that the stages add, without those that their own settings refer to."""
     names = set()
     for number, stage in enumerate(stages):
@@ -51,7 +53,7 @@ def find_stage_rewards(stages: Sequence[Chosen], batch: TurnBatch) -> set[str]:
     return names
 
 
-def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) -> None:
+def check_names(rule: CreditSpec, replay: PartConfig | None, paid: Collection[str]) -> None:
     """Raise ConfigError for the first reward name in the credit and replay settings that is not in `paid`.
 
     The rewards `illegal` and `stake`, which any game may pay, are always allowed.
@@ -63,7 +65,7 @@ def check_names(rule: CreditSpec, replay: Chosen | None, paid: Collection[str]) 
             raise ConfigError(f"{field_name}: no reward is called '{name}'{nearest(name, known)} (there are: {listed})")
 
 
-def list_reward_names(rule: CreditSpec, replay: Chosen | None) -> Iterator[tuple[str, str]]:
+def list_reward_names(rule: CreditSpec, replay: PartConfig | None) -> Iterator[tuple[str, str]]:
     """Yield (settings field, reward name) for every reward name in the credit and replay settings."""
     yield from (("credit.weights", name) for name in rule.weights)
     chosen = [(f"credit.{field}", part) for field, part in rule.parts()]

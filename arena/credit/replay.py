@@ -24,7 +24,7 @@ from arena.credit.estimators.relative import PROBLEM
 from arena.credit.rewards.columns import Regex
 from arena.credit.selection import compute_scores
 from arena.errors import StoreError
-from arena.parts.chosen import Chosen, Kind, RewardName
+from arena.parts.part_config import Kind, PartConfig, RewardName
 from arena.parts.schedules import SCHEDULE
 from arena.records import MatchRecord, Trajectory, trajectories
 from games.contracts import MatchId
@@ -179,7 +179,7 @@ class SelfImitation:
     threshold: Annotated[int, Field(ge=0, le=10**9)] = 48
     size: Count = 32
     std: bool = False
-    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 0.0, "end": 1.0, "over": 200})
+    weight: Annotated[PartConfig, SCHEDULE] = PartConfig(SCHEDULE, "cosine", {"start": 0.0, "end": 1.0, "over": 200})
     step: Literal["own", "shared"] = "own"
     which: Literal["better", "any"] = "better"
 

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from arena.credit.batch import Bools, Floats, Ints, TrajectoryKey, TurnBatch, average_over_turns
 from arena.credit.estimators.relative import PROBLEM
-from arena.parts.chosen import Kind, RewardName, needs
+from arena.parts.part_config import Kind, RewardName, needs
 from games.contracts import CUT, UNREAD, TurnSource
 
 AGENT: list[TrajectoryKey] = ["game", "role", "policy"]

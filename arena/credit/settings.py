@@ -12,12 +12,12 @@ from arena.credit.rewards import STAGE
 from arena.credit.rewards.information_gain import find_gold
 from arena.credit.selection import SELECTOR
 from arena.credit.transforms import TRANSFORM
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.schedules import SCHEDULE
 from arena.parts.spec import Spec
 
 
-def _check_stages(stages: list[Chosen]) -> list[Chosen]:
+def _check_stages(stages: list[PartConfig]) -> list[PartConfig]:
     find_gold(stages)
     find_asking_stages(stages)
     return stages
@@ -29,17 +29,17 @@ class CreditSpec(Spec):
     Parts are named as in `arena list`, with their settings if any.
     """
 
-    stages: Annotated[list[Annotated[Chosen, STAGE]], AfterValidator(_check_stages)] = []
+    stages: Annotated[list[Annotated[PartConfig, STAGE]], AfterValidator(_check_stages)] = []
     """Reward stages in order: each adds or changes named rewards."""
-    weights: dict[str, Annotated[Chosen, SCHEDULE]] = {}
+    weights: dict[str, Annotated[PartConfig, SCHEDULE]] = {}
     """Weight of each named reward, a number or a schedule; 1 if not given."""
-    select: list[Annotated[Chosen, SELECTOR]] = []
+    select: list[Annotated[PartConfig, SELECTOR]] = []
     """Selectors: exclude turns or trajectories from learning or from credit's statistics."""
-    estimator: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars")
+    estimator: Annotated[PartConfig, ESTIMATOR] = PartConfig(ESTIMATOR, "mars")
     """Advantage estimator: from turn rewards to one advantage per turn."""
-    critic: Annotated[Chosen | None, CRITIC.or_none()] = None
+    critic: Annotated[PartConfig | None, CRITIC.or_none()] = None
     """Critic that predicts the values for an estimator such as `gae_turn`."""
-    transforms: list[Annotated[Chosen, TRANSFORM]] = []
+    transforms: list[Annotated[PartConfig, TRANSFORM]] = []
     """Transforms of advantages after the estimator, in order."""
 
     @property
@@ -52,7 +52,7 @@ class CreditSpec(Spec):
         """Names of the policies and endpoints that parts of credit ask for replies."""
         return frozenset[str]().union(*(part.policies for _, part in self.parts()))
 
-    def parts(self) -> Iterator[tuple[str, Chosen]]:
+    def parts(self) -> Iterator[tuple[str, PartConfig]]:
         """Yield (field name, part) for the estimator and every reward stage, selector and transform."""
         yield "estimator", self.estimator
         yield from (("stages", part) for part in self.stages)

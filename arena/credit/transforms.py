@@ -12,7 +12,7 @@ from pydantic import Field
 
 from arena.credit.batch import Floats, Key, TurnBatch, standardise_tokens
 from arena.credit.branches import average_over_copies
-from arena.parts.chosen import Chosen, Kind, needs
+from arena.parts.part_config import Kind, PartConfig, needs
 
 Transform = Callable[..., Floats]
 """(TurnBatch, [N] advantages, *, settings) -> [N] advantages."""
@@ -69,7 +69,7 @@ def dealt_measures(
     batch: TurnBatch,
     advantages: Floats,
     *,
-    of: Annotated[Chosen, TRANSFORM] = Chosen(TRANSFORM, "entropy_scale"),
+    of: Annotated[PartConfig, TRANSFORM] = PartConfig(TRANSFORM, "entropy_scale"),
     by: list[Key] = POLICY,
 ) -> Floats:
     """Control: apply another transform with its measures permuted among tokens of the same group (`by`).

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agents.names import nearest
-from agents.reply import one_line
+from agents.reply import to_one_line
 from agents.role import find_role_for, load_role
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
@@ -161,7 +161,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
             raise ConfigError(f"--persons: {game.name} has no persona{_suggest_instead(made, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
-            raise ConfigError(f"--persons: {game.name} has no persona '{one_line(persona, 80)}'{near}")
+            raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
         if voice and speech not in list_speeches(made) and not (speech == "played" and _has_partners(made)):
@@ -179,7 +179,7 @@ def _suggest_instead(game: Game, text: str, voice: str) -> str:
     """Return what to write instead of a column's text, for a game without personas."""
     if not list_speeches(game) and not _has_partners(game):
         return "s: leave --persons out"
-    return f" '{one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
+    return f" '{to_one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
 def list_speeches(game: Game) -> Sequence[Speech]:

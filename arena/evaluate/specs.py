@@ -31,7 +31,7 @@ from agents.players.servers import Endpoints, parse_endpoint
 from agents.policy import Policy
 from agents.precision import Precision
 from agents.published import FolderWeights
-from agents.reply import one_line
+from agents.reply import to_one_line
 from agents.role import load_role
 from agents.weights import list_models, resolve
 from arena.config.experiment import Experiment
@@ -113,7 +113,7 @@ def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
     runs = [str(folder) for folder in beside if (folder / CONFIG).is_file()]
     known = runs if "/" in spec else [*(model.name for model in list_models()), *SCRIPTED, *runs]
     near = nearest(str(path), known) or nearest(spec.partition(":")[0], known)
-    shown = one_line(spec, 80)
+    shown = to_one_line(spec, 80)
     return ConfigError(
         f"unknown contender '{shown}'{near or ': give a script, a run folder, a model or endpoint:MODEL'}"
     )

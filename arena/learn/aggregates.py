@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 from arena.parts.spec import Positive
 
 Ints = NDArray[np.int64]

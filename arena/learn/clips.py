@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from arena.learn.batches import TokenBatch
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 
 if TYPE_CHECKING:
     import torch

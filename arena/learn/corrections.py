@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from arena.learn.batches import Level, TokenBatch
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 
 if TYPE_CHECKING:
     import torch

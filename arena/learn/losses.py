@@ -14,7 +14,7 @@ from pydantic import Field
 from arena.learn.batches import Level, TokenBatch
 from arena.learn.clips import CLIP
 from arena.learn.corrections import CORRECTION
-from arena.parts.chosen import Chosen, Kind, needs
+from arena.parts.part_config import Kind, PartConfig, needs
 
 if TYPE_CHECKING:
     import torch
@@ -36,8 +36,8 @@ def policy_gradient(
     tokens: TokenBatch,
     *,
     ratio: Level = "token",
-    clip: Annotated[Chosen, CLIP] = Chosen(CLIP, "ppo"),
-    correction: Annotated[Chosen, CORRECTION] = Chosen(CORRECTION, "uncorrected"),
+    clip: Annotated[PartConfig, CLIP] = PartConfig(CLIP, "ppo"),
+    correction: Annotated[PartConfig, CORRECTION] = PartConfig(CORRECTION, "uncorrected"),
 ) -> TokenLoss:
     """Compute the policy-gradient loss by importance ratio (token, turn or sequence), with a clip and a correction.
 

@@ -16,21 +16,21 @@ from pydantic import AfterValidator, Field
 
 from arena.learn.batches import TokenBatch
 from arena.learn.losses import TokenLoss
-from arena.parts.chosen import Chosen, Kind, part
+from arena.parts.part_config import Kind, PartConfig, part
 from arena.parts.schedules import SCHEDULE, Clock
 
 if TYPE_CHECKING:
     import torch
 
 
-def _require_not_negative(weight: Chosen) -> Chosen:
-    if isinstance(weight.plain(), float | int) and weight.plain() < 0:
+def _require_not_negative(weight: PartConfig) -> PartConfig:
+    if isinstance(weight.to_plain(), float | int) and weight.to_plain() < 0:
         raise ValueError("0 or more belongs here: less would drive away what is to be held")
     return weight
 
 
-Weight = Annotated[Chosen, SCHEDULE]
-Hold = Annotated[Chosen, SCHEDULE, AfterValidator(_require_not_negative)]
+Weight = Annotated[PartConfig, SCHEDULE]
+Hold = Annotated[PartConfig, SCHEDULE, AfterValidator(_require_not_negative)]
 Turns = Annotated[dict[Annotated[int, Field(ge=0, strict=False)], Hold], Field(min_length=1)]
 Ratio = Annotated[float, Field(ge=0)]
 
@@ -68,7 +68,7 @@ def kl(
     tokens: TokenBatch,
     loss: TokenLoss,
     *,
-    weight: Hold = Chosen(SCHEDULE, "constant", {"value": 0.01}),
+    weight: Hold = PartConfig(SCHEDULE, "constant", {"value": 0.01}),
     estimate: Literal["k1", "k2", "k3", "exact"] = "k3",
     turns: Turns | None = None,
 ) -> torch.Tensor:
@@ -126,7 +126,7 @@ ESTIMATES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"k
 
 
 def entropy(
-    tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = Chosen(SCHEDULE, "constant", {"value": 0.0})
+    tokens: TokenBatch, loss: TokenLoss, *, weight: Weight = PartConfig(SCHEDULE, "constant", {"value": 0.0})
 ) -> torch.Tensor:
     """Return the entropy bonus per token, to add to the loss: minus `weight` times the entropy of its distribution.
 
@@ -186,7 +186,7 @@ def entropy_band(
     *,
     low: Ratio = 0.8,
     high: Ratio = 1.2,
-    weight: Hold = Chosen(SCHEDULE, "constant", {"value": 1e-4}),
+    weight: Hold = PartConfig(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
     """EPO: penalise the distance of entropy to a band around its past mean, times `weight`, as a hinge.

@@ -10,7 +10,7 @@ from arena.learn.aggregates import AGGREGATE
 from arena.learn.divergence import Nonfinite
 from arena.learn.losses import LOSS
 from arena.learn.regularisers import REGULARISER
-from arena.parts.chosen import Chosen, Kinds
+from arena.parts.part_config import Kinds, PartConfig
 from arena.parts.paths import Folder, ModelName, PolicyName
 from arena.parts.schedules import SCHEDULE
 from arena.parts.spec import Count, Matches, Spec
@@ -96,7 +96,7 @@ class PolicySpec(Spec):
 class DemonstrationsSpec(Spec):
     """Settings of demonstrations to imitate in every update, in addition to learning from play."""
 
-    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "constant", {"value": 0.1})
+    weight: Annotated[PartConfig, SCHEDULE] = PartConfig(SCHEDULE, "constant", {"value": 0.1})
     """Weight of the mean -log p over their tokens, added to the loss of played matches: a number or a schedule."""
     scripted: list[PolicyName] = []
     """Scripted policies that demonstrate. Every match has some of them, drawn at random, at the policy's tables and in
@@ -131,11 +131,11 @@ class UpdateSpec(Spec):
     Parts are named as in `arena list`, with their settings if any.
     """
 
-    loss: Annotated[Chosen, LOSS] = Chosen(LOSS, "policy_gradient")
+    loss: Annotated[PartConfig, LOSS] = PartConfig(LOSS, "policy_gradient")
     """Loss per sampled token."""
-    aggregate: Annotated[Chosen, AGGREGATE] = Chosen(AGGREGATE, "token_mean")
+    aggregate: Annotated[PartConfig, AGGREGATE] = PartConfig(AGGREGATE, "token_mean")
     """Aggregate of token losses: a mean over tokens, turns or streams."""
-    regularisers: Annotated[dict[str, Chosen], Kinds(REGULARISER)] = {"kl": Chosen(REGULARISER, "kl")}
+    regularisers: Annotated[dict[str, PartConfig], Kinds(REGULARISER)] = {"kl": PartConfig(REGULARISER, "kl")}
     """Regularisers by name. `kl` pulls towards the policy's reference, by default its initial weights; weight 0 loads
     no reference."""
     demonstrations: DemonstrationsSpec | None = None
@@ -197,7 +197,7 @@ class UpdateSpec(Spec):
         if "reference" in self.loss.needs:
             return True
         held = (r for r in self.regularisers.values() if "reference" in r.needs)
-        return any(any(weight.plain() for weight in r.parts) or not r.parts for r in held)
+        return any(any(weight.to_plain() for weight in r.parts) or not r.parts for r in held)
 
     @property
     def uses_distributions(self) -> bool:

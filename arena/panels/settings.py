@@ -76,7 +76,7 @@ class Panel(BaseModel):
             if not member.strip():
                 raise ValueError("a member has no name: name a scripted policy, a run, a model or endpoint:MODEL")
             if members.count(member) > 1:
-                raise ValueError(f"{strict_yaml.one_line(member, 60)!r} is named twice: remove one")
+                raise ValueError(f"{strict_yaml.escape_line(member, 60)!r} is named twice: remove one")
         return members
 
 
@@ -97,7 +97,7 @@ def load_panel(name: str) -> Panel:
         return read_panel(read_panel_text(name), f"panel {name}")
     if not name.strip() or (not name.endswith((".yaml", ".yml")) and not Path(expanduser(name)).exists()):
         raise ConfigError(
-            f"unknown panel '{strict_yaml.one_line(name, 80)}'{nearest(name, list_panels())} "
+            f"unknown panel '{strict_yaml.escape_line(name, 80)}'{nearest(name, list_panels())} "
             "(arena list panels, or a path that ends in .yaml)"
         )
     path = Path(expanduser(name))

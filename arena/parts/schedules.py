@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
 Passed = Annotated[int, Field(ge=0, le=10**9)]

@@ -92,7 +92,7 @@ class DataSource:
             return {"held_out_loss": loss, "held_out_perplexity": float(np.exp(min(loss, 700.0)))}
         ratios = np.array([(now - base).sum() for now, base in zip(logprobs, references, strict=True)])
         signs = np.array([sample.advantages[0] for sample in samples])
-        settings = self.policies.rule.loss.whole().settings
+        settings = self.policies.rule.loss.with_defaults().settings
         return score_preferences(ratios, signs, settings["beta"], is_paired=self.rows.kind == "pairs")
 
     def _encoder(self, name: str) -> RowEncoder:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from agents.patterns import Pattern
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.paths import Folder, GameName, Harness, OptionValue, PolicyName, RoleName, Tools
 from arena.parts.spec import Matches, Name, Positive, Spec
 from arena.play.making import SEAT_TOOLS
@@ -88,7 +88,7 @@ class PlaySpec(Spec):
     pool: Matches | None = None
     """Number of different deals, like tasks of a training set: each pass plays all in a new random order. Null always
     draws new deals."""
-    parts: list[Annotated[Chosen, ROLLOUT_PART]] = []
+    parts: list[Annotated[PartConfig, ROLLOUT_PART]] = []
     """Rollout parts, such as `[{trees: {chance: 0.5}}, {stop: {repeated: 3}}]`, applied in this order."""
     ahead: Annotated[int, Field(ge=0, le=16)] = 0
     """Number of later iterations played while one is learned. Replies are at most that many versions older than the
@@ -125,14 +125,14 @@ class PlaySpec(Spec):
             )
         return self
 
-    def part(self, name: str) -> Chosen | None:
+    def part(self, name: str) -> PartConfig | None:
         """Return the rollout part of that name, or None."""
         return next((chosen for chosen in self.parts if chosen.name == name), None)
 
     @property
     def max_matches(self) -> int:
         """Maximum number of matches per iteration with those that parts add."""
-        extra = sum(declaration(chosen).extra_matches(**chosen.whole().settings) for chosen in self.parts)
+        extra = sum(declaration(chosen).extra_matches(**chosen.with_defaults().settings) for chosen in self.parts)
         return self.matches * (1 + extra)
 
 

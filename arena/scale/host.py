@@ -162,7 +162,7 @@ class EngineHost:
     async def _receive_in_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
         """Let the engine's own processes receive a full model's weights in place."""
         assert self._receiving
-        arguments = {"specs": layout.plain(), "link": asdict(link)}
+        arguments = {"specs": layout.to_plain(), "link": asdict(link)}
         try:
             await self._receiving.receive(
                 policy, version, f"{receive_tensors.__module__}:{receive_tensors.__name__}", arguments

@@ -82,13 +82,13 @@ class Layout:
         specs = (spec._replace(dtype=dtype) if spec.dtype.is_floating_point else spec for spec in self.specs)
         return type(self)(tuple(sorted(specs, key=lambda spec: -spec.dtype.itemsize)))
 
-    def plain(self) -> list[Plain]:
+    def to_plain(self) -> list[Plain]:
         """Return the layout as JSON-able values."""
         return [(spec.name, list(spec.shape), _NAMES[spec.dtype]) for spec in self.specs]
 
     @classmethod
     def of_plain(cls, specs: Sequence[Plain]) -> Self:
-        """Return the layout that `plain` described."""
+        """Return the layout that `to_plain` described."""
         return cls(tuple(Spec(name, tuple(shape), _DTYPES[dtype]) for name, shape, dtype in specs))
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 from arena.stages.average import average
 from arena.stages.base import Stage, StageContext, StageLoop
 from arena.stages.data import dpo, kto, sft

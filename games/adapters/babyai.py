@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from games.adapters.minigrid import ACTS, MiniGrid
-from games.base import one_line
+from games.base import to_one_line
 from games.contracts import View
 
 
@@ -36,7 +36,7 @@ class Expert:
                 self._last = None
             self._last = self._bot.replan(self._last)
         except Exception as error:  # noqa: BLE001 the bot asserts what some levels do not keep
-            game.faults.append(f"expert: {one_line(f'{type(error).__name__}: {error}')}")
+            game.faults.append(f"expert: {to_one_line(f'{type(error).__name__}: {error}')}")
             self._last = game.env.actions.done
         return ACTS[int(self._last)]
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from games.adapters import child_server
-from games.base import one_line
+from games.base import to_one_line
 
 LONGEST = 32 << 20
 """Maximum bytes of an answer."""
@@ -60,7 +60,7 @@ class Child:
                 start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(environment or {})},
             )  # fmt: skip
         except OSError as error:
-            raise ChildError(f"{name} cannot be started: {one_line(str(error))}") from None
+            raise ChildError(f"{name} cannot be started: {to_one_line(str(error))}") from None
         self._end = end_process(self, self._process)
 
     @property
@@ -87,11 +87,11 @@ class Child:
                 )
             except (OSError, ValueError, TimeoutError) as error:
                 self.close()
-                raise ChildError(f"{self.name}: {one_line(str(error), 300) or 'the process has ended'}") from None
+                raise ChildError(f"{self.name}: {to_one_line(str(error), 300) or 'the process has ended'}") from None
             finally:
                 self.owner = None
         if "error" in answer:
-            raise ChildError(one_line(str(answer["error"]), 400))
+            raise ChildError(to_one_line(str(answer["error"]), 400))
         return answer
 
     def forget(self, number: int) -> None:

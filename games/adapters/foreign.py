@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from games.base import TextGame, one_line
+from games.base import TextGame, to_one_line
 from games.conformance.openness import shows_everything
 
 _NUMPY: Any = np.random
@@ -91,7 +91,7 @@ class ForeignGame(TextGame):
 
     def record_fault(self, error: Exception) -> str:
         """Append an exception of the environment to `faults` and return its text: type and message in one line."""
-        self.faults.append(f"{type(error).__name__}: {one_line(str(error))}")
+        self.faults.append(f"{type(error).__name__}: {to_one_line(str(error))}")
         return self.faults[-1]
 
     def hides_nothing(self) -> bool:

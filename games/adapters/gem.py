@@ -15,7 +15,7 @@ import numpy as np
 from games.adapters.foreign import OwnRandom, sanitise, shorten
 from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
-from games.base import ACTION_LENGTH, IllegalAct, one_line
+from games.base import ACTION_LENGTH, IllegalAct, to_one_line
 from games.contracts import View
 
 OFFLINE = "game:"
@@ -41,13 +41,13 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
             importlib.import_module("gem")
             registry = importlib.import_module("gem.envs.registration").ENV_REGISTRY
     except ImportError as error:
-        why = f"gem:{one_line(name, 80)} needs GEM ({one_line(str(error))})"
+        why = f"gem:{to_one_line(name, 80)} needs GEM ({to_one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[gem]' in an environment of its own") from None
     games = [known for known in registry if known.startswith(OFFLINE)]
     if id not in games:
         near = difflib.get_close_matches(id, games, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(games)} is {games[0]})"
-        raise ValueError(f"GEM has no offline game '{one_line(id, 80)}'{hint}")
+        raise ValueError(f"GEM has no offline game '{to_one_line(id, 80)}'{hint}")
     if id.removeprefix(OFFLINE).startswith(NEED_WORDS):
         try:
             importlib.import_module("nltk").data.find("corpora/words")
@@ -99,7 +99,7 @@ class GemGame(GymnasiumGame):
         return shorten(sanitise(said), ACTION_LENGTH) or "Begin."
 
     def _parse_action(self, act: str) -> tuple[str, str]:
-        text = one_line(act, ACTION_LENGTH - len(BOX) - 1)
+        text = to_one_line(act, ACTION_LENGTH - len(BOX) - 1)
         if not text:
             raise IllegalAct("write an act")
         return text if BOX in text else f"{BOX}{text}}}", text
@@ -107,7 +107,7 @@ class GemGame(GymnasiumGame):
     def _refusal(self, observation: Any, reward: float) -> str:
         """Return GEM's message about an act that it could not read; "" if it could."""
         unreadable = importlib.import_module("gem.utils.constants").LanguageGameReward.format_error_reward
-        return (one_line(str(observation)) or "it cannot be read") if reward == unreadable else ""
+        return (to_one_line(str(observation)) or "it cannot be read") if reward == unreadable else ""
 
     def _action_words(self, acts: Any) -> tuple[str, ...]:
         if acts is not None:
@@ -137,7 +137,7 @@ def _random(game: GemGame, seed: int) -> Callable[[View], str]:
     def act(view: View) -> str:
         with chance.activate():
             try:
-                return one_line(str(game.env.sample_random_action()))
+                return to_one_line(str(game.env.sample_random_action()))
             except NotImplementedError:
                 examples = EXAMPLE.findall(str(view.private["prompt"])) or ["1"]
                 return re.sub(r"\d", lambda _: str(random.randrange(1, 10)), random.choice(examples))

@@ -16,7 +16,7 @@ from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, sho
 from games.adapters.modules import import_module, parse_module
 from games.adapters.named import split_settings
 from games.adapters.pettingzoo import to_texts
-from games.base import ACTION_LENGTH, IllegalAct, flag, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, flag, to_one_line, whole_number
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 REWARD = "reward"
@@ -43,18 +43,18 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     full, settings = split_settings(name)
     module, id = parse_module(full), full.rpartition(":")[2].strip()
     if module and not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError(f"'{one_line(module, 80)}' is no name of a module: write module:Name-v0")
+        raise ValueError(f"'{to_one_line(module, 80)}' is no name of a module: write module:Name-v0")
     if module:
         try:
             with OwnRandom(np.random.default_rng(0)).activate():
                 import_module(module)
         except Exception as error:  # noqa: BLE001 a module of others may fail in any way
-            raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
+            raise ValueError(f"the module {module} cannot be imported: {to_one_line(str(error))}") from None
     registry = importlib.import_module("gymnasium").registry
     if id not in registry:
         near = difflib.get_close_matches(id, registry, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else " (a package's are named package:Name-v0)"
-        raise ValueError(f"Gymnasium has no environment '{one_line(id, 80)}'{hint}")
+        raise ValueError(f"Gymnasium has no environment '{to_one_line(id, 80)}'{hint}")
     return id, settings
 
 
@@ -181,8 +181,8 @@ class GymnasiumGame(ForeignGame):
         word = " ".join(act.split())
         if not self.words:
             if not self.env.action_space.contains(act.strip()):
-                raise IllegalAct(f"write a text of {one_line(str(self.env.action_space))}")
-            return act.strip(), one_line(act, ACTION_LENGTH)
+                raise IllegalAct(f"write a text of {to_one_line(str(self.env.action_space))}")
+            return act.strip(), to_one_line(act, ACTION_LENGTH)
         for action, known in enumerate(self.words):
             if known.lower() == word.lower() and self._is_allowed(action):
                 return action + int(self.env.action_space.start), known
@@ -211,9 +211,11 @@ class GymnasiumGame(ForeignGame):
         """Raise ValueError if actions or observations cannot be shown as text."""
         spaces = importlib.import_module("gymnasium.spaces")
         if not self.words and not isinstance(self.env.action_space, spaces.Text):
-            raise ValueError(f"{self.id} has neither discrete nor text actions: {one_line(str(self.env.action_space))}")
+            raise ValueError(
+                f"{self.id} has neither discrete nor text actions: {to_one_line(str(self.env.action_space))}"
+            )
         if not _is_short(self.env.observation_space, spaces):
-            space = one_line(str(self.env.observation_space), 120)
+            space = to_one_line(str(self.env.observation_space), 120)
             raise ValueError(f"{self.id} has observations of more than {MOST_NUMBERS} numbers: {space}")
 
     def _start(self, chance: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
@@ -225,7 +227,7 @@ class GymnasiumGame(ForeignGame):
                 observation, info = self.env.reset(seed=seed)
         except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
             self.close()
-            why = one_line(f"{type(error).__name__}: {error}")
+            why = to_one_line(f"{type(error).__name__}: {error}")
             raise ValueError(f"{self.library} cannot make {self.title}: {why}") from None
         return observation, info
 
@@ -253,9 +255,9 @@ class GymnasiumGame(ForeignGame):
         if number > MOST_NUMBERS:
             raise ValueError(f"{self.id} has {number} actions, more than {MOST_NUMBERS}")
         words = WORDS.get(self.id.rpartition("-v")[0], ()) if acts is None else tuple(acts)
-        if acts is not None and not (len(words) == number == len({one_line(str(w)).lower() for w in words} - {""})):
+        if acts is not None and not (len(words) == number == len({to_one_line(str(w)).lower() for w in words} - {""})):
             raise ValueError(f"acts must be {number} different words, not {', '.join(map(str, words))[:60]}")
-        return tuple(map(one_line, words)) if len(words) == number else tuple(map(str, range(number)))
+        return tuple(map(to_one_line, words)) if len(words) == number else tuple(map(str, range(number)))
 
 
 def _is_rebuilt_by_deepcopy(env: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
 from games.adapters.minigrid_words import describe
 from games.adapters.minigrid_worlds import find_environment, make_environment
-from games.base import IllegalAct, choice, one_line, whole_number
+from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.png import Album
 
 OUTCOME = "outcome"
@@ -75,7 +75,7 @@ class MiniGrid(ForeignGame):
 
     def public(self) -> dict[str, Any]:
         """Return the `mission` and the environment's `steps_left`."""
-        return {"mission": one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
+        return {"mission": to_one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: the only seat's facts are the public ones."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from games.adapters.foreign import OwnRandom
-from games.base import one_line
+from games.base import to_one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
@@ -29,14 +29,14 @@ def find_environment(family: str, name: str) -> str:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("minigrid")
     except ImportError as error:
-        needs, why = f"{family.lower()}:{one_line(name, 80)} needs MiniGrid", one_line(str(error))
+        needs, why = f"{family.lower()}:{to_one_line(name, 80)} needs MiniGrid", to_one_line(str(error))
         raise ValueError(f"{needs} ({why}): pip install 'arena-selfplay[minigrid]'") from None
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix(prefix) for key in registry if key.startswith(prefix)]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(known)} is {known[0]})"
-        raise ValueError(f"{family} has no environment '{one_line(name, 80)}'{hint}")
+        raise ValueError(f"{family} has no environment '{to_one_line(name, 80)}'{hint}")
     return f"{prefix}{name}"
 
 
@@ -72,5 +72,5 @@ def make_environment(id: str, settings: Mapping[str, Any], random_state: OwnRand
             env.reset(seed=seed)
             del env._rand_int
     except Exception as error:  # noqa: BLE001 an environment may refuse its options in any way
-        raise ValueError(f"MiniGrid cannot make {id}: {one_line(f'{type(error).__name__}: {error}')}") from None
+        raise ValueError(f"MiniGrid cannot make {id}: {to_one_line(f'{type(error).__name__}: {error}')}") from None
     return env

@@ -19,7 +19,7 @@ from games.adapters import miniwob_child
 from games.adapters.child import Child
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
 from games.adapters.pool import Pool
-from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import Image, View
 from games.png import Album
 
@@ -43,16 +43,16 @@ def find_task(name: str) -> str:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("gymnasium").register_envs(importlib.import_module("miniwob"))
     except ImportError as error:
-        why = f"miniwob:{one_line(name, 80)} needs MiniWoB++ ({one_line(str(error))})"
+        why = f"miniwob:{to_one_line(name, 80)} needs MiniWoB++ ({to_one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[miniwob]'") from None
     if shutil.which("chromedriver") is None:
-        raise ValueError(f"miniwob:{one_line(name, 80)} needs a browser: apt-get install chromium chromium-driver")
+        raise ValueError(f"miniwob:{to_one_line(name, 80)} needs a browser: apt-get install chromium chromium-driver")
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix("miniwob/").removesuffix("-v1") for key in registry if key.startswith("miniwob/")]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(known)} is {known[0]})"
-        raise ValueError(f"MiniWoB++ has no task '{one_line(name, 80)}'{hint}")
+        raise ValueError(f"MiniWoB++ has no task '{to_one_line(name, 80)}'{hint}")
     return name
 
 
@@ -164,7 +164,7 @@ class MiniWob(ForeignGame):
 
     def play(self, seat: str, act: str) -> str:
         """Do an act on the page. Raises IllegalAct for one that cannot be read or done."""
-        word = one_line(act, ACTION_LENGTH)
+        word = to_one_line(act, ACTION_LENGTH)
         if not ACT.fullmatch(word):
             raise IllegalAct("write click REF, type REF TEXT or press KEY")
         seen = self.env.step(word)
@@ -213,7 +213,7 @@ class MiniWob(ForeignGame):
 def _describe_element(element: Mapping[str, Any]) -> str:
     """Return an element as a line: its reference, kind, text and value."""
     kind = "text" if element["tag"] == "t" else element["tag"].replace("_", " ")
-    text, value = one_line(sanitise(element["text"])), one_line(sanitise(element["value"]))
+    text, value = to_one_line(sanitise(element["text"])), to_one_line(sanitise(element["value"]))
     focused = " (focused)" if element["focused"] and element["tag"] != "body" else ""
     return f"{element['ref']} {kind}{f' {text}' if text else ''}{f' = {value}' if value else ''}{focused}"
 

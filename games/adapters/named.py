@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 
-from games.base import one_line
+from games.base import to_one_line
 
 Setting = bool | int | float | str
 CALL = re.compile(r"([^()]+?)\s*(?:\(([^()]*)\))?")
@@ -19,12 +19,12 @@ def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
     """
     match = CALL.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"write NAME or NAME(setting=value, …), not '{one_line(text, 80)}'")
+        raise ValueError(f"write NAME or NAME(setting=value, …), not '{to_one_line(text, 80)}'")
     settings: dict[str, Setting] = {}
     for part in (match[2] or "").split(",") if (match[2] or "").strip() else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not key.isidentifier() or key in settings:
-            raise ValueError(f"write settings as NAME(setting=value, …), each once, not '{one_line(part, 80)}'")
+            raise ValueError(f"write settings as NAME(setting=value, …), each once, not '{to_one_line(part, 80)}'")
         settings[key] = _parse_value(value)
     return match[1], settings
 

@@ -24,7 +24,7 @@ from games.adapters.openenv_server import (
     begin_session,
     is_url,
 )
-from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.untrusted_json import DECODER, is_too_deep
 
 REWARD = "reward"
@@ -44,20 +44,20 @@ def check_name(name: str) -> str:
     """
     if is_url(name):
         if not LOCAL.fullmatch(name):
-            raise ValueError(f"openenv: plays http:// servers on this machine, not {one_line(name, 80)}")
+            raise ValueError(f"openenv: plays http:// servers on this machine, not {to_one_line(name, 80)}")
     elif not APP.fullmatch(name):
-        raise ValueError(f"'{one_line(name, 80)}' is no server: write openenv:http://127.0.0.1:8000 or MODULE:app")
+        raise ValueError(f"'{to_one_line(name, 80)}' is no server: write openenv:http://127.0.0.1:8000 or MODULE:app")
     require_allowed(f"openenv:{name}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
-        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+        raise ValueError(f"{PYTHON} names no file: {to_one_line(python)}")
     lacks = [module for module in ("websockets",) if importlib.util.find_spec(module) is None]
     if not (is_url(name) or python) and importlib.util.find_spec("openenv") is None:
         lacks.append("openenv-core")
     if lacks:
         raise ValueError(
-            f"openenv:{one_line(name, 80)} needs {' and '.join(lacks)}: pip install 'arena-selfplay[openenv]', or set "
-            f"{PYTHON} to a Python that has openenv-core"
+            f"openenv:{to_one_line(name, 80)} needs {' and '.join(lacks)}: pip install 'arena-selfplay[openenv]', or "
+            f"set {PYTHON} to a Python that has openenv-core"
         )
     return name
 
@@ -142,7 +142,7 @@ class OpenEnv(ForeignGame):
             reward = float(answer.get("reward") or 0.0)
         except RequestRefused as refused:
             if refused.code != "VALIDATION_ERROR":  # the environment itself failed, maybe half-way
-                self.faults.append(one_line(f"{refused.code}: {refused}"))
+                self.faults.append(to_one_line(f"{refused.code}: {refused}"))
                 self.env = self.copy_env()
             raise IllegalAct(str(refused).rstrip(".") or "the environment refuses it") from None
         self._history.append(action)
@@ -153,7 +153,7 @@ class OpenEnv(ForeignGame):
         if answer.get("done") or self.turns + 1 >= self.max_turns:
             self.end("over" if answer.get("done") else "turns", "The match is over.")
             self.close()
-        return one_line(text, ACTION_LENGTH)
+        return to_one_line(text, ACTION_LENGTH)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `faults`, and `reward`, the sum of the environment's rewards."""
@@ -195,7 +195,7 @@ class OpenEnv(ForeignGame):
         if not isinstance(value, dict):
             raise IllegalAct("write a JSON object")
         if unknown := value.keys() - self._fields.keys():
-            raise IllegalAct(f"an action has no field '{one_line(str(min(unknown)), 60)}'")
+            raise IllegalAct(f"an action has no field '{to_one_line(str(min(unknown)), 60)}'")
         return value
 
     def _show(self, answer: Mapping[str, Any]) -> None:
@@ -214,7 +214,7 @@ def _parse_json(text: str) -> Any:
     try:
         value = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise IllegalAct(f"no JSON: {one_line(str(error), 100)}") from None
+        raise IllegalAct(f"no JSON: {to_one_line(str(error), 100)}") from None
     if is_too_deep(value):
         raise IllegalAct("the JSON is nested too deep")
     return value
@@ -224,5 +224,5 @@ def _describe_field(name: str, about: Mapping[str, Any], is_required: bool) -> s
     """Return a field of an action as text, with its type and description."""
     listed = about.get("enum")
     kind = "one of " + ", ".join(map(str, listed[:MOST_LISTED])) if listed else str(about.get("type", "any"))
-    described = f", {one_line(str(about['description']).rstrip('.'))}" if about.get("description") else ""
-    return f"{one_line(name, 60)} ({one_line(kind, 1000)}{described}{'' if is_required else ', optional'})"
+    described = f", {to_one_line(str(about['description']).rstrip('.'))}" if about.get("description") else ""
+    return f"{to_one_line(name, 60)} ({to_one_line(kind, 1000)}{described}{'' if is_required else ', optional'})"

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from games.adapters.child import ROOT, end_process
-from games.base import one_line
+from games.base import to_one_line
 
 PYTHON = "ARENA_OPENENV_PYTHON"
 """Environment variable with the Python that has openenv-core, if it is not Arena's own."""
@@ -67,7 +67,7 @@ class Session:
                 )
         except Exception as error:  # noqa: BLE001 sockets and handshakes fail in many ways
             server.close()  # a process that does not answer: the next session starts another
-            raise ServerError(f"{server.name} cannot be reached: {one_line(str(error))}") from None
+            raise ServerError(f"{server.name} cannot be reached: {to_one_line(str(error))}") from None
 
     def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a message. Raises RequestRefused for an error, ServerError after a timeout."""
@@ -92,7 +92,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 a server may end, or answer anything
             self.server.await_end()
             self._hang_up()
-            raise ServerError(f"{self.server.name} failed: {one_line(f'{type(error).__name__}: {error}')}") from None
+            raise ServerError(f"{self.server.name} failed: {to_one_line(f'{type(error).__name__}: {error}')}") from None
         finally:
             self._is_waiting = False
         return dict(found)
@@ -167,7 +167,7 @@ class Server:
             return dict(action)
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ServerError(
-                f"{self.name} does not describe its actions: {one_line(f'{type(error).__name__}: {error}')}"
+                f"{self.name} does not describe its actions: {to_one_line(f'{type(error).__name__}: {error}')}"
             ) from None
 
     def await_end(self) -> None:
@@ -194,7 +194,7 @@ class Server:
         self._errors.seek(max(0, self._errors.seek(0, 2) - 4000))
         lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         self.close()
-        raise ServerError(f"{self.name} does not start: {one_line(lines[-1], 300) if lines else 'it says nothing'}")
+        raise ServerError(f"{self.name} does not start: {to_one_line(lines[-1], 300) if lines else 'it says nothing'}")
 
 
 def _import_closed_error() -> type[Exception]:
@@ -302,4 +302,4 @@ def _describe_error(found: dict[str, Any]) -> str:
         for each in errors or []
         if isinstance(each, dict)
     ]
-    return one_line("; ".join([str(found.get("message")), *details[:3]]), 300)
+    return to_one_line("; ".join([str(found.get("message")), *details[:3]]), 300)

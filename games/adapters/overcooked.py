@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
-from games.base import IllegalAct, choice, one_line, whole_number
+from games.base import IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 
 SOUP, SHAPED = PARTS = ("soup", "shaped")
@@ -35,13 +35,13 @@ def find_kitchen(name: str) -> str:
         with OwnRandom(np.random.default_rng(0)).activate():  # gym, which it imports, writes a warning
             folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
     except ImportError as error:
-        why = f"overcooked:{one_line(name, 80)} needs Overcooked-AI ({one_line(str(error))})"
+        why = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[overcooked]'") from None
     kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
     if name not in kitchens:
         near = difflib.get_close_matches(name, kitchens, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(kitchens)} is {kitchens[0]})"
-        raise ValueError(f"Overcooked-AI has no kitchen '{one_line(name, 80)}'{hint}")
+        raise ValueError(f"Overcooked-AI has no kitchen '{to_one_line(name, 80)}'{hint}")
     return name
 
 
@@ -303,7 +303,7 @@ class Greedy:
             with game._set_recipes(), self._chance.activate():
                 act, _ = self._cook.action(game.env)
         except Exception as error:  # noqa: BLE001 it asserts what some kitchens do not keep
-            game.faults.append(f"expert: {one_line(f'{type(error).__name__}: {error}')}")
+            game.faults.append(f"expert: {to_one_line(f'{type(error).__name__}: {error}')}")
             return "stay"
         return FACING[act]
 

@@ -17,7 +17,7 @@ from pettingzoo import AECEnv
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom
 from games.adapters.modules import import_module
 from games.adapters.pettingzoo_words import NUMBERS, WORDS
-from games.base import IllegalAct, one_line
+from games.base import IllegalAct, to_one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 OUTCOME = "outcome"
@@ -46,13 +46,13 @@ def load(name: str) -> Callable[..., Any]:
         if "." in name and error.name and name.startswith(error.name):
             raise ValueError(f"there is no module '{error.name}'{_suggest_file(name)}") from None
         raise ValueError(
-            f"pettingzoo:{name} needs more than is installed ({one_line(str(error))}): "
+            f"pettingzoo:{name} needs more than is installed ({to_one_line(str(error))}): "
             "pip install 'arena-selfplay[pettingzoo]'"
         ) from None
     except ValueError:
         raise
     except Exception as error:  # noqa: BLE001 a module of others may fail in any way
-        raise ValueError(f"the module {module} cannot be imported: {one_line(str(error))}") from None
+        raise ValueError(f"the module {module} cannot be imported: {to_one_line(str(error))}") from None
     if not callable(make := getattr(imported, "env", None)):
         raise ValueError(f"the module {module} has no function env() that makes a PettingZoo AEC environment")
     return make  # type: ignore[no-any-return]

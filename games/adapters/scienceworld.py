@@ -9,7 +9,7 @@ import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
 from games.adapters.scienceworld_worlds import World, find_gold_path, find_tasks, load_splits
-from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import View
 
 SCORE, WIN = PARTS = ("score", "win")
@@ -110,7 +110,7 @@ class ScienceWorld(ForeignGame):
 
         ScienceWorld does not understand a few acts that it lists; those have no effect.
         """
-        word = one_line(act, LONGEST_ACT)
+        word = to_one_line(act, LONGEST_ACT)
         listed = next((listed for listed in self._acts if listed.lower() == word.lower()), None)
         if not word:
             raise IllegalAct("write an act")

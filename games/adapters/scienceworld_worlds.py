@@ -13,7 +13,7 @@ from typing import Any
 from games.adapters import scienceworld_child
 from games.adapters.child import Child
 from games.adapters.pool import Pool
-from games.base import one_line
+from games.base import to_one_line
 
 MAX_MACHINES = 8
 """Java machines at once in this process."""
@@ -33,16 +33,16 @@ def find_tasks(name: str) -> tuple[str, ...]:
     try:
         tasks = tuple(importlib.import_module("scienceworld.constants").ID2TASK.values())
     except ImportError as error:
-        why = f"scienceworld:{one_line(name, 80)} needs ScienceWorld ({one_line(str(error))})"
+        why = f"scienceworld:{to_one_line(name, 80)} needs ScienceWorld ({to_one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[scienceworld]'") from None
     if shutil.which("java") is None:
-        raise ValueError(f"scienceworld:{one_line(name, 80)} needs Java: apt-get install default-jre-headless")
+        raise ValueError(f"scienceworld:{to_one_line(name, 80)} needs Java: apt-get install default-jre-headless")
     if name == ALL:
         return tasks
     if name not in tasks:
         near = difflib.get_close_matches(name, tasks, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (all, {', '.join(tasks[:3])}, …)"
-        raise ValueError(f"ScienceWorld has no task '{one_line(name, 80)}'{hint}")
+        raise ValueError(f"ScienceWorld has no task '{to_one_line(name, 80)}'{hint}")
     return (name,)
 
 

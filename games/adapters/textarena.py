@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, OwnRandom, sanitise, shorten
-from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
 
 OUTCOME = "outcome"
@@ -28,7 +28,7 @@ class _Refusal(BaseException):
 
 def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
     """Raise _Refusal. Replaces `state.set_invalid_move`, which would end the match in the opponent's favour."""
-    raise _Refusal(one_line(str(reason)))
+    raise _Refusal(to_one_line(str(reason)))
 
 
 def find_environment(name: str) -> Any:
@@ -39,7 +39,7 @@ def find_environment(name: str) -> Any:
     try:
         registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     except ImportError as error:
-        why = one_line(str(error))
+        why = to_one_line(str(error))
         raise ValueError(f"textarena:{name} needs TextArena ({why}): pip install 'arena-selfplay[textarena]'") from None
     if name not in registry:
         near = difflib.get_close_matches(name, registry, n=1)
@@ -93,7 +93,7 @@ class TextArenaGame(ForeignGame):
 
         Raises IllegalAct, with the environment restored, if the environment refuses the act or fails.
         """
-        before, text = copy.deepcopy(self.env), one_line(act, ACTION_LENGTH)
+        before, text = copy.deepcopy(self.env), to_one_line(act, ACTION_LENGTH)
         if not text:
             raise IllegalAct("write an act")
         try:
@@ -140,7 +140,7 @@ class TextArenaGame(ForeignGame):
             except (ImportError, LookupError, OSError, SyntaxError, TypeError) as error:
                 why = f"{type(error).__name__}: {error}"
                 break
-        raise ValueError(f"TextArena cannot set up {env}: {one_line(why)}")
+        raise ValueError(f"TextArena cannot set up {env}: {to_one_line(why)}")
 
     def _rewards(self) -> dict[int, float]:
         closed = self.env.close()
@@ -178,7 +178,7 @@ class TextArenaGame(ForeignGame):
         for other in self.seats:
             if other != seat:
                 news[other].remove(said[0])
-        return one_line(said[0][1], ACTION_LENGTH)
+        return to_one_line(said[0][1], ACTION_LENGTH)
 
     def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
         """Send every seat its news in order.

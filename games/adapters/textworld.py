@@ -14,7 +14,7 @@ import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
 from games.adapters.textworld_games import MAX_KEPT, compile_game, parse_name
-from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 
 WIN, SCORE, DENSE = PARTS = ("win", "score", "dense")
@@ -82,7 +82,7 @@ class TextWorld(ForeignGame):
         self.number = int(rng.choice(self._numbers))
         self.env, state = start_game(compile_game(self.kind, self.number, is_held_out(self.number)))
         self._points, self._most, self._dense, self.won = 0, max(int(state.max_score), 1), 0, False
-        self._objective = one_line(str(state.objective), ACTION_LENGTH)
+        self._objective = to_one_line(str(state.objective), ACTION_LENGTH)
         self._read(state)
         self._expert_acts = max(len(self._plan), 1)
         self._left = self.max_turns or max(LEAST_TURNS, PATIENCE * self._expert_acts)

@@ -24,7 +24,7 @@ import numpy as np
 from games.adapters import textworld_child
 from games.adapters.foreign import OwnRandom
 from games.adapters.named import Setting, split_settings
-from games.base import flag, one_line, whole_number
+from games.base import flag, to_one_line, whole_number
 from games.slow import slowly
 
 SECONDS = 100.0
@@ -76,7 +76,7 @@ def parse_name(name: str) -> Kind:
     if not sizes and kind not in SETTINGS:
         raise ValueError(
             "TextWorld's games are w2-o3-q4 (rooms, objects, acts to the goal), coin_collector(level=1), "
-            f"treasure_hunter(level=1) and cooking(recipe=1, take=1, open=true, …), not '{one_line(name, 80)}'"
+            f"treasure_hunter(level=1) and cooking(recipe=1, take=1, open=true, …), not '{to_one_line(name, 80)}'"
         )
     settings = SETTINGS.get(kind, {})
     if unknown := given.keys() - settings.keys():
@@ -112,7 +112,7 @@ def _require_textworld(name: str) -> None:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("textworld")
     except ImportError as error:
-        why = f"textworld:{one_line(name, 80)} needs TextWorld ({one_line(str(error))})"
+        why = f"textworld:{to_one_line(name, 80)} needs TextWorld ({to_one_line(str(error))})"
         raise ValueError(f"{why}: pip install 'arena-selfplay[textworld]'") from None
 
 
@@ -154,7 +154,7 @@ def build(request: str) -> tuple[bytes, bytes]:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.communicate()
         if child.returncode:
-            why = one_line(said.decode("utf-8", "replace")[-2000:], 300)
+            why = to_one_line(said.decode("utf-8", "replace")[-2000:], 300)
             raise RuntimeError(f"TextWorld cannot make the game {request}: {why}")
         return Path(folder, "game.json").read_bytes(), Path(folder, "game.z8").read_bytes()
 

@@ -20,7 +20,7 @@ from games.adapters.child import Child, ChildError
 from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
 from games.adapters.modules import require_allowed
 from games.adapters.named import split_settings
-from games.base import ACTION_LENGTH, IllegalAct, choice, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.calls import read_calls
 from games.contracts import REFEREE, TOOL
 from games.untrusted_json import decode_text
@@ -45,14 +45,14 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
     """
     id, settings = split_settings(name)
     if not (ID.fullmatch(id) or MODULE.fullmatch(id)):
-        raise ValueError(f"'{one_line(id, 80)}' is no environment: write verifiers:ID or verifiers:MODULE:CALLABLE")
+        raise ValueError(f"'{to_one_line(id, 80)}' is no environment: write verifiers:ID or verifiers:MODULE:CALLABLE")
     require_allowed(f"verifiers:{id}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
-        raise ValueError(f"{PYTHON} names no file: {one_line(python)}")
+        raise ValueError(f"{PYTHON} names no file: {to_one_line(python)}")
     if not python and importlib.util.find_spec("verifiers") is None:
         raise ValueError(
-            f"verifiers:{one_line(id, 80)} needs verifiers, in a Python without Arena: python -m venv V; "
+            f"verifiers:{to_one_line(id, 80)} needs verifiers, in a Python without Arena: python -m venv V; "
             f"V/bin/pip install 'verifiers<0.2'; export {PYTHON}=$PWD/V/bin/python"
         )
     return id, settings
@@ -156,7 +156,7 @@ class Verifiers(ForeignGame):
         try:
             _, sizes = start_process(self.id, self.settings)
         except ChildError as error:
-            raise ValueError(f"verifiers:{one_line(self.id, 80)} cannot be loaded: {error}") from None
+            raise ValueError(f"verifiers:{to_one_line(self.id, 80)} cannot be loaded: {error}") from None
         if not sizes[self.split]:
             raise ValueError(f"verifiers:{self.id} has no rows in the split {self.split}")
 
@@ -206,7 +206,7 @@ class Verifiers(ForeignGame):
         if self.env.is_over:
             self.pay(seat, REWARD, self.reward)
             self.end("turns" if self.stopped == "prompt_too_long" else "over", "The match is over.")
-        return one_line(text, ACTION_LENGTH)
+        return to_one_line(text, ACTION_LENGTH)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return the rubric's `reward`, each of its functions as `metric_…`, the `row`, and `stopped`, why it ended."""
@@ -234,7 +234,7 @@ class Verifiers(ForeignGame):
                 self.tell(text, sender=TOOL if message["role"] == "tool" else REFEREE)
         if answer.get("done"):
             self.reward, self.metrics = float(answer["reward"]), dict(answer["metrics"])
-            self.stopped = one_line(str(answer["stop"]))
+            self.stopped = to_one_line(str(answer["stop"]))
 
     def _number_call(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
         self._calls += 1
@@ -244,7 +244,7 @@ class Verifiers(ForeignGame):
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
     """Return tools as text, one a line, by their names, parameters and descriptions."""
     return "\n".join(
-        f"{tool['name']}({', '.join(_describe_parameters(tool))}): {one_line(tool['description'])}" for tool in tools
+        f"{tool['name']}({', '.join(_describe_parameters(tool))}): {to_one_line(tool['description'])}" for tool in tools
     )
 
 
@@ -253,7 +253,7 @@ def _describe_parameters(tool: Mapping[str, Any]) -> list[str]:
     schema = tool["parameters"]
     required = schema.get("required", ())
     return [
-        f"{one_line(name, 64)}{'' if name in required else '?'}: {one_line(str(about.get('type', 'any')), 64)}"
+        f"{to_one_line(name, 64)}{'' if name in required else '?'}: {to_one_line(str(about.get('type', 'any')), 64)}"
         for name, about in schema.get("properties", {}).items()
     ]
 
@@ -270,7 +270,7 @@ def parse_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str
             (tool["parameters"].get("properties", {}) for tool in tools if tool["name"] == call.name), {}
         )
         if call.problem or len(call.positional) > len(parameters):
-            raise IllegalAct(f"the call cannot be read: {one_line(call.problem or 'it has too many arguments')}")
+            raise IllegalAct(f"the call cannot be read: {to_one_line(call.problem or 'it has too many arguments')}")
         given = dict(zip(parameters, call.positional, strict=False)) | dict(call.arguments)
         if call.as_text:
             given = {

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from games.base import one_line
+from games.base import to_one_line
 
 LEAD = re.compile(r"(?:ask )?(?:is|does|can|has|could|would) (?:it|this|the animal|the city)\b")
 GUESS = re.compile(r"guess (?:an? |the )?(.+)")
@@ -74,7 +74,7 @@ class Book:
         words = fold(text)
         if guess := GUESS.fullmatch(words):
             act = self.phrases.get(guess[1], "")
-            return act if act.startswith("GUESS") else f"GUESS {one_line(guess[1], 40)}"
+            return act if act.startswith("GUESS") else f"GUESS {to_one_line(guess[1], 40)}"
         if words.startswith("ask ") and (question := self.phrases.get(words[4:], "")).startswith("ASK"):
             return question
         lead = LEAD.match(words)

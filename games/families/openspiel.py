@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyspiel
 
-from games.base import IllegalAct, TextGame, number, one_line
+from games.base import IllegalAct, TextGame, number, to_one_line
 
 OUTCOME = "outcome"
 
@@ -41,7 +41,7 @@ def load(name: str) -> pyspiel.Game:
         with _silence_stderr():
             game = pyspiel.load_game_as_turn_based(re.sub(r"\s*([(),=])\s*", r"\1", name.strip()))
     except (pyspiel.SpielError, LookupError, RuntimeError, ValueError) as error:
-        why = one_line(re.sub(r"^/\S+ ", "", str(error)))
+        why = to_one_line(re.sub(r"^/\S+ ", "", str(error)))
         raise ValueError(f"OpenSpiel's {short} cannot be set up as {name!r}: {why}") from None
     kind = game.get_type()
     if kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL:
@@ -117,7 +117,7 @@ class OpenSpielGame(TextGame):
 
     def word(self, action: int) -> str:
         """Return the text of a legal action of the player to move. Different actions must have different texts."""
-        return one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
+        return to_one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
     def heard_by_others(self, action: int, word: str) -> str:
         """Return an act's text for the other seats, or "" if they may not see it. Called before the act is applied."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import IllegalAct, flag, number, one_line, whole_number
+from games.base import IllegalAct, flag, number, to_one_line, whole_number
 from simulators.base import MIXED, Answer
 from simulators.clinic import acts, players
 from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
@@ -313,7 +313,7 @@ class Clinic(PersonGame):
 
     def _listen(self, text: str) -> str:
         """Check and fine the patient's text, and return it for the doctor, or "" if the seat must say it again."""
-        text = one_line(text)
+        text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
         reading = self.patient.hear(text)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from games.base import one_line
+from games.base import to_one_line
 
 ACCOUNT = "account"
 """Subject of a write without an order, booking or line."""
@@ -69,7 +69,7 @@ def normalise(value: object) -> object:
     if isinstance(value, float):
         value = round(value, 2)
         return int(value) if value.is_integer() else value
-    return one_line(value, 500).casefold() if isinstance(value, str) else value
+    return to_one_line(value, 500).casefold() if isinstance(value, str) else value
 
 
 def format_call(tool: str, arguments: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from games.base import one_line
+from games.base import to_one_line
 from games.families.book import fold
 from simulators.desk.customer import AGREEMENT, Customer
 from simulators.desk.goals import ACCOUNT, Goal
@@ -133,7 +133,7 @@ class PlayedSeat(Seat):
 
     def expand(self, text: str) -> str:
         """Return the text in one line, with a short word replaced by its statement (the due one by the template)."""
-        text = one_line(text, MAX_CHARACTERS)
+        text = to_one_line(text, MAX_CHARACTERS)
         return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from games.base import one_line
+from games.base import to_one_line
 from simulators.desk.customer import AGREEMENT, Customer
 from simulators.desk.speech import MAX_CHARACTERS, Proposal
 from simulators.extractor import Stance
@@ -77,7 +77,7 @@ class Seat:
         `reading`. Free seat: its short words are expanded, and the text always passes and sets identity and consent;
         the fines are parts `wrong`, `secret` and `unread`.
         """
-        text, proposed = one_line(text, MAX_CHARACTERS), self.proposal is not None
+        text, proposed = to_one_line(text, MAX_CHARACTERS), self.proposal is not None
         if self.person == "render":
             heard = self.renderings.settle(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}

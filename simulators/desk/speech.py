@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from games.base import IllegalAct, one_line
+from games.base import IllegalAct, to_one_line
 from games.calls import read_calls
 from games.families.book import fold
 from simulators.desk.device.steps import Step, read_step, read_steps
@@ -115,10 +115,10 @@ def read_speech(act: str, world: World, rules: Sequence[Rule]) -> Speech | None:
                 raise IllegalAct(f"DENY needs one of {', '.join(rule.name for rule in rules)}")
             return Speech(f"DENY {reason}", denies=True, reasons=frozenset({reason}))
         case "LOOK" | "SET" if world.handset:
-            step = read_step(verb.upper(), one_line(rest, 60))
+            step = read_step(verb.upper(), to_one_line(rest, 60))
             return Speech(f"{verb.upper()} {step.name} {step.value}".rstrip(), steps=(step,))
-        case "SAY" if one_line(rest):
-            return read_text(one_line(rest, MAX_CHARACTERS), rest[:MAX_CHARACTERS], world, rules)
+        case "SAY" if to_one_line(rest):
+            return read_text(to_one_line(rest, MAX_CHARACTERS), rest[:MAX_CHARACTERS], world, rules)
     raise IllegalAct(f"write a tool call, or {', '.join(VERBS[:-1])} or DONE as the rules say")
 
 
@@ -174,7 +174,7 @@ def _read_confirm(rest: str) -> Speech:
     if len(calls) != 1 or calls[0].problem or calls[0].positional:
         raise IllegalAct("CONFIRM needs one call of a write tool with named arguments")
     write = Write(calls[0].name, {name: str(value) for name, value in calls[0].arguments.items()})
-    return Speech(f"CONFIRM {one_line(str(write), MAX_CHARACTERS)}", proposal=Proposal(write))
+    return Speech(f"CONFIRM {to_one_line(str(write), MAX_CHARACTERS)}", proposal=Proposal(write))
 
 
 def _read_tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
@@ -182,7 +182,7 @@ def _read_tell(rest: str, facts: Mapping[str, Fact]) -> Speech:
     name = name.lower()
     if name not in facts:
         raise IllegalAct(f"TELL needs one of {', '.join(facts)} and its value")
-    canonical = canonical_fact(facts[name].kind, one_line(value, 60))
+    canonical = canonical_fact(facts[name].kind, to_one_line(value, 60))
     if not canonical:
         raise IllegalAct(f"TELL {name} needs its value")
     return Speech(f"TELL {name} {canonical}", facts={name: canonical})

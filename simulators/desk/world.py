@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import one_line
+from games.base import to_one_line
 from simulators.confine.sql import Database
 from simulators.desk.device.handset import Handset
 from simulators.desk.goals import Goal, Write, normalise
@@ -187,7 +187,7 @@ class World:
 
     def clean_address(self, address: str) -> str:
         """Return the address in one line of at most 80 characters. Raises ValueError if it is empty."""
-        if not (line := one_line(address, ADDRESS_LENGTH)):
+        if not (line := to_one_line(address, ADDRESS_LENGTH)):
             raise ValueError("the address is empty")
         return line
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import ACTION_LENGTH, flag, one_line, whole_number
+from games.base import ACTION_LENGTH, flag, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import Answer
@@ -86,7 +86,7 @@ class Critique(Reasoning):
         """Return the critic's facts: the solver's last reply as `attempt`, and the right answer as `reference`."""
         if seat != CRITIC:
             return {}
-        return {"attempt": one_line(self._acts[-1], ACTION_LENGTH) if self._acts else ""} | (
+        return {"attempt": to_one_line(self._acts[-1], ACTION_LENGTH) if self._acts else ""} | (
             {"reference": self.task.answer} if self.reference else {}
         )
 
@@ -103,7 +103,7 @@ class Critique(Reasoning):
             if self.ended and self._comments and self.ended == RIGHT:
                 self.pay(CRITIC, HELPED, 1.0)
             return ""
-        comment = one_line(act, self.feedback)
+        comment = to_one_line(act, self.feedback)
         self._comments += bool(comment)
         if self._leaks_answer(comment):
             self._leaks += 1

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import ACTION_LENGTH, IllegalAct, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
 from simulators.base import DRAWS, Answer, SimulatorFault
@@ -93,10 +93,10 @@ class Debate(TaskGame):
             "terse": strip_wording(self.task.family, self.task.question),
             "family": self.task.family,
             "round": len(self._answers),
-            "answers": {seat: one_line(answer, SHOWN) for seat, answer in answers.items()},
+            "answers": {seat: to_one_line(answer, SHOWN) for seat, answer in answers.items()},
             "replies": {}
             if self.answer == "plain"
-            else {seat: one_line(text, ACTION_LENGTH) for seat, text in texts.items()},
+            else {seat: to_one_line(text, ACTION_LENGTH) for seat, text in texts.items()},
         }
 
     def private(self, seat: str) -> dict[str, Any]:

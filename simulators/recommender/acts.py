@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from games.base import IllegalAct, one_line
+from games.base import IllegalAct, to_one_line
 from simulators.recommender.wishes import TOPICS
 
 ACT = re.compile(r"\s*(show|ask|find)(?![a-z])\s*(.*?)\s*", re.IGNORECASE | re.DOTALL)
@@ -35,12 +35,12 @@ def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Ac
         raise IllegalAct(USAGE)
     verb, rest = match[1].lower(), match[2]
     if verb == "show":
-        return Act("show", _item_ids(rest.replace(",", " ").split(), names, slate), one_line(words))
+        return Act("show", _item_ids(rest.replace(",", " ").split(), names, slate), to_one_line(words))
     if verb == "ask":
         if rest.lower() not in TOPICS:
             raise IllegalAct(f"ASK one of {', '.join(TOPICS)}")
         return Act("ask", words=rest.lower())
-    query = one_line(rest, QUERY_LENGTH)
+    query = to_one_line(rest, QUERY_LENGTH)
     if not query:
         raise IllegalAct("FIND needs words to look for")
     return Act("find", words=query)
@@ -50,7 +50,7 @@ def _item_ids(item_names: Sequence[str], names: Mapping[str, int], slate: int) -
     """Return the ids of these names. Raises IllegalAct unless they are 1 to `slate` different items."""
     unknown = [name for name in item_names if name not in names]
     if unknown:
-        raise IllegalAct(f"'{one_line(unknown[0], 20)}' is nothing that can be shown")
+        raise IllegalAct(f"'{to_one_line(unknown[0], 20)}' is nothing that can be shown")
     items = tuple(names[name] for name in item_names)
     if not 0 < len(items) <= slate or len(set(items)) < len(items):
         raise IllegalAct(f"show from 1 to {slate} different items")

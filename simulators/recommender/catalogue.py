@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from games.base import one_line
+from games.base import to_one_line
 from games.families.book import fold
 from simulators.recommender import tables
 from simulators.recommender.words import GENRES, LETTERS, TITLES, compile_finder, hint_at, list_spellings, make_title
@@ -124,7 +124,7 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
     """Yield each row's validated cells by column, genre as a tuple. Raises ValueError for an invalid one."""
     seen: dict[str, str] = {}
     for location, row in tables.read_rows(file, COLUMNS, "catalogue"):
-        name = one_line(row["name"])
+        name = to_one_line(row["name"])
         if not name:
             raise ValueError(f"{location}: the name is empty: name the item")
         if name in seen:
@@ -137,7 +137,7 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
             tables.read_number(location, row, "price", 1e6),
             tables.read_number(location, row, "quality", 1.0),
         )
-        text = one_line(row.get("text") or "", TEXT_LENGTH)
+        text = to_one_line(row.get("text") or "", TEXT_LENGTH)
         yield {"name": name, "genre": genres, "price": price, "quality": quality, "text": text}
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, flag, number, one_line, whole_number
+from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
 from simulators.base import Answer
 from simulators.embedding import Embedding
 from simulators.person import PERSONAS
@@ -339,7 +339,7 @@ class Recommender(PersonGame):
 
     def _listen(self, text: str) -> str:
         """Check the user's text and return it for the recommender, or "" if the seat must say it again."""
-        text = one_line(text)
+        text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
         heard = self.seat.hear(text, self.service.visitor, self.shelf.catalogue)

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from games.base import one_line
+from games.base import to_one_line
 from games.families.book import fold
 from games.plain_files import open_plain
 
@@ -65,7 +65,7 @@ def read_number(location: str, row: Row, column: str, largest: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= largest:
-        shown = one_line(row[column], 40)
+        shown = to_one_line(row[column], 40)
         raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': mend that cell")
     return value
 
@@ -75,7 +75,7 @@ def read_genres(location: str, cell: str) -> tuple[str, ...]:
     named = list(filter(None, map(str.strip, cell.split("|"))))
     for genre in named:
         if not fold(genre):
-            shown = one_line(genre, 40)
+            shown = to_one_line(genre, 40)
             raise ValueError(f"{location}: the genre `{shown}` has no letter from a to z: name it with those")
     return tuple(dict.fromkeys(map(fold, named)))
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from games.base import IllegalAct, one_line
+from games.base import IllegalAct, to_one_line
 from simulators.search.programs import Program
 from simulators.search.questions import word_question
 from simulators.search.session import Session
@@ -42,16 +42,16 @@ def read_act(act: str, terse: bool) -> Act | None:
     if act.strip().upper() == "STOP":
         return Act("stop")
     if asked := QUESTION.fullmatch(act):
-        return Act("question", one_line(asked[1], 2 * MAX_ANSWER), one_line(asked[2], 2 * MAX_ANSWER))
+        return Act("question", to_one_line(asked[1], 2 * MAX_ANSWER), to_one_line(asked[2], 2 * MAX_ANSWER))
     if answered := ANSWER.fullmatch(act) or TAGGED.search(act):
-        text = one_line(answered[1], MAX_ANSWER)
+        text = to_one_line(answered[1], MAX_ANSWER)
         return Act("answer", text) if text else None
     calls = read_calls(act, limit=1)
     return Act("call", calls=calls[:1]) if calls else None
 
 
 def _read_terse(act: str) -> Act | None:
-    mark, text = act[:1], one_line(act[1:], MAX_ANSWER)
+    mark, text = act[:1], to_one_line(act[1:], MAX_ANSWER)
     if act == ".":
         return Act("stop")
     if mark == "?" and text:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import choice, flag, number, one_line, whole_number
+from games.base import choice, flag, number, to_one_line, whole_number
 from games.contracts import TOOL
 from simulators.base import DRAWS, Simulator, SimulatorFault, is_held_out
 from simulators.embedding import EMBEDDINGS, Embedding
@@ -228,13 +228,13 @@ def _shows_pages(show: str | None, terse: bool) -> bool:
 def _validate_sorts(sorts: Sequence[str] | str) -> tuple[Sort, ...]:
     named = (sorts,) if isinstance(sorts, str) else sorts if isinstance(sorts, list | tuple) else ()
     if not named or any(sort not in SORTS for sort in named):
-        raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {one_line(repr(sorts), 60)}")
+        raise ValueError(f"sorts must be some of {', '.join(SORTS)}, not {to_one_line(repr(sorts), 60)}")
     return tuple(sort for each in named for sort in SORTS if sort == each)
 
 
 def _read_hops(hops: int | Sequence[int]) -> tuple[int, int]:
     ends = hops if isinstance(hops, list | tuple) else (hops, hops)
     if len(ends) != 2:
-        raise ValueError(f"hops must be a whole number or [low, high], not {one_line(repr(hops), 60)}")
+        raise ValueError(f"hops must be a whole number or [low, high], not {to_one_line(repr(hops), 60)}")
     low = whole_number("hops", ends[0], 1, MAX_HOPS)
     return low, whole_number("hops", ends[1], low, MAX_HOPS)

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from games.base import one_line
+from games.base import to_one_line
 from games.families.book import fold
 from simulators.search.library import Library
 from simulators.search.pages import Notes, read_facts
@@ -48,7 +48,7 @@ class Requirements:
 def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
     """Return the option `checks` as a tuple. Raises ValueError unless it is a list of known checks."""
     if not isinstance(option, list | tuple) or any(each not in CHECKS for each in option):
-        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {one_line(repr(option), 60)}")
+        raise ValueError(f"checks must be a list of some of {', '.join(CHECKS)}, not {to_one_line(repr(option), 60)}")
     return tuple(option)
 
 

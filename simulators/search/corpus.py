@@ -16,7 +16,7 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
-from games.base import one_line
+from games.base import to_one_line
 from games.plain_files import read_plain
 from simulators.search.questions import MAX_HOPS, Question
 from simulators.search.scoring import normalise
@@ -35,7 +35,7 @@ def load_corpus(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
         lines = read_plain(file, MAX_BYTES).removeprefix(BOM_UTF8).split(b"\n")
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise ValueError(f"{one_line(str(file), MAX_TITLE)}: the corpus cannot be read: {why}") from None
+        raise ValueError(f"{to_one_line(str(file), MAX_TITLE)}: the corpus cannot be read: {why}") from None
     pages: dict[str, str] = {}
     questions: list[tuple[str, Question]] = []
     for where, row in _read_rows(file, lines):
@@ -49,7 +49,7 @@ def load_corpus(path: str) -> tuple[dict[str, str], tuple[Question, ...]]:
         raise ValueError(f'{file}: nothing is asked: add lines such as {{"question": "…", "answer": "…"}}')
     for where, question in questions:
         for title in sorted(question.evidence - set(pages)):
-            raise ValueError(f"{where}: the evidence {one_line(title, 60)!r} is the title of no page")
+            raise ValueError(f"{where}: the evidence {to_one_line(title, 60)!r} is the title of no page")
     return pages, tuple(question for _, question in questions)
 
 
@@ -63,7 +63,7 @@ def _read_rows(file: Path, lines: list[bytes]) -> Iterator[tuple[str, dict[str, 
         try:
             row = json.loads(line.decode("utf-8"), object_pairs_hook=_refuse_duplicates)
         except _DuplicateKey as name:
-            raise ValueError(f"{where}: {one_line(str(name), 60)} is given twice: remove one") from None
+            raise ValueError(f"{where}: {to_one_line(str(name), 60)} is given twice: remove one") from None
         except (ValueError, RecursionError) as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else "it is not JSON"
             raise ValueError(f"{where}: {why}: write one object in a line") from None
@@ -88,7 +88,7 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _add_page(pages: dict[str, str], location: str, row: dict[str, Any]) -> None:
     title = _read_text(location, row, "title", MAX_TITLE)
     if title in pages:
-        raise ValueError(f"{location}: there is a page called {one_line(title, 60)!r} already: name it differently")
+        raise ValueError(f"{location}: there is a page called {to_one_line(title, 60)!r} already: name it differently")
     if len(pages) == MAX_PAGES:
         raise ValueError(f"{location}: a corpus has at most {MAX_PAGES:,} pages")
     pages[title] = _read_text(location, row, "text", MAX_TEXT)
@@ -119,7 +119,7 @@ def _read_text(location: str, row: dict[str, Any], field_name: str, max_length: 
         raise ValueError(f"{location}: {field_name} must be a text")
     if len(value) > max_length:
         raise ValueError(f"{location}: {field_name} has {len(value):,} characters, over {max_length:,}")
-    line = one_line(value, max_length)
+    line = to_one_line(value, max_length)
     if not line:
         raise ValueError(f"{location}: {field_name} has nothing that can be read")
     return line

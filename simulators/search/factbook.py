@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 
-from games.base import one_line
+from games.base import to_one_line
 from games.plain_files import read_plain
 
 MAX_BYTES, MAX_FACT_LENGTH = 10**6, 300
@@ -103,7 +103,7 @@ def _find_text(profile: Any, path: tuple[str, ...]) -> str:
     for part in (*path, "text"):
         profile = profile.get(part) if isinstance(profile, dict) else None
     text = profile if isinstance(profile, str) else ""
-    return one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], MAX_FACT_LENGTH)
+    return to_one_line(re.split(r"\s*(?:\+\+|note:)", text)[0], MAX_FACT_LENGTH)
 
 
 def make_rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, one_line
+from games.base import IllegalAct, choice, to_one_line
 from simulators.base import Answer
 from simulators.person import Speech
 from simulators.played import LEAVING, Faults, PersonGame
@@ -106,8 +106,8 @@ class Search(PersonGame, LibraryGame):
         Raises IllegalAct for any other act.
         """
         if seat == ASKER:
-            return self._hear(one_line(act, MAX_ANSWER))
-        if self.is_played and act.startswith("ASK ") and (text := one_line(act[4:], MAX_ANSWER)):
+            return self._hear(to_one_line(act, MAX_ANSWER))
+        if self.is_played and act.startswith("ASK ") and (text := to_one_line(act[4:], MAX_ANSWER)):
             return self._ask(text)
         usage = "?words or =answer" if self.terse else "write one call of a tool, or ANSWER and a text"
         done = require_kind(read_act(act, self.terse), ("call", "answer"), usage)
@@ -116,7 +116,7 @@ class Search(PersonGame, LibraryGame):
             self._end_if_out_of_turns()
             return ""
         self._take_answer(done.text)
-        return one_line(act, MAX_ANSWER) if self.is_played else act.strip()
+        return to_one_line(act, MAX_ANSWER) if self.is_played else act.strip()
 
     def next_seat(self, seat: str) -> str:
         """Return the asker's seat while its words are due, else the solver."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import IllegalAct, choice, flag, number, one_line, whole_number
+from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
 from simulators.base import Answer, SimulatorFault
 from simulators.search import checker, selfplay_players
 from simulators.search.acts import Act, Kind, read_act, require_kind, write_question
@@ -324,7 +324,7 @@ class SearchSelfplay(LibraryGame):
         self.invalid += 1
         self._valid[seat], self._retried = False, False
         self.rejection = self.rejection or why
-        self._transcript.append(f"{seat} (rejected): {one_line(str(action)[:400])}")
+        self._transcript.append(f"{seat} (rejected): {to_one_line(str(action)[:400])}")
         self._reject()
 
     # The answers.

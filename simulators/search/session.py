@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from games.base import one_line
+from games.base import to_one_line
 from simulators.search.library import Library
 from simulators.search.pages import highlight
 from simulators.search.retrieval import Retriever
@@ -80,7 +80,7 @@ class Session:
             raise ValueError("no pages may be opened any more")
         if title not in self.found:
             near = f", but {', '.join(list(self.found)[-3:])}" if self.found else ""
-            raise ValueError(f"no search has found a page called {one_line(title, 60)!r}{near}")
+            raise ValueError(f"no search has found a page called {to_one_line(title, 60)!r}{near}")
         self.opened += 1
         self.read[title] = self.library.pages[title]
         return self._show(self.library.pages[title])

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from games.base import IllegalAct, one_line
+from games.base import IllegalAct, to_one_line
 from simulators.sql.schemas import Cell, Rows, Schema, read_result, to_result_set
 from simulators.tools import read_calls
 
@@ -55,14 +55,14 @@ def read_sql(act: str, terse: bool) -> WriterAct:
         tag, sql = blocks[0]
         fenced = FENCE.fullmatch(sql.strip())
         sql = (fenced[1] if fenced else sql).strip()
-        reasoning = one_line(f"{thoughts} {BLOCK.sub(' ', rest)}", REASONING)
+        reasoning = to_one_line(f"{thoughts} {BLOCK.sub(' ', rest)}", REASONING)
         if sql:
             return WriterAct("query" if tag.lower() == "sql" else "solution", sql, reasoning)
     elif not blocks:
         calls = read_calls(rest, limit=2)
         given = calls[0].arguments.get("sql") if len(calls) == 1 and calls[0].name == "query" else None
         if isinstance(given, str) and given.strip():
-            return WriterAct("query", given.strip(), one_line(thoughts, REASONING))
+            return WriterAct("query", given.strip(), to_one_line(thoughts, REASONING))
     raise IllegalAct(WRITER_USAGE)
 
 
@@ -134,13 +134,13 @@ def read_answer(text: str, terse: bool) -> Result:
     if text.startswith("Error"):
         missing = NO_COLUMN.search(text)
         if terse:
-            return Result(f"bad {one_line(missing[1], CELL)}" if missing else "bad", None)
-        return Result(one_line(text, OBSERVATION), None)
+            return Result(f"bad {to_one_line(missing[1], CELL)}" if missing else "bad", None)
+        return Result(to_one_line(text, OBSERVATION), None)
     columns, rows, is_whole = read_result(text)
     if terse:
         shown = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
         shown = shown if len(columns) > 1 else shown.replace(",", "")
-        return Result(one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_whole else None)
+        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_whole else None)
     return Result(_format_table(columns, rows, is_whole), to_result_set(rows) if is_whole else None)
 
 
@@ -157,4 +157,4 @@ def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_who
 
 
 def _format_cell(cell: Cell) -> str:
-    return "NULL" if cell is None else one_line(str(cell), CELL)
+    return "NULL" if cell is None else to_one_line(str(cell), CELL)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import ACTION_LENGTH, IllegalAct, choice, flag, one_line, whole_number
+from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
 from games.slow import slowly
@@ -157,7 +157,7 @@ class Sql(Simulator):
             return shown
         solved = self.solution or WriterAct("solution", "", "")
         result = self.result.text.replace("\n", "\n  ")  # no cell can begin a line and pass for another fact
-        return {**shown, "reasoning": solved.reasoning, "sql": one_line(solved.sql, ACTION_LENGTH), "result": result}
+        return {**shown, "reasoning": solved.reasoning, "sql": to_one_line(solved.sql, ACTION_LENGTH), "result": result}
 
     def legal(self, seat: str) -> list[str]:
         """Return some simple legal acts; there are many others."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
-from games.base import one_line
+from games.base import to_one_line
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.loopback import http_server
 from simulators.toolbox.stdio import server_process
@@ -79,7 +79,7 @@ class McpServer:
         try:
             return self._ask(_list_tools(self._connect()), START_SECONDS).result()
         except MCPError as error:
-            raise ServerEnded(one_line(str(error), 200)) from None
+            raise ServerEnded(to_one_line(str(error), 200)) from None
         except ValidationError:
             raise ValueError("its list of tools is malformed") from None
 
@@ -107,7 +107,7 @@ class McpServer:
             if error.code == CLOSED:
                 self.close()
                 raise ServerEnded("its server ended") from None
-            raise ValueError(one_line(str(error), 200)) from None
+            raise ValueError(to_one_line(str(error), 200)) from None
         except ValidationError:
             raise ValueError("its server's answer is malformed") from None
         content = _read_content(result)
@@ -136,7 +136,7 @@ class McpServer:
         except Exception as error:  # noqa: BLE001 the library raises errors of many kinds
             self.close()
             why = self._last_words or _describe_error(error)
-            raise ServerEnded(f"its server does not start: {one_line(why, 200)}") from None
+            raise ServerEnded(f"its server does not start: {to_one_line(why, 200)}") from None
 
     def _run(self) -> None:
         """Connect, serve requests until `close`, and stop the server; runs in the connection's thread."""
@@ -213,12 +213,14 @@ def _check(address: str) -> None:
         except ValueError:  # a malformed host or port
             is_local = False
         if not is_local:
-            raise ValueError(f"mcp: {one_line(address, 80)} is not a URL on this machine (http://127.0.0.1:PORT/mcp)")
+            raise ValueError(
+                f"mcp: {to_one_line(address, 80)} is not a URL on this machine (http://127.0.0.1:PORT/mcp)"
+            )
         return
     try:
         words = shlex.split(address)
     except ValueError as error:
-        raise ValueError(f"mcp: {one_line(address, 80)} cannot be read as a command: {error}") from None
+        raise ValueError(f"mcp: {to_one_line(address, 80)} cannot be read as a command: {error}") from None
     if not words or "\0" in address:
         raise ValueError("mcp: name a command, such as python server.py, or a URL")
 
@@ -248,4 +250,4 @@ def _describe_error(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"no answer in {START_SECONDS:g} s"
-    return one_line(str(error) or type(error).__name__, 200)
+    return to_one_line(str(error) or type(error).__name__, 200)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from games.base import one_line
+from games.base import to_one_line
 from games.untrusted_json import is_too_deep
 from simulators.tools import Shape
 
@@ -32,7 +32,7 @@ def build_shape(name: str, description: str, schema: Any) -> Shape:
     invalid name or schema.
     """
     if not NAME.fullmatch(name):
-        raise ValueError(f"a tool's name has up to 64 letters, digits, _ and -, not {one_line(name, 80)!r}")
+        raise ValueError(f"a tool's name has up to 64 letters, digits, _ and -, not {to_one_line(name, 80)!r}")
     if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
         raise ValueError(f"the schema of tool {name} is not an object schema")
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -44,7 +44,7 @@ def build_shape(name: str, description: str, schema: Any) -> Shape:
     signature = (_write_signature(key, part, key in required) for key, part in properties.items())
     return Shape(
         name=name,
-        description=one_line(description, DESCRIPTION) or name,
+        description=to_one_line(description, DESCRIPTION) or name,
         signature=f"{name}({', '.join(signature)})",
         parameters=parameters,
         names=tuple(properties),
@@ -81,7 +81,7 @@ def _read_hint(part: Any) -> Any:
 
 def _write_signature(key: str, part: Any, is_required: bool) -> str:
     named = [name for _, name in _list_types(part)]
-    return f"{one_line(key, 64)}: {'|'.join(named) or 'any'}{'' if is_required else ' = null'}"
+    return f"{to_one_line(key, 64)}: {'|'.join(named) or 'any'}{'' if is_required else ' = null'}"
 
 
 def _list_types(part: Any) -> list[tuple[type, str]]:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from games.adapters.loading import file_of, import_member
-from games.base import one_line
+from games.base import to_one_line
 from games.slow import slowly
 from simulators.confine.code import run_python
 from simulators.toolbox.builtin import BUILT_IN
@@ -159,7 +159,7 @@ def parse(value: Any) -> ToolSource:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
-        why = one_line(first["msg"].removeprefix("Value error, "))
+        why = to_one_line(first["msg"].removeprefix("Value error, "))
         raise ValueError(f"tools: {name + ': ' if name else ''}{why}") from None
 
 
@@ -208,7 +208,7 @@ def _make_factory(tools: Sequence[Tool], open: Callable[[], Toolset]) -> Toolset
 
 
 def _make_server_factory(source: ToolSource, limits: Limits) -> ToolsetFactory:
-    address = one_line(str(source.mcp), 80)
+    address = to_one_line(str(source.mcp), 80)
     server = McpServer(str(source.mcp))
     try:
         listed = server.tools()
@@ -239,7 +239,7 @@ def _find(source: ToolSource) -> Any:
     path = file_of(name)
     if path is None:
         known = ", ".join(BUILT_IN)
-        raise ValueError(f"tools: unknown tool '{one_line(name, 80)}': {known}, or path/to/file.py:name")
+        raise ValueError(f"tools: unknown tool '{to_one_line(name, 80)}': {known}, or path/to/file.py:name")
     return import_member(path, name.rpartition(":")[2], _is_tool, "function or class", "functions and classes")
 
 
@@ -265,7 +265,7 @@ def _choose(tools: list[Tool], source: ToolSource) -> list[Tool]:
         return tools
     by_name = {tool.name: tool for tool in tools}
     if missing := [name for name in source.only if name not in by_name]:
-        raise ValueError(f"tools: there is no tool '{one_line(missing[0], 80)}': there are {', '.join(by_name)}")
+        raise ValueError(f"tools: there is no tool '{to_one_line(missing[0], 80)}': there are {', '.join(by_name)}")
     return [by_name[name] for name in source.only]
 
 

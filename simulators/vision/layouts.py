@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from games.base import one_line
+from games.base import to_one_line
 from games.png import Pixels
 from games.untrusted_json import DECODER
 from simulators.vision.drawing import COLOURS, INK, draw_ground
@@ -48,7 +48,7 @@ def read_layout(text: str, names: Sequence[str]) -> Places:
     if not isinstance(layout, dict):
         raise LayoutError(f"write {USAGE}")
     if unknown := next((name for name in layout if name not in names), None):
-        raise LayoutError(f"there is no {one_line(unknown, 20)!r} here")
+        raise LayoutError(f"there is no {to_one_line(unknown, 20)!r} here")
     if missing := next((name for name in names if name not in layout), None):
         raise LayoutError(f"place the {missing}, too")
     return {name: _read_place(name, layout[name]) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from games.base import one_line
+from games.base import to_one_line
 
 USAGE = "search WORDS, bbox x0 y0 x1 y1, or answer X"
 MAX_CHARACTERS = 200
@@ -35,5 +35,5 @@ def read_act(text: str) -> Act | None:
     if _CELL.fullmatch(text.strip()):
         return Act("bbox", text.strip().upper())
     found = _MARKED.search(text) or _PLAIN.fullmatch(text.strip())
-    words = one_line(found[2], MAX_CHARACTERS + 1) if found else ""
+    words = to_one_line(found[2], MAX_CHARACTERS + 1) if found else ""
     return Act(found[1].lower(), words) if found and 0 < len(words) <= MAX_CHARACTERS else None

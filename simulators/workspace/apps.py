@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from games.base import one_line
+from games.base import to_one_line
 from simulators.tools import Tool
 from simulators.workspace.state import HOURS, Day, Meeting, State, Ticket
 
@@ -52,7 +52,7 @@ class Apps:
         """Write a text to a file, new or not."""
         if len(self.state.files) >= MAX_RECORDS and path not in self.state.files:
             raise ValueError(f"there are {MAX_RECORDS} files already")
-        self.state.files[_check_path(path)] = one_line(text, TEXT_LENGTH)
+        self.state.files[_check_path(path)] = to_one_line(text, TEXT_LENGTH)
         return "ok"
 
     def move_file(self, path: str, to: str) -> str:
@@ -72,7 +72,7 @@ class Apps:
 
     def _require_file(self, path: str) -> str:
         if path not in self.state.files:
-            raise ValueError(f"there is no file {one_line(path, 60)}")
+            raise ValueError(f"there is no file {to_one_line(path, 60)}")
         return self.state.files[path]
 
     # Tickets.
@@ -103,7 +103,7 @@ class Apps:
         if len(self.state.tickets) >= MAX_RECORDS or not title.strip():
             raise ValueError("a ticket needs a title" if not title.strip() else "there are too many tickets")
         number = max(self.state.tickets, default=0) + 1
-        self.state.tickets[number] = Ticket(owner, one_line(title, TITLE_LENGTH), 0)
+        self.state.tickets[number] = Ticket(owner, to_one_line(title, TITLE_LENGTH), 0)
         self.shown.add(number)
         return number
 
@@ -126,7 +126,7 @@ class Apps:
         found = self._require_ticket(ticket)
         if len(found.comments) >= MAX_RECORDS:
             raise ValueError(f"ticket {ticket} has too many comments")
-        found.comments.append(one_line(text, TEXT_LENGTH))
+        found.comments.append(to_one_line(text, TEXT_LENGTH))
         return "ok"
 
     def _require_ticket(self, number: int) -> Ticket:
@@ -136,7 +136,7 @@ class Apps:
 
     def _require_person(self, name: str) -> None:
         if name not in self.state.people:
-            raise ValueError(f"there is nobody called {one_line(name, 40)}")
+            raise ValueError(f"there is nobody called {to_one_line(name, 40)}")
 
     # Calendar.
 

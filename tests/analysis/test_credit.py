@@ -18,7 +18,7 @@ def log(unbroken: Path) -> analysis.Frames:
 
 def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbroken: Path) -> None:
     """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
-    assert load_experiment(unbroken).credit.estimator.plain() == {
+    assert load_experiment(unbroken).credit.estimator.to_plain() == {
         "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
     }
     turns = log.turns.dropna(subset=["advantage"])[::-1]

@@ -153,7 +153,7 @@ def test_stages_are_experiments_of_one_policy_without_play(kind: Any, rows: list
     data = written(tmp_path / "rows.jsonl", rows)
     given = stage(tmp_path, kind, data=str(data), epochs=2, batch=8, lr=1e-3)
     assert not given.all_tables() and [*given.playing()] == ["doctor"] and not given.play.parts
-    assert all(weight.plain() == 0 for one in given.learn.regularisers.values() for weight in one.parts)
+    assert all(weight.to_plain() == 0 for one in given.learn.regularisers.values() for weight in one.parts)
     config = tmp_path / "config.yaml"
     config.write_text(to_yaml(given))
     told = arena("run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json")

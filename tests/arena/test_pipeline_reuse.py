@@ -121,7 +121,7 @@ def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path,
     """Also those whose environment was sealed again, as a stranger could."""
     bad = tmp_path / "bad"
     shutil.copytree(source, bad)
-    settings = {**pipeline().plain(), "stages": stages}
+    settings = {**pipeline().to_plain(), "stages": stages}
     (bad / "config.yaml").write_text(strict_yaml.dump(settings, "config.yaml"))
     with pytest.raises(ConfigError, match="was edited since its run began"):
         wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
@@ -143,11 +143,11 @@ def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
 
 
 def test_settings_decide_how_many_stages_are_equal() -> None:
-    one = pipeline().plain()
+    one = pipeline().to_plain()
     assert count_equal_stages(one, one) == 3
-    assert count_equal_stages(one, pipeline(LAST).plain()) == 2
-    assert count_equal_stages(one, pipeline("stages.play.play.iterations=1").plain()) == 1
-    assert count_equal_stages(one, pipeline("game.options.penalty=1").plain()) == 0
+    assert count_equal_stages(one, pipeline(LAST).to_plain()) == 2
+    assert count_equal_stages(one, pipeline("stages.play.play.iterations=1").to_plain()) == 1
+    assert count_equal_stages(one, pipeline("game.options.penalty=1").to_plain()) == 0
     assert count_equal_stages(one, {**one, "study": {"claim": "other"}, "stages": one["stages"][:2]}) == 2
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from arena.parts.chosen import choose
+from arena.parts.part_config import choose
 from arena.play.match import MatchPlan
 from arena.play.parts import ROLLOUT_PART
 from arena.play.parts.base import PartContext, Progress, RolloutPart

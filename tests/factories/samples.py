@@ -9,7 +9,7 @@ from agents.scoring import StreamScorer, score_streams
 from agents.stream import Stream
 from arena.config.kinds import choose
 from arena.learn.samples import Sample
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from tests.factories.models import VOCABULARY
 
 Stage = Literal[0, 1, 2, 3]
@@ -61,6 +61,6 @@ def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, 
     return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
 
 
-def terms(**weight: float) -> dict[str, Chosen]:
+def terms(**weight: float) -> dict[str, PartConfig]:
     """Regularisers by name, with these weights."""
     return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pettingzoo.test import api_test, seed_test
 
 import games
-from games.base import ACTION_LENGTH, UnicodeText, one_line
+from games.base import ACTION_LENGTH, UnicodeText, to_one_line
 from games.families.pools import instances
 from games.negotiation import Negotiation
 
@@ -38,10 +38,10 @@ def test_unicode_space():
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=400))
 def test_talk_is_harmless(text):
-    line = one_line(text)
+    line = to_one_line(text)
     assert len(line) <= 200 and line == line.strip() and len(line.splitlines()) <= 1
     assert not any(unicodedata.category(char).startswith("C") for char in line)
-    assert one_line(line) == line
+    assert to_one_line(line) == line
     line.encode()
 
 

@@ -56,7 +56,7 @@ def test_a_message_holds_what_it_was_made_of(sender: str, text: str, shown: list
     message = Message.of(sender, text, shown)
     assert message.sender == sender and message.images == tuple(shown)
     assert [part for part in message.parts if isinstance(part, Text)] == ([text] if text or not shown else [])
-    assert message.plain() == {"sender": sender, "text": message.text}
+    assert message.to_plain() == {"sender": sender, "text": message.text}
 
 
 @given(st.text(), st.lists(images, min_size=1, max_size=3))

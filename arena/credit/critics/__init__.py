@@ -15,7 +15,7 @@ from pydantic import Field
 
 from arena.credit.critics.base import Critic, CriticContext
 from arena.credit.estimators.gae import read_discounts
-from arena.parts.chosen import Chosen, Kind, gives, needs
+from arena.parts.part_config import Kind, PartConfig, gives, needs
 from arena.parts.spec import Count, Positive
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -24,7 +24,7 @@ Reads = Literal["words", "prompt"]
 """State of a turn: words of all messages and own replies so far, or only the policy's prompt."""
 
 
-def create_critic(chosen: Chosen | None, estimator: Chosen, **context: Any) -> Critic | None:
+def create_critic(chosen: PartConfig | None, estimator: PartConfig, **context: Any) -> Critic | None:
     """Create the chosen critic with the estimator's discounts, or None. `context` has its context."""
     if chosen is None:
         return None

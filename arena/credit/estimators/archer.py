@@ -1,7 +1,7 @@
 """ArCHer's advantage, from an utterance-level critic."""
 
 from arena.credit.batch import Floats, TurnBatch
-from arena.parts.chosen import needs
+from arena.parts.part_config import needs
 
 
 @needs("values", "action_values")

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from arena.credit.batch import Floats, TokenAdvantages, TurnBatch, spread_to_tokens
 from arena.credit.estimators.table import ESTIMATOR
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 
 
 class Part(BaseModel):
@@ -15,7 +15,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    estimator: Annotated[Chosen, ESTIMATOR]
+    estimator: Annotated[PartConfig, ESTIMATOR]
     weight: float = 1.0
 
 

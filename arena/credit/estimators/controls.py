@@ -10,7 +10,7 @@ from arena.credit.batch import Floats, Key, TokenAdvantages, TrajectoryKey, Turn
 from arena.credit.estimators.mars import AGENT
 from arena.credit.estimators.steps import get_situations
 from arena.credit.estimators.table import ESTIMATOR
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 
 Label = Literal["game", "seat", "role", "situation"]
 """Properties of turns that estimators compare by."""
@@ -27,7 +27,7 @@ def shuffled(
     batch: TurnBatch,
     rewards: Floats,
     *,
-    of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
+    of: Annotated[PartConfig, ESTIMATOR] = PartConfig(ESTIMATOR, "mars"),
     by: list[Key] = AGENT,
 ) -> Floats | TokenAdvantages:
     """Permute another estimator's advantages at random over the turns of each group: a matched random control.
@@ -58,7 +58,7 @@ def regrouped(
     batch: TurnBatch,
     rewards: Floats,
     *,
-    of: Annotated[Chosen, ESTIMATOR] = Chosen(ESTIMATOR, "mars"),
+    of: Annotated[PartConfig, ESTIMATOR] = PartConfig(ESTIMATOR, "mars"),
     what: Annotated[list[Label], Field(min_length=1)] = SEAT,
     within: list[TrajectoryKey] = POLICY,
 ) -> Floats | TokenAdvantages:

@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.credit.batch import Bools, Floats, Ints, TokenAdvantages, TurnBatch
 from arena.credit.estimators.mars import Discount
-from arena.parts.chosen import Chosen, needs
+from arena.parts.part_config import PartConfig, needs
 
 
 @needs("values")
@@ -70,12 +70,12 @@ class Discounts(NamedTuple):
     """Factor from each turn to the next; None if tokens alone are discounted, across turns too."""
 
 
-def read_discounts(estimator: Chosen) -> Discounts:
+def read_discounts(estimator: PartConfig) -> Discounts:
     """Return an estimator's discount factors from its settings `gamma` and `turn_gamma`, 1 by default.
 
     A combined estimator has those of its first part that needs a critic.
     """
-    settings = estimator.whole().settings
+    settings = estimator.with_defaults().settings
     if "gamma" not in settings:
         inner = [part for part in estimator.parts if part.needs & {"values", "token_values"}]
         return read_discounts(inner[0]) if inner else Discounts()

@@ -9,7 +9,7 @@ from pydantic import Field
 from arena.credit.batch import Bools, Floats, TrajectoryKey, TurnBatch
 from arena.credit.estimators.mars import Discount
 from arena.credit.estimators.relative import PROBLEM, compare_in_groups
-from arena.parts.chosen import RewardName
+from arena.parts.part_config import RewardName
 
 Mode = Literal["mean_norm", "mean_std_norm"]
 """Subtract the mean only, or also divide by the sample deviation + 1e-6."""

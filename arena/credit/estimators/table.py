@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from arena.credit.batch import Floats, TokenAdvantages
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 
 Estimator = Callable[..., Floats | TokenAdvantages]
 """(TurnBatch, [T] turn rewards, *, settings) -> [T] advantages, or one per token."""

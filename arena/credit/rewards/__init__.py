@@ -18,7 +18,7 @@ from arena.credit.rewards.reply import cut_off, format, length, overlong, valid_
 from arena.credit.rewards.reward_model import reward_model
 from arena.credit.rewards.shaping import clip, dense, gate, outcome_only, shuffle
 from arena.credit.rewards.units import unit
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 
 Stage = Callable[..., dict[str, Floats]]
 """(TurnBatch, Columns, *, settings) -> added or changed columns."""

@@ -18,7 +18,7 @@ from arena.credit.asking import AskContext, ExperimentFacts, asks
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.agreement import compare_with_payoffs
 from arena.credit.rewards.columns import Columns
-from arena.parts.chosen import AskedPolicy
+from arena.parts.part_config import AskedPolicy
 from arena.records import Trajectory
 
 AT_ONCE = 1024

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from agents.patterns import Pattern
 from arena.credit.batch import Bools, Floats, Ints, TurnBatch
-from arena.parts.chosen import RewardName
+from arena.parts.part_config import RewardName
 from arena.records import Turn
 
 Columns = Mapping[str, Floats]

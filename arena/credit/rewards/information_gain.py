@@ -9,7 +9,7 @@ from pydantic import Field
 from arena.credit.batch import Floats, Key, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, get_column, put_on_last_turn
 from arena.credit.rewards.shaping import DEAL
-from arena.parts.chosen import Chosen, needs
+from arena.parts.part_config import PartConfig, needs
 
 
 class Gold(NamedTuple):
@@ -21,9 +21,9 @@ class Gold(NamedTuple):
     """Text before the answer, as part of the policy's own reply."""
 
 
-def find_gold(stages: Sequence[Chosen]) -> Gold | None:
+def find_gold(stages: Sequence[PartConfig]) -> Gold | None:
     """Return the stages' common setting of `gold`; None if no stage needs it. Raises ValueError if two differ."""
-    settings_of_stages = [stage.whole().settings for stage in stages if "gold" in stage.needs]
+    settings_of_stages = [stage.with_defaults().settings for stage in stages if "gold" in stage.needs]
     golds = {Gold(settings["gold"], settings["before"]) for settings in settings_of_stages}
     if len(golds) > 1:
         raise ValueError("two stages ask for the right answer differently: give both the same `gold` and `before`")

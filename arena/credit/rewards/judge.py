@@ -27,7 +27,7 @@ from arena.credit.rubric import (
     quote_match,
 )
 from arena.credit.verdicts import read_ranking, read_scores, read_winner
-from arena.parts.chosen import AskedPolicy
+from arena.parts.part_config import AskedPolicy
 from arena.parts.spec import Positive
 from arena.records import Trajectory
 

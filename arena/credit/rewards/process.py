@@ -8,7 +8,7 @@ from pydantic import Field
 from agents.patterns import Pattern
 from arena.credit.batch import Floats, TurnBatch
 from arena.credit.rewards.columns import Columns, Part, Regex, get_column, match_turns, put_on_last_turn, sum_earlier
-from arena.parts.chosen import Chosen, needs
+from arena.parts.part_config import PartConfig, needs
 from arena.parts.schedules import SCHEDULE
 
 
@@ -20,7 +20,7 @@ def tool_bonus(
     part: Part | None = None,
     bonus: Annotated[float, Field(ge=0)] = 0.1,
     cap: Annotated[float, Field(ge=0)] = 1.0,
-    weight: Annotated[Chosen, SCHEDULE] = Chosen(SCHEDULE, "cosine", {"start": 1.0, "end": 0.0, "over": 200}),
+    weight: Annotated[PartConfig, SCHEDULE] = PartConfig(SCHEDULE, "cosine", {"start": 1.0, "end": 0.0, "over": 200}),
 ) -> dict[str, Floats]:
     """Pay `bonus` for every turn that uses a tool, at most `cap` per trajectory, times a decaying weight.
 

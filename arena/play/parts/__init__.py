@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from arena.parts.chosen import Kind
+from arena.parts.part_config import Kind
 from arena.play.parts.adaptive import adaptive
 from arena.play.parts.base import RolloutPart
 from arena.play.parts.branches import branches

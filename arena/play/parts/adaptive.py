@@ -37,7 +37,7 @@ def _check(setup: Setup, *, above: float, least: int, cap: str | None) -> None:
     if cap is None:
         return
     other = play.part("horizon")
-    if other and other.whole().settings["option"]:
+    if other and other.with_defaults().settings["option"]:
         raise ValueError("`cap` and the option of horizon both limit the length of matches: set one to null")
     for game, options in setup.games:
         if not isinstance(options.get(cap), int):

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from agents.engines.base import Engine
 from agents.policy import Policy
 from agents.role import Role
-from arena.parts.chosen import Chosen, part
+from arena.parts.part_config import PartConfig, part
 from arena.play.control import MatchControl
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord
@@ -115,7 +115,7 @@ class PlaySettings(Protocol):
     def enough(self) -> float: ...
     @property
     def overlaps(self) -> bool: ...
-    def part(self, name: str) -> Chosen | None: ...
+    def part(self, name: str) -> PartConfig | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,26 +163,26 @@ def declare(**declarations: Any) -> Callable[[MakePart], MakePart]:
     return attach
 
 
-def declaration(chosen: Chosen) -> Declaration:
+def declaration(chosen: PartConfig) -> Declaration:
     """Return the declaration of a chosen part."""
     return getattr(part(chosen.kind, chosen.name), "declaration", Declaration())
 
 
-def check_parts(parts: Sequence[Chosen], setup: Setup) -> None:
+def check_parts(parts: Sequence[PartConfig], setup: Setup) -> None:
     """Raise ValueError, naming the part, if one cannot work with the setup."""
     for chosen in parts:
         _check(chosen, declaration(chosen).check, setup)
 
 
-def check_tables(parts: Sequence[Chosen], tables: Sequence[SeatedGame], policies: Mapping[str, bool]) -> None:
+def check_tables(parts: Sequence[PartConfig], tables: Sequence[SeatedGame], policies: Mapping[str, bool]) -> None:
     """Raise ValueError, naming the part, if one cannot work with the run's tables."""
     for chosen in parts:
         _check(chosen, declaration(chosen).check_tables, tables, policies)
 
 
-def _check(chosen: Chosen, check: Callable[..., None], *arguments: Any) -> None:
+def _check(chosen: PartConfig, check: Callable[..., None], *arguments: Any) -> None:
     try:
-        check(*arguments, **chosen.whole().settings)
+        check(*arguments, **chosen.with_defaults().settings)
     except ValueError as error:
         raise ValueError(f"play.parts: {chosen.name}: {error}") from None
     except Exception as error:

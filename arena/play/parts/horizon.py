@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Annotated
 
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.schedules import SCHEDULE, Clock
 from arena.parts.spec import Name
 from arena.play.control import MatchControl
@@ -13,7 +13,7 @@ from arena.play.parts.base import PartContext, RolloutPart, Setup, declare, lear
 from games.contracts import Act, Game
 
 
-def _check(setup: Setup, *, turns: Chosen, option: str | None) -> None:
+def _check(setup: Setup, *, turns: PartConfig, option: str | None) -> None:
     """Raise ValueError unless every game sets the option that the schedule replaces, to a number."""
     for game, options in setup.games if option else ():
         if not isinstance(options.get(option or ""), int):
@@ -23,7 +23,7 @@ def _check(setup: Setup, *, turns: Chosen, option: str | None) -> None:
 
 
 @declare(check=_check)
-def horizon(context: PartContext, *, turns: Annotated[Chosen, SCHEDULE], option: Name | None = None) -> RolloutPart:
+def horizon(context: PartContext, *, turns: Annotated[PartConfig, SCHEDULE], option: Name | None = None) -> RolloutPart:
     """Limit matches to `turns`, a number or a schedule such as `steps: {values: [6, 13, 20], every: 100}`.
 
     The value is rounded and at least 1. `option` names the game's option to set, such as `max_turns`; null stops a
@@ -35,7 +35,7 @@ def horizon(context: PartContext, *, turns: Annotated[Chosen, SCHEDULE], option:
 class Horizon(RolloutPart):
     """Maximum length of matches by iteration."""
 
-    def __init__(self, turns: Chosen, option: str | None, iterations: int) -> None:
+    def __init__(self, turns: PartConfig, option: str | None, iterations: int) -> None:
         self.turns, self.option, self.iterations = turns, option, iterations
 
     def length(self, k: int) -> int:

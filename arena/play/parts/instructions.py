@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from agents.names import nearest
-from agents.reply import one_line
+from agents.reply import to_one_line
 from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
@@ -214,7 +214,7 @@ class Instructions(RolloutPart):
         It is `text` or, if that is empty or known, a crossover of two instructions.
         """
         known, rng = {"", *(one.text for one in self.populations[role])}, generator(self.seed, k, "crossover", role)
-        written = one_line(text, MAX_INSTRUCTION)
+        written = to_one_line(text, MAX_INSTRUCTION)
         crossed = (self._crossover(role, rng) for _ in range(CROSSOVER_ATTEMPTS))
         if text := next((one for one in (written, *crossed) if one not in known), ""):
             self.candidates[role] = text
@@ -237,7 +237,7 @@ class Instructions(RolloutPart):
             population[int(n)].text.split() for n in rng.choice(len(population), size=2, replace=False, p=probabilities)
         )
         first, rest = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
-        return one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
+        return to_one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
 
 
 def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agents.engines.base import Engine, Request
 from agents.policy import Policy
-from agents.reply import one_line
+from agents.reply import to_one_line
 from arena.parts.chance import number
 from arena.records import MatchRecord
 
@@ -43,7 +43,7 @@ async def write_instruction(
     )
     (completion,) = await engine.generate([request])
     engine.forget(key)
-    return one_line(frame.decode(completion.ids), 10**4)
+    return to_one_line(frame.decode(completion.ids), 10**4)
 
 
 def make_prompt(ranked: Sequence[tuple[float, str]], failed: Sequence[str]) -> str:
@@ -56,4 +56,4 @@ def last_turn(record: MatchRecord, seat: str) -> str:
     """Return messages and reply of the seat's last turn, shortened to one line; "" if it took none."""
     turns = [turn for turn in record.turns if turn.seat == seat]
     read = " ".join(message.text for message in turns[-1].messages) if turns else ""
-    return f"It read: {one_line(read, 300)} It wrote: {one_line(turns[-1].raw, 300)}" if turns else ""
+    return f"It read: {to_one_line(read, 300)} It wrote: {to_one_line(turns[-1].raw, 300)}" if turns else ""

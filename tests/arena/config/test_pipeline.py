@@ -10,7 +10,7 @@ from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
 from arena.config.staging import Earlier, derive_stage_seed, plan
 from arena.errors import ConfigError
-from arena.parts.chosen import accepts_any_setting
+from arena.parts.part_config import accepts_any_setting
 from arena.parts.schedules import SCHEDULE
 from tests.factories.commands import arena, refused
 from tests.factories.pipelines import CONFIG, pipeline

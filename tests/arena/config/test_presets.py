@@ -56,7 +56,7 @@ def test_a_preset_is_its_formula(name: str) -> None:
     weights = rule.aggregate(STREAMS, STREAMS, np.ones(6, dtype=bool))
     loss = rule.loss(tokens).loss * tensor(*weights)
     assert gradient(loss, change) == pytest.approx(list(by_hand(name)), abs=1e-9)
-    assert rule.regularisers["kl"].whole().settings["weight"].plain() == (0.04 if name == "grpo" else 0.0)
+    assert rule.regularisers["kl"].with_defaults().settings["weight"].to_plain() == (0.04 if name == "grpo" else 0.0)
 
 
 def test_what_it_stands_for_is_what_is_written() -> None:
@@ -69,10 +69,11 @@ def test_what_it_stands_for_is_what_is_written() -> None:
 def test_what_stands_beside_it_or_above_it_wins() -> None:
     beside = text_layer("mine.yaml", "learn: {loss: grpo, aggregate: turn_mean, regularisers: {kl: {weight: 0.5}}}")
     rule = compose([recipe_layer("negotiation-nano"), beside]).learn
-    assert rule.aggregate.name == "turn_mean" and rule.regularisers["kl"].whole().settings["weight"].plain() == 0.5
+    assert rule.aggregate.name == "turn_mean"
+    assert rule.regularisers["kl"].with_defaults().settings["weight"].to_plain() == 0.5
     above = learn("learn.aggregate=turn_mean", "learn.loss=dapo", "learn.loss.policy_gradient.clip.ppo.high=0.3")
     assert above.aggregate.name == "token_mean", "the later layer wins"
-    assert above.loss.settings["clip"].plain() == {"ppo": {"low": 0.2, "high": 0.3}}
+    assert above.loss.settings["clip"].to_plain() == {"ppo": {"low": 0.2, "high": 0.3}}
     kept = learn("learn.loss=dapo")
     assert (kept.minibatches, kept.lr) == (4, 3e-4), "what it says nothing of stays the recipe's"
 

@@ -18,7 +18,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.compare import Comparison, compare, name_columns
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Chosen
+from arena.parts.part_config import PartConfig
 from arena.parts.schedules import Clock
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
@@ -81,11 +81,11 @@ def logged_run(folder: Path, records: list[MatchRecord], config: str = CONFIG) -
     return folder, experiment
 
 
-def chosen(*names: str) -> list[Chosen]:
+def chosen(*names: str) -> list[PartConfig]:
     return [choose("estimator", name) for name in names]
 
 
-def said(folder: Path, experiment: Experiment, estimators: list[Chosen], **which: Any) -> Comparison:
+def said(folder: Path, experiment: Experiment, estimators: list[PartConfig], **which: Any) -> Comparison:
     run: dict[str, Any] = {"seed": experiment.seed, "length": experiment.iterations}
     return wait(compare(folder, experiment.credit, estimators, **run, **which))
 

@@ -48,7 +48,7 @@ def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory:
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     again = compose([text_layer("config.yaml", to_yaml(experiment))])
     assert again == experiment
-    assert again.credit.estimator.plain() == {f"{place.resolve()}/lone_winner.py:lone_winner": {"gamma": 0.5}}
+    assert again.credit.estimator.to_plain() == {f"{place.resolve()}/lone_winner.py:lone_winner": {"gamma": 0.5}}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from arena.credit.rubric import (
     quote_match,
     read_rubric,
 )
-from arena.parts.chosen import choose
+from arena.parts.part_config import choose
 from tests.factories.judges import RUBRIC, rubric, talk
 
 FILE = """\
@@ -35,7 +35,7 @@ sees: {acts: [agent]}
 def test_a_file_and_the_mapping_in_it_give_the_same_stage_whose_settings_hold_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "polite.yaml").write_text(FILE)
     named = choose(STAGE, "judge", policy="wise", rubric=str(tmp_path / "polite.yaml"))
-    whole = named.plain()["judge"]["rubric"]
+    whole = named.to_plain()["judge"]["rubric"]
     assert whole["criteria"] == [{"name": "polite", "ask": "Is it polite?", "weight": 1.0}]
     again = choose(STAGE, "judge", policy="wise", rubric=whole)
     assert again == named and again.needs == {"judge.manners"} and again.policies == {"wise"}

@@ -26,8 +26,8 @@ from tests.factories.updating import imitated, updated
 
 def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec) -> torch.Tensor:
     """The objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
-    clip = rule.loss.whole().settings["clip"].whole().settings
-    weight = {name: r.settings["weight"].plain() for name, r in rule.regularisers.items()}
+    clip = rule.loss.with_defaults().settings["clip"].with_defaults().settings
+    weight = {name: r.settings["weight"].to_plain() for name, r in rule.regularisers.items()}
     total, count = torch.zeros(()), 0
     for sample, before in zip(part, old, strict=True):
         now, entropy = plain_scores(model, sample)

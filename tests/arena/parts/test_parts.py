@@ -16,7 +16,7 @@ from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
-from arena.parts.chosen import Chosen, accepts_any_setting, describe_parts
+from arena.parts.part_config import PartConfig, accepts_any_setting, describe_parts
 from arena.parts.schedules import SCHEDULES, Clock
 
 
@@ -48,8 +48,8 @@ def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
             part = choose(kind, name)
         except ValueError:  # it has settings without a default
             continue
-        assert part == Chosen(KINDS[kind], name) == Chosen(KINDS[kind], name).whole()
-        plain = part.plain()
+        assert part == PartConfig(KINDS[kind], name) == PartConfig(KINDS[kind], name).with_defaults()
+        plain = part.to_plain()
         given = plain if isinstance(plain, dict) else {name: {}}
         if (kind, name) != ("schedule", "constant"):
             assert choose(kind, name, **given[name]) == part

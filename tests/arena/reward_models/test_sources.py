@@ -12,7 +12,7 @@ from agents.weights import resolve
 from arena.cli.loop import wait
 from arena.errors import ConfigError
 from arena.learn.reward_model import RewardModel
-from arena.parts.chosen import choose
+from arena.parts.part_config import choose
 from arena.records import MatchRecord, trajectories
 from arena.reward_models.logged import read_outcomes
 from arena.reward_models.rows import read_row_examples

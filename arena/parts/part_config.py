@@ -33,7 +33,7 @@ LARGEST = 1e9
 
 @dataclass(frozen=True)
 class Kind(PathAnnotation):
-    """A kind of parts, and the annotation of a field that holds one: `Annotated[Chosen, Kind("clip", CLIPS)]`."""
+    """A kind of parts, and the annotation of a field that holds one: `Annotated[PartConfig, Kind("clip", CLIPS)]`."""
 
     name: str
     table: Mapping[str, Callable[..., Any]] = field(compare=False, repr=False)
@@ -59,7 +59,7 @@ class Kind(PathAnnotation):
         return Kinds(self).anchor_value(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Return a pydantic schema that parses a part by name to Chosen, and writes it with every default setting."""
+        """Return a pydantic schema that parses a part by name, and writes it with every default setting."""
         return core_schema.no_info_plain_validator_function(
             lambda value: None if value is None and self.optional else _choose(self, value),
             serialization=core_schema.plain_serializer_function_ser_schema(_to_plain),
@@ -73,7 +73,7 @@ class Kind(PathAnnotation):
 
 @dataclass(frozen=True)
 class Kinds(PathAnnotation):
-    """Annotation of a field that holds several parts by name: `Annotated[dict[str, Chosen], Kinds(REGULARISER)]`."""
+    """Annotation of a field with several parts by name: `Annotated[dict[str, PartConfig], Kinds(REGULARISER)]`."""
 
     kind: Kind
 
@@ -86,13 +86,15 @@ class Kinds(PathAnnotation):
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a mapping of part names to settings, and writes every default."""
 
-        def read(value: Any) -> dict[str, Chosen]:
+        def read(value: Any) -> dict[str, PartConfig]:
             if not isinstance(value, Mapping):
                 raise PydanticCustomError("part_error", f"a mapping of {self.kind.plural} by name belongs here")
-            return {n: v if isinstance(v, Chosen) else _choose(self.kind, {n: v}) for n, v in value.items()}
+            return {n: v if isinstance(v, PartConfig) else _choose(self.kind, {n: v}) for n, v in value.items()}
 
-        def write(value: dict[str, Chosen]) -> dict[str, Any]:
-            return {n: {k: _to_plain(v) for k, v in chosen.whole().settings.items()} for n, chosen in value.items()}
+        def write(value: dict[str, PartConfig]) -> dict[str, Any]:
+            return {
+                n: {k: _to_plain(v) for k, v in chosen.with_defaults().settings.items()} for n, chosen in value.items()
+            }
 
         return core_schema.no_info_plain_validator_function(
             read, serialization=core_schema.plain_serializer_function_ser_schema(write)
@@ -104,8 +106,8 @@ class Kinds(PathAnnotation):
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
-    """A part's name with its settings; missing ones are the function's defaults. Call it to call the part with them."""
+class PartConfig:
+    """Name and settings of a part; missing settings are the function's defaults. Call it to call the part."""
 
     kind: Kind
     name: str
@@ -115,7 +117,7 @@ class Chosen:
         return part(self.kind, self.name)(*given, **self.settings)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Chosen) and (self.kind, self.plain()) == (other.kind, other.plain())
+        return isinstance(other, PartConfig) and (self.kind, self.to_plain()) == (other.kind, other.to_plain())
 
     def __hash__(self) -> int:
         return hash((self.kind, self.name))
@@ -124,7 +126,7 @@ class Chosen:
     def needs(self) -> frozenset[str]:
         """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
         named = getattr(part(self.kind, self.name), "needs", ())
-        own = named(**self.whole().settings) if callable(named) else named
+        own = named(**self.with_defaults().settings) if callable(named) else named
         return frozenset(own).union(*(inner.needs for inner in self.parts))
 
     @property
@@ -139,21 +141,21 @@ class Chosen:
 
     def _find_marked_names(self, mark: type) -> set[str]:
         hints = _evaluate_hints(part(self.kind, self.name))
-        named = (_find_marked(hints.get(name), value, mark) for name, value in self.whole().settings.items())
+        named = (_find_marked(hints.get(name), value, mark) for name, value in self.with_defaults().settings.items())
         return {name for names in named for name in names}
 
     @property
-    def parts(self) -> "list[Chosen]":
+    def parts(self) -> "list[PartConfig]":
         """All parts that occur in its settings, but not in their own settings."""
-        return _find_parts(self.whole().settings)
+        return _find_parts(self.with_defaults().settings)
 
-    def whole(self) -> "Chosen":
+    def with_defaults(self) -> "PartConfig":
         """Return a copy with all default settings filled in."""
         return _choose(self.kind, {self.name: dict(self.settings)})
 
-    def plain(self) -> Any:
+    def to_plain(self) -> Any:
         """Return the part as plain YAML values with every default: a name, {name: settings}, or a bare number."""
-        settings = {name: _to_plain(value) for name, value in self.whole().settings.items()}
+        settings = {name: _to_plain(value) for name, value in self.with_defaults().settings.items()}
         if self.name == self.kind.number:
             return settings["value"]
         return {self.name: settings} if settings else self.name
@@ -169,7 +171,7 @@ class AskedPolicy:
     """Annotation of a setting, or of its items, that names a policy or endpoint that the part asks."""
 
 
-def choose(kind: Kind, name: str, /, **settings: Any) -> Chosen:
+def choose(kind: Kind, name: str, /, **settings: Any) -> PartConfig:
     """Return a part by name with validated settings. Raises ValueError for an unknown name or an invalid setting."""
     return _choose(kind, {name: settings})
 
@@ -241,8 +243,8 @@ def describe_parts(kind: Kind) -> list[dict[str, str]]:
     ]
 
 
-def _choose(kind: Kind, value: Any) -> Chosen:
-    if isinstance(value, Chosen):
+def _choose(kind: Kind, value: Any) -> PartConfig:
+    if isinstance(value, PartConfig):
         return value
     if kind.number and isinstance(value, int | float) and not isinstance(value, bool):
         value = {kind.number: {"value": value}}
@@ -262,7 +264,7 @@ def _choose(kind: Kind, value: Any) -> Chosen:
         raise
     except ValueError as error:
         raise PydanticCustomError("part_error", str(error).replace("{", "{{").replace("}", "}}")) from None
-    return Chosen(kind, name, dict(settings))
+    return PartConfig(kind, name, dict(settings))
 
 
 @cache
@@ -366,9 +368,9 @@ def _relocate_errors(error: ValidationError, kind: Kind, name: str) -> Validatio
     return ValidationError.from_exception_data(f"{kind.name} {name}", errors)
 
 
-def _find_parts(value: Any) -> list[Chosen]:
+def _find_parts(value: Any) -> list[PartConfig]:
     """Return the parts in a value of settings, searching mappings, lists and models, but not the parts found."""
-    if isinstance(value, Chosen):
+    if isinstance(value, PartConfig):
         return [value]
     if isinstance(value, BaseModel):
         value = dict(value)
@@ -396,8 +398,8 @@ def _find_marked(hint: Any, value: Any, mark: type) -> Iterator[str]:
 
 
 def _to_plain(value: Any) -> Any:
-    if isinstance(value, Chosen):
-        return value.plain()
+    if isinstance(value, PartConfig):
+        return value.to_plain()
     if isinstance(value, BaseModel):
         value = dict(value)
     if isinstance(value, Mapping):
