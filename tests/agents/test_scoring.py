@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from transformers import MistralConfig, MistralForCausalLM
 
 from agents.packing import Costs, PrefixTree, find_common_prefix
-from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
+from agents.scoring import StreamBatch, StreamScorer, pack, score_streams
 from agents.stream import Stream
+from agents.token_scores import TokenScores
 from tests.factories.models import VOCABULARY, tiny
 from tests.factories.streams import alone, stream_of
 
@@ -146,7 +147,7 @@ def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dt
     logits = (torch.randn(800, 2_000, generator=rng) * 3).to(dtype).requires_grad_()
     targets, temperatures = torch.randint(2_000, (800,), generator=rng), torch.rand(800, generator=rng) + 0.5
     by = torch.randn(2, 800, generator=rng)
-    logprobs, entropy = _TokenScores.apply(logits, targets, temperatures)
+    logprobs, entropy = TokenScores.apply(logits, targets, temperatures)
     (by[0] @ logprobs + by[1] @ entropy).backward()
     exact = logits.detach().double().requires_grad_()
     plain = torch.log_softmax(exact / temperatures.double()[:, None], -1)

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from agents.scoring import StreamScorer, _Divergence, score_distributions, score_streams
+from agents.scoring import StreamScorer, score_distributions, score_streams
 from agents.stream import Stream
+from agents.token_scores import Divergence
 from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
@@ -217,12 +218,12 @@ def test_exact_distillation_has_the_gradient_of_the_kl_over_the_vocabulary(tmp_p
 def test_the_exact_kl_is_0_at_the_teacher_and_ignores_banned_ids() -> None:
     logits = torch.tensor([[0.0, 1.0, -torch.inf], [2.0, 0.0, 1.0]], requires_grad=True)
     teacher = torch.log_softmax(logits.detach(), -1)
-    there = _Divergence.apply(logits, teacher, torch.ones(2))
+    there = Divergence.apply(logits, teacher, torch.ones(2))
     there.sum().backward()
     torch.testing.assert_close(there.detach(), torch.zeros(2))
     torch.testing.assert_close(logits.grad, torch.zeros(2, 3))
     log_p, uniform = torch.tensor([[0.75, 0.25]]).log(), torch.full((1, 2), 0.5).log()
-    assert float(_Divergence.apply(log_p, uniform, torch.ones(1))) == pytest.approx(
+    assert float(Divergence.apply(log_p, uniform, torch.ones(1))) == pytest.approx(
         0.75 * np.log(1.5) + 0.25 * np.log(0.5)
     )
 
