@@ -14,7 +14,8 @@ from agents.policy import Policy
 from agents.weights import resolve
 from arena.config.layers import compose
 from arena.config.sources import recipe_layer, set_layer
-from arena.serve.service import NEUTRAL, ChatRequest, ServedModel, Service, find_roles
+from arena.serve.chat_request import NEUTRAL, ChatRequest
+from arena.serve.service import ServedModel, Service, find_roles
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(
