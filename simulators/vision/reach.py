@@ -100,13 +100,19 @@ class Reach(VisualWorld):
 
     def public(self) -> dict[str, Any]:
         """Return the `instruction`, the act that does nothing (`stay`), and `turns_left`."""
-        stay = f"[{self.bins // 2} {self.bins // 2} 0]"
-        return {"instruction": self.instruction, "stay": stay, "turns_left": self.max_turns - self.turns}
+        turns_left = self.max_turns - self.turns
+        return {"instruction": self.instruction, "stay": f"[{self._no_movement} 0]", "turns_left": turns_left}
+
+    @property
+    def _no_movement(self) -> str:
+        return f"{self.bins // 2} {self.bins // 2}"
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return texts that reveal where the block is, in pixels and in units."""
         x, y = self.table.blocks[self.wanted]
-        return {"place": (f"{x // UNIT} {y // UNIT}", f"{x} {y}", f"{y // UNIT} {x // UNIT}")}
+        texts = f"{x // UNIT} {y // UNIT}", f"{x} {y}", f"{y // UNIT} {x // UNIT}"
+        # The public fact `stay` has these numbers in every match, so they reveal nothing.
+        return {"place": tuple(text for text in texts if text != self._no_movement)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options of one table with two blocks that count as right, which the seat never learns."""

@@ -296,3 +296,12 @@ def test_who_is_unsure_takes_the_named_block_or_the_nearest_other() -> None:
         right += bool(report["success"])
         assert report["success"] or away.index(min(away)) == min(others, key=start.__getitem__)
     assert 20 <= right <= 40
+
+
+def test_a_block_at_the_numbers_of_no_movement_is_no_leak() -> None:
+    game, places = Reach(task="push"), set()
+    for view in conformance.walk(game, 937, "oracle"):  # pushes the block over pixel 16 16
+        assert not any(text in repr(view.public) for text in game.hidden()["place"])
+        x, y = game.table.blocks[game.wanted]
+        places.add((x // UNIT, y // UNIT))
+    assert (16, 16) in places
