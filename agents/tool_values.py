@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from games.python_source import parse_python
 from games.untrusted_json import decode_literal, decode_text, is_too_deep, to_unique_dict
 
 Definition = Mapping[str, Any]
@@ -44,11 +44,9 @@ def parse_python_calls(source: str) -> list[tuple[str, dict[str, Any]]]:
     Arguments are named literals.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as of an invalid escape in a model's text
-            node = ast.parse(source.strip(), mode="eval").body
+        node = parse_python(source.strip(), "eval").body
         calls = [_parse_python_call(each) for each in (node.elts if isinstance(node, ast.List) else [node])]
-    except (SyntaxError, RecursionError, MemoryError) as error:
+    except RecursionError as error:
         raise ValueError(str(error)) from None
     if not calls:
         raise ValueError("no call")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 
 from games import call_formats as formats
 from games.call_values import USAGE, Call, explain_error, find_tool_name, from_python_call, make_call, to_calls
+from games.python_source import parse_python
 from games.untrusted_json import DECODER, to_unique_dict
 
 __all__ = ["Call", "read_calls"]
@@ -223,10 +223,8 @@ def _python_calls(text: str) -> Iterator[Call]:
 
 def _call_nodes(text: str) -> list[ast.Call]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in the model's strings
-            body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        body = parse_python(text).body
+    except ValueError:
         return []
     values = [node.value for node in body if isinstance(node, ast.Expr)]
     nodes = [node for value in values for node in (value.elts if isinstance(value, ast.List) else [value])]

@@ -12,6 +12,7 @@ import numpy as np
 
 from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
+from games.python_source import parse_python
 from games.slow import slowly
 from simulators.base import Answer, Simulator
 from simulators.confine.code import find_obstacle, run_python
@@ -245,8 +246,8 @@ class Repair(Simulator):
 def _is_plausible(body: str) -> bool:
     """Return True for an expression that uses a or b and otherwise only builtins; others cannot be correct."""
     try:
-        tree = ast.parse(body, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        tree = parse_python(body, "eval")
+    except ValueError:
         return False
     parts = list(ast.walk(tree))
     bound = {part.arg for part in parts if isinstance(part, ast.arg)}

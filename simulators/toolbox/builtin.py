@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
+from games.python_source import parse_python
 from games.slow import slowly
 from simulators.confine.code import run_python
 
@@ -30,8 +31,12 @@ def calculator(expression: str) -> str:
     if len(expression) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     try:
-        return str(_evaluate(ast.parse(expression.strip(), mode="eval").body))
-    except (SyntaxError, RecursionError, MemoryError):
+        tree = parse_python(expression.strip(), "eval")
+    except ValueError:
+        raise ValueError("this is not an arithmetic expression") from None
+    try:
+        return str(_evaluate(tree.body))
+    except (RecursionError, MemoryError):
         raise ValueError("this is not an arithmetic expression") from None
     except ZeroDivisionError:
         raise ValueError("division by zero") from None

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from games.png import Pixels
+from games.python_source import parse_python
 from simulators.vision.boxes import SCALE, Box, clamp_box
 from simulators.vision.drawing import crop
 
@@ -146,8 +147,8 @@ def run(code: str, images: Mapping[str, Picture]) -> tuple[Picture, tuple[str, .
     if len(code) > MAX_CHARACTERS:
         raise CodeError(f"code has at most {MAX_CHARACTERS} characters")
     try:
-        body = ast.parse(code.strip()).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        body = parse_python(code.strip()).body
+    except ValueError:
         raise CodeError("this is no code: write one like image.rotate(90)") from None
     if not 0 < len(body) <= MAX_STATEMENTS:
         raise CodeError(f"code is 1 to {MAX_STATEMENTS} lines")
