@@ -33,10 +33,8 @@ def test_zero_sum_summary_reports_win_rates_and_exploitability(tmp_path: Path) -
     assert "kuhn_poker: exploitability" in result.out and "(exact)" in result.out
     assert "mean payoff" not in result.out, "it is always 0"
     shown = [arena("show", run, f"0001-{n:04d}").out.split("\n")[0] for n in range(8)]
-    assert any(" = shared@0 as" in format_iteration for format_iteration in shown) and any(
-        "nash as" in format_iteration for format_iteration in shown
-    )
-    assert not any("@0@0" in format_iteration or "nash@" in format_iteration for format_iteration in shown)
+    assert any(" = shared@0 as" in line for line in shown) and any("nash as" in line for line in shown)
+    assert not any("@0@0" in line or "nash@" in line for line in shown)
     summary = json.loads(arena("resume", run, "--json").out.splitlines()[-1])
     assert len(summary["exploitability"]["kuhn_poker"]) == 2
 
@@ -56,7 +54,7 @@ def test_summary_shows_theory_beside_results(tmp_path: Path) -> None:
     matches = ["--set", "play.matches=16", "--set", options]
     result = arena(*RUN, "--recipe", "negotiation-nano", *matches, "--out", run)
     assert result.code == 0, result.err
-    head = next(format_iteration for format_iteration in result.out.splitlines() if "difference" in format_iteration)
+    head = next(line for line in result.out.splitlines() if "difference" in line)
     assert head.split() == ["first", "last", "difference", "equilibrium", "nash"]
     reports = [row["report"] for row in RunReader(run).log.read(2)]
     summary = json.loads(arena("resume", run, "--json").out.splitlines()[-1])
@@ -64,12 +62,8 @@ def test_summary_shows_theory_beside_results(tmp_path: Path) -> None:
     for side in "first", "second":
         means = {s: fmean(r[f"{s}_payoff_{side}"] for r in reports) for s in ("equilibrium", "nash")}
         assert theory[f"payoff {side}"] == pytest.approx(means)
-        format_iteration = next(
-            format_iteration
-            for format_iteration in result.out.splitlines()
-            if format_iteration.startswith(f"payoff {side}")
-        )
-        assert format_iteration.split()[-2:] == [f"{mean:.2f}" for mean in means.values()]
+        line = next(line for line in result.out.splitlines() if line.startswith(f"payoff {side}"))
+        assert line.split()[-2:] == [f"{mean:.2f}" for mean in means.values()]
     assert theory["deal rate"] == {}
 
 

@@ -144,8 +144,8 @@ def encode_prompt(frame: ChatFrame, messages: list[dict[str, str]]) -> list[int]
     """Return the token ids of a chat up to its last reply."""
     system, *rest = messages
     ids = frame.open(system["content"])
-    for user_message, reply in zip(rest[::2], rest[1::2], strict=True):
-        ids += frame.ask(user_message["content"])
+    for user, reply in zip(rest[::2], rest[1::2], strict=True):
+        ids += frame.ask(user["content"])
         ids += [*frame.encode(reply["content"]), frame.stop_id] if reply is not rest[-1] else []
         ids += frame.close("stop") if reply is not rest[-1] else []
     return ids

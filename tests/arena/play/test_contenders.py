@@ -53,21 +53,21 @@ def get_policy(contender: Contender, game: str, seat: str) -> str:
     return get_casting(contender)(game, seat)[0].name
 
 
-def get_module(contender: Contender, get_policy: str) -> Any:
+def get_module(contender: Contender, policy: str) -> Any:
     """Return the module with which the engine computes one of a contender's policies."""
     assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
-    return contender.engine._served[get_casting(contender).policies[get_policy].name].model
+    return contender.engine._served[get_casting(contender).policies[policy].name].model
 
 
-def load(spec: str | Path, get_role: str = "") -> ModelContender:
-    (contender,) = wait(Contenders(get_role).load(str(spec)))
+def load(spec: str | Path, role: str = "") -> ModelContender:
+    (contender,) = wait(Contenders(role).load(str(spec)))
     assert isinstance(contender, ModelContender)
     return contender
 
 
-def has_weights_of(contender: ModelContender, get_policy: str, model: str) -> bool:
+def has_weights_of(contender: ModelContender, policy: str, model: str) -> bool:
     expected = load_model(resolve(model)).state_dict()
-    return all(torch.equal(tensor, expected[n]) for n, tensor in get_module(contender, get_policy).state_dict().items())
+    return all(torch.equal(tensor, expected[n]) for n, tensor in get_module(contender, policy).state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -214,11 +214,11 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
 def test_kinds_are_equal_inside_and_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(models=lists("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        load = [*wait(Contenders().load("nano", "random", "endpoint:m")), HumanContender(Console())]
-    kinds = [contender.seating("kuhn_poker", "first").kind for contender in load]
+        contenders = [*wait(Contenders().load("nano", "random", "endpoint:m")), HumanContender(Console())]
+    kinds = [contender.seating("kuhn_poker", "first").kind for contender in contenders]
     assert kinds == ["model", "brain", "endpoint", "human"]
-    get_role, names = load_role("player"), ("nano", "random", "endpoint:m")
-    table = Table(GameSpec(name="kuhn_poker"), {"first": get_role})
+    role, names = load_role("player"), ("nano", "random", "endpoint:m")
+    table = Table(GameSpec(name="kuhn_poker"), {"first": role})
     policies: dict[str, Any] = {"nano": SimpleNamespace(version=0, trained=False)}
     assert [seatings(table, {"first": name}, policies)["first"].kind for name in names] == kinds[:3]
 

@@ -60,7 +60,7 @@ class FeedReadingWatcher(Quiet):
         super().__init__()
         self.reader, self.seen = FeedReader(run), dict[str, list[dict[str, Any]]]()
 
-    def turn(self, make_plan: MatchPlan, turn: Turn) -> None:
+    def turn(self, plan: MatchPlan, turn: Turn) -> None:
         self.reader.refresh()
         for id, followed in self.reader.matches.items():
             row = self.reader.row(id)

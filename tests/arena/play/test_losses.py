@@ -105,8 +105,8 @@ def test_failure_summary() -> None:
 # In a run
 
 
-def run_race(empty_folder: Path, when: str, *more: str) -> Told:
-    (empty_folder / "race.py").write_text(RACE.format(when=when))
+def run_race(folder: Path, when: str, *more: str) -> Told:
+    (folder / "race.py").write_text(RACE.format(when=when))
     settings = ("game.name=race.py:Race", "play.matches=16", "play.group=2", "play.attempts=2", *more)
     return arena(
         *TINY_ONE_ITERATION, *NO_IMITATION, *(part for one in settings for part in ("--set", one)), "--out", "run"

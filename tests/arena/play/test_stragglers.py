@@ -48,7 +48,7 @@ class FakePlay:
     def get_payoff(self, plan: MatchPlan) -> float:
         return float(np.random.default_rng((plan.seed, *plan.draws)).random() < self.long)
 
-    async def play(self, make_plans: list[MatchPlan], to_log: SelectLogged) -> None:
+    async def play(self, plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def play_one(plan: MatchPlan) -> None:
             for attempt in range(2):
                 for _ in range(40 + 5 * plan.identity.deal if self.get_payoff(plan) else 2):
@@ -67,7 +67,7 @@ class FakePlay:
                     return
 
         async with asyncio.TaskGroup() as group:
-            for plan in make_plans:
+            for plan in plans:
                 group.create_task(play_one(plan))
 
 
@@ -138,7 +138,7 @@ def test_failed_match_is_replayed_and_a_given_up_one_delays_nobody() -> None:
 
 
 def test_an_error_of_play_reaches_the_update_that_waits() -> None:
-    async def fail(make_plans: list[MatchPlan], to_log: SelectLogged) -> None:
+    async def fail(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("the disk is full")
 

@@ -59,8 +59,8 @@ def roles_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_experiment(roles_folder: Path, *assignments: str) -> Experiment:
-    return compose([text_layer("test", CONFIG), set_layer(f"roles={roles_folder}"), *map(set_layer, assignments)])
+def make_experiment(roles: Path, *assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG), set_layer(f"roles={roles}"), *map(set_layer, assignments)])
 
 
 def run_lab(folder: Path, config: Experiment) -> tuple[Lab, list[dict[str, Any]]]:

@@ -58,11 +58,11 @@ def make_plans(lineup_: Lineup, deals: int = 3, group: int = 6) -> list[list[Mat
 def play_tree(lineup_: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
     async def play() -> list[MatchRecord]:
         part, records = make_part("trees", seed=5, **asdict(rule)), list[MatchRecord]()
-        make_plans = await part.plan(1, [plan for deal in dealt for plan in deal])
-        while make_plans:
-            records += await play_all(make_plans, lambda p: lineup_.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+        plans = await part.plan(1, [plan for deal in dealt for plan in deal])
+        while plans:
+            records += await play_all(plans, lambda p: lineup_.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
             progress = Progress(ended=records, records=records, given_up=[], deals=len(dealt))
-            make_plans = (await part.expand(1, progress)).plans
+            plans = (await part.expand(1, progress)).plans
         return records
 
     return asyncio.run(play())

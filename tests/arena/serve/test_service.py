@@ -44,12 +44,12 @@ class RunningService:
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
         model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
-        service = Service(self.engine, {"shared": model}, key)
+        app = Service(self.engine, {"shared": model}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
         self.address = listening.getsockname()
-        self.server = make_server(service.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
+        self.server = make_server(app.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
         self.thread.start()
 
