@@ -382,7 +382,7 @@ def test_generation_stops_for_a_disconnected_client(service: RunningService, cli
 
 
 @pytest.mark.parametrize(
-    ("texts", "stops", "message"),
+    ("texts", "stops", "expected"),
     [
         (["he", "hello"], [], ["he", "hello"]),
         (["caf\ufffd", "café"], [], ["caf", "café"]),
@@ -390,12 +390,12 @@ def test_generation_stops_for_a_disconnected_client(service: RunningService, cli
         (["a E", "a Eb"], ["END"], ["a ", "a Eb"]),
     ],
 )
-def test_streamed_text_is_never_retracted(texts: list[str], stops: list[str], message: list[str]) -> None:
+def test_streamed_text_is_never_retracted(texts: list[str], stops: list[str], expected: list[str]) -> None:
     reply, seen = _Reply(), []
     for text in texts:
         _settle(reply, text, stops)
         seen.append(reply.text)
-    assert seen == message
+    assert seen == expected
 
 
 @pytest.mark.slow
