@@ -136,7 +136,7 @@ def read_table(column: str) -> list[list[str]]:
     return [[first.strip("` /"), *others] for first, *others in cells]
 
 
-def test_no_module_imports_one_that_lies_above_it() -> None:
+def test_no_module_imports_a_higher_layer() -> None:
     (layers,) = (contract["layers"] for contract in read_contracts() if contract.get("containers") == ["arena"])
     height = {name: -n for n, layer in enumerate(layers) for name in layer.split(" | ")}
     for module, imported in read_imports().items():

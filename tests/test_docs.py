@@ -59,9 +59,9 @@ def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> 
     with chdir(tmp_path):
         shutil.copytree(unbroken, "runs/latest")
         write_files(block.page)
-        for own in blocks(block.page):
-            if own.file and own.language == "python":
-                exec(own.text, scope)
+        for page_block in blocks(block.page):
+            if page_block.file and page_block.language == "python":
+                exec(page_block.text, scope)
         rows = RunReader("runs/latest").matches()
         scope["trajectories"] = [t for row in rows for t in trajectories(MatchRecord.from_json(row)) if t.trained]
         exec(block.text, scope)
@@ -171,15 +171,15 @@ def test_no_page_is_wider_than_the_window(browser: Any, site: Path, page: str) -
 
 
 def test_front_page_fits_a_wide_screen_and_search_needs_no_server(browser: Any, site: Path) -> None:
-    view, asked = browser.new_page(viewport={"width": 1400, "height": 900}), []
-    view.on("request", lambda request: asked.append(request.url))
+    view, requested = browser.new_page(viewport={"width": 1400, "height": 900}), []
+    view.on("request", lambda request: requested.append(request.url))
     view.goto((site / "index.html").as_uri())
     cut = "[...document.querySelectorAll('pre > code')].filter(c => c.scrollWidth > c.clientWidth + 1).length"
     assert view.evaluate(cut) == 0
     view.click(".md-search__input")
     view.keyboard.type("exploitability")
     view.wait_for_selector(".md-search-result__item", timeout=20_000)
-    assert [address for address in asked if not address.startswith("file:")] == []
+    assert [address for address in requested if not address.startswith("file:")] == []
     view.close()
 
 

@@ -46,13 +46,13 @@ def test_manifest_runs_an_existing_command(manifest: dict[str, Any]) -> None:
 
 
 def test_manifest_has_the_gpus_of_its_command(manifest: dict[str, Any]) -> None:
-    asked = dict(re.findall(r"(trainers|engines)=(\d+)", manifest["spec"]["entrypoint"]))
-    assert manifest["spec"]["entrypoint"].count(".gpus=1") == len(asked) == 2
+    counts = dict(re.findall(r"(trainers|engines)=(\d+)", manifest["spec"]["entrypoint"]))
+    assert manifest["spec"]["entrypoint"].count(".gpus=1") == len(counts) == 2
     (group,) = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
     assert limits == requests
-    assert group["replicas"] * int(limits["nvidia.com/gpu"]) >= sum(map(int, asked.values()))
+    assert group["replicas"] * int(limits["nvidia.com/gpu"]) >= sum(map(int, counts.values()))
     assert int(limits["cpu"]) >= int(limits["nvidia.com/gpu"]), "at least one processor per GPU"
 
 
@@ -75,8 +75,8 @@ def test_the_script_reads_as_bash() -> None:
 
 
 def test_script_without_a_command_prints_its_usage(tmp_path: Path) -> None:
-    done = subprocess.run(["bash", SCRIPT], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: sbatch slurm.sh arena ...\n")
+    result = subprocess.run(["bash", SCRIPT], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "usage: sbatch slurm.sh arena ...\n")
 
 
 class Job:
@@ -107,10 +107,10 @@ class Job:
     def end(self) -> int:
         """Return the exit code, and check that no process is left after a minute."""
         code = self.process.wait(900)
-        _, left = psutil.wait_procs(list(find_processes(self._number)), 60)
-        for process in left:
+        _, remaining = psutil.wait_procs(list(find_processes(self._number)), 60)
+        for process in remaining:
             process.kill()
-        assert not left, f"{left} go on after the job"
+        assert not remaining, f"{remaining} go on after the job"
         return code
 
 

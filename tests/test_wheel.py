@@ -18,9 +18,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 def list_files() -> list[str]:
     """Return the tracked files of rooms and pages, or all files if git is not available."""
-    done = subprocess.run(["git", "ls-files", *ROOMS, "docs"], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode == 0 and done.stdout:
-        return [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+    result = subprocess.run(["git", "ls-files", *ROOMS, "docs"], cwd=ROOT, capture_output=True, text=True)
+    if result.returncode == 0 and result.stdout:
+        return [name for name in result.stdout.splitlines() if (ROOT / name).is_file()]
     found = (path for room in (*ROOMS, "docs") for path in (ROOT / room).rglob("*") if path.is_file())
     return [path.relative_to(ROOT).as_posix() for path in found if not set(path.parts) & set(BUILT)]
 

@@ -20,7 +20,7 @@ LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every:
 
 
 def make_experiment(warm: str, *assignments: str) -> Experiment:
-    """An adapter for each role on warm weights."""
+    """Return an experiment with an adapter for each role, on the warm weights."""
     adapter = "policies.shared.adapter={rank: 3}"
     return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
 
@@ -45,12 +45,12 @@ def test_league_of_adapters_shares_one_base(warm: str, tmp_path: Path) -> None:
     served = lab.engine._served
     assert {"nano_opener", "nano_responder", "nano_opener@reference"} <= served.keys()
     assert any(name.startswith("nano_opener@") and name != "nano_opener@reference" for name in served)
-    assert len({id(one.model) for one in served.values()}) == 1
+    assert len({id(served_policy.model) for served_policy in served.values()}) == 1
     pool = next((tmp_path / "run" / "league").rglob(TENSORS)).parent
     assert sum(file.stat().st_size for file in pool.rglob("*")) < Path(warm, "model.safetensors").stat().st_size / 5
 
 
-def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained_run: Path, tmp_path: Path) -> None:
+def test_each_adapter_learns_only_from_its_own_roles_tokens(warm: str, trained_run: Path, tmp_path: Path) -> None:
     run_reversed(tmp_path / "turned", make_experiment(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         first, second = (read_weights(run, 1, policy) for run in (trained_run, tmp_path / "turned"))

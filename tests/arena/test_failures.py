@@ -178,10 +178,10 @@ def test_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, cut
     folder = tmp_path_factory.mktemp("torn")
     log = FailureLog(folder)
     log.add(make_failed_match(identity=MatchId(2, 1)))
-    whole = log.path.stat().st_size
+    first_size = log.path.stat().st_size
     log.add(make_failed_match(identity=MatchId(2, 2)))
     data = log.path.read_bytes()
-    log.path.write_bytes(data[: max(whole, len(data) - 1 - cut)])
+    log.path.write_bytes(data[: max(first_size, len(data) - 1 - cut)])
     assert [each.match for each in read_failures(folder)[0]] == ["0002-0001"]
     log.add(make_failed_match(identity=MatchId(2, 3)))
     assert [each.match for each in read_failures(folder)[0]] == ["0002-0001", "0002-0003"]
@@ -359,8 +359,8 @@ def test_debugging_shows_tracebacks_and_changes_nothing_else(
 @pytest.mark.slow
 def test_failed_match_prints_nothing_unasked(game_folder: Path) -> None:
     command = [sys.executable, "-m", "arena", "eval", "random", "--game", "broken.py:Broken", "--matches", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=game_folder)
-    assert done.stderr.count("arena: ") == 1 and "match " not in done.stderr.split("arena: ")[0], done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, cwd=game_folder)
+    assert result.stderr.count("arena: ") == 1 and "match " not in result.stderr.split("arena: ")[0], result.stderr
 
 
 @pytest.mark.slow

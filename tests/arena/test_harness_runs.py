@@ -36,7 +36,7 @@ tracker: []
 
 
 def make_experiment(*assignments: str) -> Experiment:
-    """The run's experiment with assignments."""
+    """Return the run's experiment after assignments."""
     return compose([text_layer("test", RUN), *map(set_layer, assignments)])
 
 

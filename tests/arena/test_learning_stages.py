@@ -71,9 +71,9 @@ def test_every_kind_learns(run: Path) -> None:
     folders = sorted((run / "stages").iterdir())
     before = weight_files(folders[0], 2, "player")[0]
     for folder in folders[1:]:
-        done = ended(folder)
-        assert done is not None
-        after = (done.weights["player"] / "model.safetensors").read_bytes()
+        stage_end = ended(folder)
+        assert stage_end is not None
+        after = (stage_end.weights["player"] / "model.safetensors").read_bytes()
         assert after != before, folder
         before = after
     for name in ("bc", "best", "awr", "mc", "ilql", "teacher"):
@@ -99,8 +99,8 @@ def test_base_weights_and_folders_of_stages_are_found(run: Path) -> None:
     }
     student = read_experiment("student")["policies"]["player"]
     (awr,) = (run / "stages").glob("*-awr")
-    done = ended(awr)
-    assert done is not None and student["reference"] == str(done.weights["player"]) != student["model"]
+    stage_end = ended(awr)
+    assert stage_end is not None and student["reference"] == str(stage_end.weights["player"]) != student["model"]
 
 
 @pytest.mark.slow

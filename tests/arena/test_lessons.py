@@ -83,7 +83,7 @@ def test_texts_are_learned_and_long_rows_counted(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "texts")[0]["tokens"] > 4000
 
 
-def test_a_file_that_is_edited_during_the_run_ends_it(tmp_path: Path) -> None:
+def test_edited_data_set_ends_the_run(tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", chats(20))
 
     class Editor(Quiet):

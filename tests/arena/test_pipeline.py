@@ -257,7 +257,7 @@ def test_untrusted_code_is_refused(tmp_path: Path) -> None:
         assert not canary.exists()
 
 
-def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no pipeline"):
         wait(resume_pipeline(tmp_path, Quiet()))
 

@@ -132,12 +132,12 @@ def test_killed_from_outside_in_each_stage_resumes_bit_equal(
             time.sleep(rng.uniform(0.0, 1.5 * seconds / len(STAGES)))
             newest = max((path.name for path in (folder / "stages").glob("*")), default="")
             child.signal(signal.SIGKILL)
-            told = child.end()
-            assert told.code == -9 or last.exists(), told
-            killed[newest] += told.code == -9
+            outcome = child.end()
+            assert outcome.code == -9 or last.exists(), outcome
+            killed[newest] += outcome.code == -9
             assert_stages_intact(folder, finished_run[0])
-        told = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-        assert told.code == 0 and results(folder) == results(finished_run[0]), told
+        outcome = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
+        assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
     assert killed.total() >= 40 and len(+killed) >= len(STAGES) - 1, killed
 
 
@@ -164,11 +164,11 @@ def test_interrupted_reward_model_training_resumes(
     child = Child(tmp_path / "child", "run", "selfplay", "--config", config, "--out", folder, "--json")
     assert child.until((folder / "stages" / STAGES[2] / "config.yaml").exists)
     child.signal(signal.SIGINT)
-    told = child.end()
-    assert told.code == 130 and f"arena resume {folder} continues" in told.line, told
+    outcome = child.end()
+    assert outcome.code == 130 and f"arena resume {folder} continues" in outcome.line, outcome
     assert not ended(folder / "stages" / STAGES[2])
-    told = arena_child(tmp_path / "again", "resume", folder, "--json")
-    assert told.code == 0 and results(folder) == results(finished_run[0]), told
+    outcome = arena_child(tmp_path / "again", "resume", folder, "--json")
+    assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
     commands = FolderReader(folder / "stages" / STAGES[2]).environment()["commands"]
     assert [command["command"][1] for command in commands] == ["run", "resume"]
 
@@ -253,9 +253,9 @@ def test_a_reward_models_weights_are_exported(finished_run: tuple[Path, int], tm
 
 def test_a_reward_model_scores_an_evaluation(finished_run: tuple[Path, int]) -> None:
     model, options = finished_run[0] / "stages" / STAGES[2], ["--game", "kuhn_poker", "--matches", "8", "--json"]
-    told = arena("eval", finished_run[0] / "stages" / STAGES[4], *options, "--before", "--reward-model", model)
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+    outcome = arena("eval", finished_run[0] / "stages" / STAGES[4], *options, "--before", "--reward-model", model)
+    assert outcome.code == 0, outcome.err
+    data = json.loads(outcome.out)
     for (result,) in (data["results"], data["before"]):
         estimate, low, high = result["figures"]["learned"]
         assert low <= estimate <= high

@@ -18,8 +18,8 @@ def read_environment(**variables: str) -> dict[str, str]:
     """Return the environment of a process that started with these variables and imported arena."""
     names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     environment = {name: value for name, value in os.environ.items() if name not in names} | variables
-    done = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    result = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(result.stdout))
 
 
 def test_waiting_threads_sleep_soon() -> None:
@@ -41,13 +41,11 @@ def test_primitive_cache_is_small_by_default() -> None:
 def test_deepspeed_warnings_stay_off_stdout() -> None:
     script = "import arena, logging; from deepspeed.utils import logger; logger.warning('this'); logger.error('that')"
     environment = {name: value for name, value in os.environ.items() if name != "DS_ACCELERATOR"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n") == 1 and "that" in done.stdout
+    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.count("\n") == 1 and "that" in result.stdout
 
 
-def test_children_find_a_checkout_that_is_only_in_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_find_a_checkout_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "theirs")
     monkeypatch.chdir(tmp_path)
     assert build_child_environment()["PYTHONPATH"] == "theirs"

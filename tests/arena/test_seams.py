@@ -179,7 +179,7 @@ def test_unusable_log_is_refused(finished_run: RunFolder, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", ["edited", "gone"])
-def test_a_log_that_is_not_what_was_committed_is_refused(finished_run: RunFolder, tmp_path: Path, damage: str) -> None:
+def test_changed_log_is_refused(finished_run: RunFolder, tmp_path: Path, damage: str) -> None:
     """It is refused before play, because a missing iteration would silently teach nothing."""
     other = Path(shutil.copytree(finished_run.path, tmp_path / "other"))
     log = other / "log" / "0002.parquet"
@@ -194,7 +194,7 @@ def test_a_log_that_is_not_what_was_committed_is_refused(finished_run: RunFolder
 # -- a stage that begins with another's weights ------------------------------------------------------------
 
 
-def test_a_stage_begins_with_the_weights_of_the_one_before(finished_run: RunFolder, tmp_path: Path) -> None:
+def test_stage_starts_from_the_previous_weights(finished_run: RunFolder, tmp_path: Path) -> None:
     config = make_experiment(
         f"policies.shared.model={finished_run.path}@2", "policies.shared.imitate=null", "learn.lr=0.0"
     )

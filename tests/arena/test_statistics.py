@@ -150,7 +150,8 @@ def test_values_out_of_bounds_are_refused() -> None:
 
 def test_difference_of_rates_is_newcombes_or_welchs_if_wider() -> None:
     # Newcombe's table II, method 10: 56/70 - 48/80 has the interval 0.0524 to 0.3339, 10/10 - 0/20 0.6791 to 1, and
-    # 10/10 - 0/10 0.6075 to 1. The quantile here is Student's times the sample's deviation, at most the normal one: the same.
+    # 10/10 - 0/10 0.6075 to 1. The quantile here is Student's times the sample's deviation, at most the normal one,
+    # which gives the same.
     for (x, m), (y, n), ends in (
         ((56, 70), (48, 80), (0.0524, 0.3339)),
         ((10, 10), (0, 20), (0.6791, 1.0)),

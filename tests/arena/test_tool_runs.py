@@ -76,7 +76,7 @@ def make_game_options(*assignments: str) -> Mapping[str, Any]:
     return experiment.all_tables()[0].game.options
 
 
-def test_seats_have_their_roles_tools_unless_they_have_their_own(user_folder: Path) -> None:
+def test_seats_default_to_their_roles_tools(user_folder: Path) -> None:
     server = {"mcp": f"{sys.executable} {user_folder / 'roles/server.py'}", "only": ["add"]}
     expected = {"first": [f"{user_folder / 'roles/own.py'}:double", server], "second": ["calculator"]}
     assert make_game_options()[SEAT_TOOLS] == expected

@@ -344,7 +344,7 @@ def test_a_seat_that_the_game_does_not_have() -> None:
 # Folders
 
 
-def test_an_output_folder_that_is_not_free(unbroken: Path) -> None:
+def test_refuses_occupied_output_folder(unbroken: Path) -> None:
     Path("full").mkdir()
     Path("full/thesis.tex").write_text("years of work")
     Path("file").touch()
@@ -419,8 +419,8 @@ def test_run_without_an_intact_checkpoint_keeps_its_log(tmp_path: Path, unbroken
     assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert_same(left(run), before)
     assert refused("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
-    told = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
-    assert told.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
+    line = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
+    assert line.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert not Path("x").exists()
 
 
@@ -540,13 +540,17 @@ def test_a_small_real_disk_that_runs_full(tmp_path: Path, unbroken: Path) -> Non
     grow = f"mount -o remount,size=200m '{disk}'"
     resume = f"{sys.executable} -m arena resume {disk}/run && cp -r {disk}/run {tmp_path}/run"
     command = [*unshare, f"{mount} && {start}; {grow} && {resume}", "sh", sys.executable, "-m", "arena", *TINY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "code").read_text() == "2\n"
     line = f"arena: disk full while writing {disk}/run/(.*); free some space, then arena resume {disk}/run\n"
-    match = re.match(line, done.stderr)
-    assert match, done.stderr
-    lost = re.match(r"checkpoints/0*([1-9]\d*)", match[1])  # that iteration had been played, and is reported as lost
+    match = re.match(line, result.stderr)
+    assert match, result.stderr
+    lost_checkpoint = re.match(
+        r"checkpoints/0*([1-9]\d*)", match[1]
+    )  # that iteration had been played, and is reported as lost
     note = "arena: no checkpoint has iteration {}, which was played: resuming from iteration {}\n"
-    assert done.stderr[match.end() :] == (note.format(int(lost[1]), int(lost[1]) - 1) if lost else "")
+    assert result.stderr[match.end() :] == (
+        note.format(int(lost_checkpoint[1]), int(lost_checkpoint[1]) - 1) if lost_checkpoint else ""
+    )
     assert_same(left(tmp_path / "run"), left(unbroken))

@@ -231,7 +231,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, unbroken: Path)
 
 
 @pytest.mark.slow
-def test_a_run_may_be_resumed_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_can_be_resumed_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "haggler.yaml").write_text(ROLE.format(name="haggler"))
     monkeypatch.chdir(tmp_path)
@@ -347,13 +347,13 @@ def test_transformers_loads_an_export(tmp_path: Path, unbroken: Path) -> None:
     to = tmp_path / "mine"
     result = arena("export", unbroken, "--policy", "shared", "--to", to, "--json")
     assert json.loads(result.out) == {"folder": str(to), "iteration": ITERATIONS}
-    kept = unbroken / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
-    assert {p.name for p in to.iterdir()} == {p.name for p in kept.iterdir()} - {"optimizer.safetensors"}
+    saved = unbroken / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
+    assert {p.name for p in to.iterdir()} == {p.name for p in saved.iterdir()} - {"optimizer.safetensors"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
     tokenizer = load_tokenizer(to)
     asked = tokenizer.apply_chat_template([{"role": "user", "content": "pool 1 2 3"}], add_generation_prompt=True)
     ids = torch.tensor([asked["input_ids"] if not isinstance(asked, list) else asked])
-    ours, theirs = load_model(kept), load_with_transformers(to)
+    ours, theirs = load_model(saved), load_with_transformers(to)
     with torch.no_grad():
         assert torch.equal(ours(ids).logits, theirs(ids).logits)
     written = theirs.generate(ids, max_new_tokens=4, do_sample=False)

@@ -47,8 +47,8 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         settings = [f"endpoint.url={default.url}", endpoints, league, "play.matches=16"]
         result = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
     assert result.code == 0, result.err
-    met = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
-    assert {"endpoint:m", "endpoint@local:m"} <= met and default.asked and local.asked
+    policies = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
+    assert {"endpoint:m", "endpoint@local:m"} <= policies and default.asked and local.asked
     assert {headers["authorization"] for _, headers, _ in local.asked} == {"Bearer a-local-secret"}
     assert "a-local-secret" not in (tmp_path / "run" / "config.yaml").read_text()
 
@@ -56,7 +56,7 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "setting", ["seats.second.policy=endpoint:m", "evaluate={games: [{name: kuhn_poker}], against: ['endpoint:m']}"]
 )
-def test_a_wrong_port_is_found_before_a_run_begins(tmp_path: Path, closed_server_url: str, setting: str) -> None:
+def test_wrong_port_is_noticed_before_a_run_begins(tmp_path: Path, closed_server_url: str, setting: str) -> None:
     started = time.monotonic()
     line = refused(*RUN, "--set", f"endpoint.url={closed_server_url}", "--set", setting, "--out", tmp_path / "run")
     assert closed_server_url in line and "is a server running there?" in line and time.monotonic() - started < 8

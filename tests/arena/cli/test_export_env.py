@@ -49,7 +49,7 @@ def test_every_template_is_python_and_names_the_game(library: str, tmp_path: Pat
     assert "already holds something" in refused(*words, *seat_options)
 
 
-def test_a_game_of_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_game_from_a_file_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert arena("init", "game", "coins").code == 0
     assert arena("export-env", "coins.py:Coins", "--as", "gymnasium", "--to", "env").code == 0

@@ -25,8 +25,8 @@ def test_summary_rates_have_wilson_intervals(tmp_path: Path) -> None:
 
 
 def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
-    (who,) = wait(Contenders().load("random"))
-    once, again = (wait(evaluate(who, [who], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
+    (contender,) = wait(Contenders().load("random"))
+    once, again = (wait(evaluate(contender, [contender], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):
         assert 0 <= once.mean(name).low <= once.mean(name).high <= 1

@@ -144,7 +144,7 @@ def test_a_run_is_played_as_it_was_trained(monkeypatch, unbroken):
         assert f"options (from the run unless given): {shown}" in result.err
 
 
-def test_json_keeps_talk_apart(monkeypatch):
+def test_json_output_is_separate_from_the_dialogue(monkeypatch):
     type_lines(monkeypatch, "1\n1\n")
     result = arena("play", "--game", "kuhn_poker", "--seat", "0=human", "--seat", "1=random", "--json")
     assert MatchRecord.from_json(json.loads(result.out)).status == "finished"

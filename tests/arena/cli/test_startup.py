@@ -40,8 +40,10 @@ print(json.dumps([code, out.getvalue(), sorted(set(sys.modules) & set({HEAVY!r})
 
 def run_command(*words: str) -> tuple[int, str, list[str]]:
     """Run a command in a new process; return its exit code, its output and the heavy packages it loaded."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, json.dumps(words)], capture_output=True, text=True, check=True)
-    code, output, heavy = json.loads(done.stdout)
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(words)], capture_output=True, text=True, check=True
+    )
+    code, output, heavy = json.loads(result.stdout)
     return code, output, heavy
 
 
@@ -56,8 +58,8 @@ def test_help_loads_no_heavy_packages(words: list[str]) -> None:
 
 def test_importing_commands_loads_no_lazy_modules() -> None:
     code = f"import sys, arena.cli.main; print(sorted(set(sys.modules) & set({LAZY!r})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.slow_after(1)

@@ -37,8 +37,8 @@ def test_same_command_continues_a_killed_study(tmp_path: Path) -> None:
     assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
-    told = Child(tmp_path / "second", *words).end(400)
-    assert told.code == 0, told.err
+    result = Child(tmp_path / "second", *words).end(400)
+    assert result.code == 0, result.err
     for run in ("mars-0", "zero-0"):
         reader = RunReader(folder / run)
         assert [row["iteration"] for row in reader.metrics()] == list(range(1, ITERATIONS + 1))
@@ -46,7 +46,7 @@ def test_same_command_continues_a_killed_study(tmp_path: Path) -> None:
     assert RunReader(folder / "mars-0").environment()["commands"][1:], "the run was restarted instead of resumed"
     warm = yaml.safe_load(RunReader(folder / "zero-0").config())["policies"]["shared"]
     assert warm["imitate"] is None and "mars-0/checkpoints/0000" in warm["model"]
-    data = json.loads(told.out)
+    data = json.loads(result.out)
     assert data == json.loads((folder / "study.json").read_text()) and (folder / "study.png").stat().st_size > 5000
     assert data["verdict"] == {"verdict": "not judged", "because": "one seed has no interval: run two or more"}
     assert data["summary"]["zero"]["first_arm_minus"]["low"] is None and data["missing"] == []
@@ -84,13 +84,13 @@ def test_failed_run_gives_one_line_and_others_continue(tmp_path: Path) -> None:
     file = written(tmp_path, warm=[])
     (folder / "mars-0" / "foreign.txt").write_text("mine")
     (folder / "experiment.yaml").write_text(file.read_text())
-    told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
-    assert told.code == 1
-    (line,) = [line for line in told.err.splitlines() if "failed" in line]
+    result = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
+    assert result.code == 1
+    (line,) = [line for line in result.err.splitlines() if "failed" in line]
     assert (
         line.startswith("arena: mars, seed 0 failed") and "is not empty" in line and str(folder / "mars-0.log") in line
     )
-    assert "missing: mars-0" in told.out and "not judged: 0 of 1 runs of mars are there" in told.out
+    assert "missing: mars-0" in result.out and "not judged: 0 of 1 runs of mars are there" in result.out
     assert len(RunReader(folder / "zero-0").metrics()) == ITERATIONS
 
 
@@ -98,9 +98,9 @@ def test_failed_run_gives_one_line_and_others_continue(tmp_path: Path) -> None:
 def test_unknown_figure_ends_the_study_after_one_iteration(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     file = written(tmp_path, figure="valid_rat")
-    told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
-    assert told.code == 2
-    *notes, last = told.err.splitlines()
+    result = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
+    assert result.code == 2
+    *notes, last = result.err.splitlines()
     assert last.startswith("arena: study.figure: no figure 'valid_rat' — did you mean 'valid_rate'?")
     assert notes[0] == "arena: negotiation-nano: 2 arms × 1 seeds: 2 runs, 1 at a time, about 12 s by the recipe"
     assert len(RunReader(folder / "mars-0").metrics()) < ITERATIONS and not (folder / "zero-0").exists()
@@ -172,17 +172,17 @@ def test_unknown_gauge_is_reported_while_runs_wait(tmp_path: Path) -> None:
     child = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder)
     assert child.until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
     child.signal(signal.SIGINT)
-    told = child.end()
-    assert told.err.count("no run has the gauge") == 1 and "gauge report.deal: its name is another" in told.err
+    result = child.end()
+    assert result.err.count("no run has the gauge") == 1 and "gauge report.deal: its name is another" in result.err
 
 
 @pytest.mark.slow
 def test_rehearsal_plays_two_iterations_per_arm_and_estimates_the_time(tmp_path: Path) -> None:
     file, folder = written(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
     words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]
-    told = Child(tmp_path / "it", *words).end(400)
-    assert told.code == 0 and told.err.count("no run has the gauge report.deal: its name is another") == 1
-    data = json.loads(told.out)
+    result = Child(tmp_path / "it", *words).end(400)
+    assert result.code == 0 and result.err.count("no run has the gauge report.deal: its name is another") == 1
+    data = json.loads(result.out)
     rehearsal = tmp_path / "study-rehearsal"
     assert not folder.exists() and data["rehearsed"] == str(rehearsal) and data["failures"] == []
     for run in (rehearsal / "mars-1000", rehearsal / "zero-1000"):
@@ -217,8 +217,8 @@ def test_redraw_needs_only_the_record_and_keeps_the_first_arm(tmp_path: Path) ->
         (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO)
         for arm, seed in runs
     }
-    whole = replace(planned, kept=known)
-    results.write(whole, results.collect(whole), {})
+    study_plan = replace(planned, kept=known)
+    results.write(study_plan, results.collect(study_plan), {})
     folder.mkdir()
     (tmp_path / "one" / "study.json").rename(folder / "study.json")
     result = arena("study", file, "--seeds", "2", "--arms", "zero", "--redraw", "--out", folder, "--json")

@@ -116,10 +116,10 @@ def test_line_shows_payoff_only_against_fixed_opponents() -> None:
     assert "payoff" not in format_iteration(*alone) and "payoff" in format_iteration(
         played("negotiation", 1, {"opener": "conceder", "responder": "conceder"})
     )
-    met = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
-    paid = fmean(one.payoffs["first"] for one in met)
-    assert f"payoff vs random {paid:+.2f}  " in format_iteration(*met)
-    past = [replace(o, seats={**o.seats, "second": replace(o.seats["second"], policy="shared@3")}) for o in met]
+    trained = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
+    paid = fmean(one.payoffs["first"] for one in trained)
+    assert f"payoff vs random {paid:+.2f}  " in format_iteration(*trained)
+    past = [replace(o, seats={**o.seats, "second": replace(o.seats["second"], policy="shared@3")}) for o in trained]
     assert "payoff" not in format_iteration(*past), "the policy changes between versions"
 
 

@@ -25,17 +25,17 @@ def run_in_process(*words: str, python: tuple[str, ...] = (), **settings: Any) -
 
 
 def test_characters_that_the_output_cannot_encode_are_escaped() -> None:
-    done = run_in_process("play", "--help", env={"PYTHONIOENCODING": "ascii"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.isascii() and b"\\u" in done.stdout
+    result = run_in_process("play", "--help", env={"PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.isascii() and b"\\u" in result.stdout
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_full_disk_under_stdout_gives_one_line(unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
-        done = run_in_process("--version", stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
-    assert (done.returncode, done.stderr) == (1, b"arena: the output cannot be written: No space left on device\n")
+        result = run_in_process("--version", stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+    assert (result.returncode, result.stderr) == (1, b"arena: the output cannot be written: No space left on device\n")
 
 
 def test_refusal_with_full_stderr_keeps_its_exit_code() -> None:
@@ -50,9 +50,9 @@ def test_closed_streams_change_no_exit_code(closed: int) -> None:
 
 
 def test_a_python_without_docstrings_is_refused() -> None:
-    done = run_in_process("run", "selfplay", python=("-OO",))
-    assert done.returncode == 2 and done.stdout == b""
-    assert b"docstrings" in done.stderr and done.stderr.count(b"\n") == 1
+    result = run_in_process("run", "selfplay", python=("-OO",))
+    assert result.returncode == 2 and result.stdout == b""
+    assert b"docstrings" in result.stderr and result.stderr.count(b"\n") == 1
 
 
 def test_too_few_open_files_names_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_game_that_raises_is_one_line_that_names_its_file(tmp_path: Path, faul
 
 
 @pytest.mark.parametrize("fault", ["__init__", "exit"])
-def test_a_run_of_a_game_that_raises_does_not_begin(tmp_path: Path, fault: str) -> None:
+def test_run_of_a_game_that_raises_creates_no_folder(tmp_path: Path, fault: str) -> None:
     text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS[fault]}\n"
     (tmp_path / "own.py").write_text(text)
     line = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")

@@ -25,9 +25,9 @@ def test_same_command_continues_a_killed_sweep(tmp_path: Path) -> None:
     assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
-    told = Child(tmp_path / "second", *words).end(400)
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+    result = Child(tmp_path / "second", *words).end(400)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert data == json.loads((folder / "sweep.json").read_text())
     assert not (folder / "study.json").exists()
     assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], (

@@ -66,7 +66,7 @@ def make_history(**rule: Any) -> Adaptive:
     return part
 
 
-def test_attempts_go_where_outcomes_differ() -> None:
+def test_attempts_go_to_deals_with_different_outcomes() -> None:
     solved, differs, never, new = make_history().split_attempts([("g", seed) for seed in (1, 2, 3, 4)], 32)
     assert solved + differs + never + new == 32
     assert 2 <= solved <= never < 8 < min(differs, new) and abs(differs - new) <= 1
@@ -74,7 +74,7 @@ def test_attempts_go_where_outcomes_differ() -> None:
     assert make_history().split_attempts([("other", 1), ("other", 2)], 16) == [8, 8], "another game has no history"
 
 
-def test_only_what_the_trained_seat_is_paid_counts() -> None:
+def test_only_the_trained_seats_payoff_counts() -> None:
     part = make_part("adaptive", above=1.0)
     part.observe(1, [make_match(1, 1.0), make_match(2, 1.5)])
     assert part.state() == {"g 1": [1, 0, 0], "g 2": [1, 1, 3]}

@@ -79,7 +79,7 @@ def test_spec_selects_any_weights_of_a_run(run: Path, suffix: str, model: str) -
     assert contender.seating("kuhn_poker", "first").version == {"nano-7": 7, "nano-3": 3, "nano": 0}[model]
 
 
-def test_first_weights_are_those_after_imitation_where_they_are_kept(tmp_path: Path) -> None:
+def test_first_weights_are_those_after_imitation(tmp_path: Path) -> None:
     assert has_weights_of(load(f"{kept_run(tmp_path / 'run', _0='nano-5', _2='nano')}@0"), "shared", "nano-5")
 
 

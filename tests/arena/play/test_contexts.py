@@ -127,18 +127,18 @@ def test_first_reply_without_room_fails_the_match() -> None:
 
 
 def test_fork_by_a_smaller_model_has_no_room() -> None:
-    whole = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
+    original = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
     small = make_contender(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role())
     record = play_maze(
-        LongRepliesEngine(), POLICIES["p"], make_role(), who=JoiningContender(small, ForkPoint(whole, 20, ""))
+        LongRepliesEngine(), POLICIES["p"], make_role(), who=JoiningContender(small, ForkPoint(original, 20, ""))
     )
     assert record.status == "failed" and record.failure and record.failure.kind == "limit"
     assert "no room for the match so far" in record.reason and "of 200" in record.reason
 
 
 def test_branch_longer_than_the_model_fails() -> None:
-    whole = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
-    record = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role(), Branch(whole, 20))
+    original = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
+    record = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role(), Branch(original, 20))
     assert record.status == "failed" and "context limit" in record.reason
 
 
@@ -149,7 +149,7 @@ def check_maze(role: Role, context: int = 10**9) -> list[str]:
     return asyncio.run(check_contexts([table], {"p": policy}.get, context, 100))
 
 
-def test_preflight_warns_where_replies_may_fill_the_context() -> None:
+def test_preflight_warns_of_replies_that_can_fill_the_context() -> None:
     (note,) = check_maze(make_role(400))
     assert note.startswith("maze: the context of walker may be full after ") and "of 2,048" in note
     assert len(check_maze(make_role(60), 1000)) == 1 and check_maze(make_role(60, kind="window", turns=2), 1000) == []

@@ -101,17 +101,17 @@ def test_reward_of_a_patch_is_not_credited() -> None:
     assert [t.index for t in trajectory.turns] == [t.index for t in record.turns if t.source != "patch"]
 
 
-@pytest.mark.parametrize("most", [0, 1, 2])
-def test_match_stops_at_the_wrong_act_after_the_last_patch(most: int) -> None:
+@pytest.mark.parametrize("max_length", [0, 1, 2])
+def test_match_stops_at_the_wrong_act_after_the_last_patch(max_length: int) -> None:
     for number in range(5):
-        record = walk(number, patch={"expert": "oracle", "most": most}, options={"stake": 0.25})
+        record = walk(number, patch={"expert": "oracle", "most": max_length}, options={"stake": 0.25})
         wrong = [turn for turn in record.turns if turn.source == "replaced"]
         patches = [turn for turn in record.turns if turn.source == "patch"]
         if record.report["ended"] == "stopped":
-            assert (len(wrong), len(patches)) == (most + 1, most) and record.turns[-1] is wrong[-1]
+            assert (len(wrong), len(patches)) == (max_length + 1, max_length) and record.turns[-1] is wrong[-1]
             assert wrong[-1].rewards == {"stake": -0.25}, "giving up does not pay"
         else:
-            assert len(wrong) == len(patches) <= most
+            assert len(wrong) == len(patches) <= max_length
 
 
 def test_returns_do_not_cross_a_patch() -> None:
@@ -186,9 +186,9 @@ def test_a_horizon_grows_with_the_iterations(k: int) -> None:
     horizon = {"turns": {"steps": {"values": [2, 4], "every": 2}}}
     for number in range(5):
         record = walk(number, k=k, horizon=horizon, options={"max_turns": 50, "size": 5})
-        most = 2 if k <= 2 else 4
-        assert len(record.turns) <= most
-        assert record.report["ended"] == ("stopped" if len(record.turns) == most else "solved")
+        max_length = 2 if k <= 2 else 4
+        assert len(record.turns) <= max_length
+        assert record.report["ended"] == ("stopped" if len(record.turns) == max_length else "solved")
 
 
 def test_a_horizon_sets_a_games_option() -> None:

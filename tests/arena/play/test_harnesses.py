@@ -79,7 +79,7 @@ def test_a_rewritten_history_opens_streams_that_are_named() -> None:
     assert sum("opens a new stream" in note for note in notes) == 2
 
 
-def test_the_same_seed_gives_the_same_match_alone_or_among_others() -> None:
+def test_same_seed_gives_the_same_match_alone_or_with_others() -> None:
     for program in ("graph_loop", "rewriter"):
         several, alone = (play_matches(command(program), count)[0] for count in (5, 1))
         assert untimed(several[0]) == untimed(alone[0])

@@ -95,7 +95,7 @@ def test_population_follows_a_changing_best_instruction() -> None:
     assert max(chance) < 0.5 < min(found) - 0.1
 
 
-def test_the_matches_of_a_deal_have_the_same_instruction_and_other_roles_none() -> None:
+def test_matches_of_a_deal_share_an_instruction() -> None:
     drawn = make_population().assign(1, make_plans(1, 12, group=4))
     by_deal = [{p.seats["solver"].instruction for p in drawn if p.seed == 1000 + deal} for deal in range(12)]
     assert all(len(each) == 1 for each in by_deal) and len(set.union(*by_deal)) > 1

@@ -56,21 +56,21 @@ def test_turns_are_reported_as_they_are_taken() -> None:
     seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
     for keep in (True, False):
         events.clear()
-        heard: list[Turn] = []
+        acts: list[Turn] = []
 
-        def on_turn(plan: MatchPlan, turn: Turn, heard: list[Turn] = heard) -> None:
-            heard.append(turn)
+        def on_turn(plan: MatchPlan, turn: Turn, acts: list[Turn] = acts) -> None:
+            acts.append(turn)
             events.append((plan.id, turn.index, dict(turn.rewards)))
 
         plan = MatchPlan(identity=MatchId(1, 0), game="beats", options={}, seed=1, seats=seats)
         players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
         record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
         assert events == [("0001-0000", 0, {"own": 1.0}), ("0001-0000", 1, {})], "before later rewards are known"
-        assert heard[0].rewards == {"own": 1.0}, "a turn never changes"
+        assert acts[0].rewards == {"own": 1.0}, "a turn never changes"
         if not keep:
             assert record.turns == ()
             continue
-        assert record.turns == (heard[0]._replace(rewards={"own": 1.0, "late": 2.0}), heard[1])
+        assert record.turns == (acts[0]._replace(rewards={"own": 1.0, "late": 2.0}), acts[1])
 
 
 def test_blocking_steps_let_other_matches_continue() -> None:
@@ -135,7 +135,7 @@ def test_record_holds_the_whole_match() -> None:
     assert MatchRecord.from_json(record.to_json()) == record
 
 
-def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
+def test_player_sees_only_its_seats_view() -> None:
     a, b = Scripted("hello"), Scripted()
     match(Beats(length=3), {"a": a, "b": b})
     assert [v.turn for v in a.views] == [0, 2] and [v.turn for v in b.views] == [1]
@@ -236,7 +236,7 @@ def test_rewards_that_add_up_to_infinity_fail_the_match() -> None:
 
 def test_lone_surrogates_are_replaced_before_anyone_reads_them() -> None:
     """No file can hold lone surrogates; replacing them early keeps play and log equal."""
-    heard: list[str] = []
+    acts: list[str] = []
 
     class RecordingGame(Beats):
         """Game that records its acts and sends a lone surrogate."""
@@ -244,14 +244,14 @@ def test_lone_surrogates_are_replaced_before_anyone_reads_them() -> None:
         whole_acts = True
 
         def play(self, seat: str, act: str) -> str:
-            heard.append(act)
+            acts.append(act)
             self.tell("half \udc80")
             return super().play(seat, act)
 
     b = Scripted("plain")
     record = match(RecordingGame(length=2), {"a": Scripted("x\ud800y | \udfff"), "b": b})
     assert MatchRecord.from_json(record.to_json()) == record
-    assert record.turns[0].action == "x\ufffdy | \ufffd" and heard[0] == record.turns[0].action
+    assert record.turns[0].action == "x\ufffdy | \ufffd" and acts[0] == record.turns[0].action
     assert b.views[0].messages == record.turns[1].messages
     assert record.turns[1].messages[1].text == "half \ufffd"
     assert find_difference(ForkPoint(record, 1, "another"), RecordingGame(length=2)) == "", (
@@ -317,7 +317,7 @@ def test_seat_that_leaves_early_is_stepped_out() -> None:
     assert game.dead_steps == 1, "nobody is stepped after the match"
 
 
-def test_a_record_of_the_outcome_alone_has_the_same_outcome() -> None:
+def test_record_without_turns_has_the_same_outcome() -> None:
     pays: Pays = {0: [("a", "own", 1.0)], 3: [("b", "late", 0.5)]}
     plan = MatchPlan(
         identity=MatchId(0, 0),

@@ -53,7 +53,7 @@ def play_matches(
 
 
 @pytest.mark.parametrize("in_flight", [200, 3])
-def test_a_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
+def test_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
     many, _ = play_matches(200, in_flight=in_flight)
     for i in (0, 57, 199):
         alone = asyncio.run(negotiate(plans(200)[i]))

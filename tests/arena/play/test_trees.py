@@ -84,19 +84,19 @@ def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
     for record in records:
         if (parent := record.identity.parent) is None:
             continue
-        begun, at = by_id[str(parent)], record.identity.turn
+        original, at = by_id[str(parent)], record.identity.turn
         assert at > parent.turn, "no branch parts at a branch's first turn"
         mover = record.turns[at].seat
         assert any(turn.seat == mover for turn in record.turns[:at]), "nor at a seat's first turn"
-        assert [t.raw for t in begun.turns[:at]] == [t.raw for t in record.turns[:at]]
+        assert [t.raw for t in original.turns[:at]] == [t.raw for t in record.turns[:at]]
         for seat in record.streams:
-            for one, two in zip(begun.streams[seat], record.streams[seat], strict=False):
+            for one, two in zip(original.streams[seat], record.streams[seat], strict=False):
                 cut = max([i + 1 for i, turn in enumerate(two.turns) if 0 <= turn < at], default=0)
                 for name in ("ids", "mask", "logprobs", "turns", "entropy"):
                     assert getattr(one, name)[:cut] == getattr(two, name)[:cut]
 
 
-def test_branches_lie_within_branches() -> None:
+def test_branches_can_be_nested() -> None:
     records = play_tree(make_lineup(), ALWAYS, make_plans(make_lineup(), group=12))
     assert max(len(record.identity.lineage()) for record in records) >= 3
 

@@ -94,7 +94,7 @@ def test_truncated_rate_is_a_metric() -> None:
     assert both["report"]["maze.truncated_rate"] == row["truncated_rate"]
 
 
-def test_show_says_where_a_reply_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_marks_cut_replies(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=200, force_terminal=False)
     for turn in play_maze("excused").to_json()["turns"][:2]:
         show._show_turn(console, turn, None)

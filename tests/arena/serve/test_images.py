@@ -41,8 +41,10 @@ TEXT = {"type": "text", "text": "What is it?"}
 
 
 def test_replies_depend_on_pictures_and_prompts_count_them(ask: Any) -> None:
-    plain, one, two = (ask([TEXT, *map(shown, map(encoded, seeds))]).json() for seeds in ((), (1,), (1, 2)))
-    tokens = [answer["usage"]["prompt_tokens"] for answer in (plain, one, two)]
+    plain, one_image, two_images = (
+        ask([TEXT, *map(shown, map(encoded, seeds))]).json() for seeds in ((), (1,), (1, 2))
+    )
+    tokens = [answer["usage"]["prompt_tokens"] for answer in (plain, one_image, two_images)]
     assert tokens[1] - tokens[0] >= TOKENS and tokens[2] - tokens[1] >= TOKENS
     answers = {ask([TEXT, shown(encoded(k))]).json()["choices"][0]["message"]["content"] for k in range(12)}
     assert len(answers) > 1

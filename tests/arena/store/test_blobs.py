@@ -67,7 +67,7 @@ def test_other_bytes_are_refused(tmp_path: Path, change: bytes) -> None:
     assert str(tmp_path / NAME) in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_huge_file_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blobs, "MAX_BYTES", 1000)
     with pytest.raises(StoreError, match="1000 bytes at most"):
         Blobs(tmp_path).put(NAME, bytes(1001))

@@ -57,12 +57,12 @@ def test_nothing_is_written_through_irregular_files(tmp_path: Path, name: str, k
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_an_unfinished_file_is_never_followed(tmp_path: Path, kind: str) -> None:
-    victim, beside = tmp_path / "victim", tmp_path / ".0001.parquet.tmp"
+    victim, temporary = tmp_path / "victim", tmp_path / ".0001.parquet.tmp"
     victim.write_text("precious")
-    os.mkfifo(beside) if kind == "pipe" else beside.symlink_to(victim)
+    os.mkfifo(temporary) if kind == "pipe" else temporary.symlink_to(victim)
     write_atomic(tmp_path / "0001.parquet", b"whole")
     assert victim.read_text() == "precious" and (tmp_path / "0001.parquet").read_bytes() == b"whole"
-    assert not beside.is_symlink() and not beside.exists()
+    assert not temporary.is_symlink() and not temporary.exists()
 
 
 def test_dangling_sealed_file_is_refused(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_wrong_blob_is_replaced_by_the_right_bytes(tmp_path: Path, existing: str
     assert elsewhere.read_bytes() == (PNG if "right" in existing else b"precious")
 
 
-def test_a_blob_that_cannot_be_written_keeps_its_match_out_of_the_log(tmp_path: Path) -> None:
+def test_match_with_an_unwritable_blob_is_not_logged(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     (tmp_path / "blobs" / IMAGE.hash).mkdir(parents=True)
     with pytest.raises(StoreError, match="Is a directory while writing"):

@@ -127,8 +127,8 @@ def test_shell_processes_resume_equal(tmp_path: Path, expected: Left) -> None:
         time.sleep(0.002)
     first.kill()
     first.wait()
-    done = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
     assert_same(left(run), expected)
 
 

@@ -80,9 +80,9 @@ def test_weights_are_exported_through_no_link(tmp_path: Path) -> None:
     (tmp_path / ".new.exporting").symlink_to(tmp_path / "there")
     with pytest.raises(StoreError, match="is a link"), new_folder(tmp_path / "link"):
         pass
-    with new_folder(tmp_path / "new") as beside:
-        beside.mkdir()
-        (beside / "config.json").write_text("{}")
+    with new_folder(tmp_path / "new") as temporary:
+        temporary.mkdir()
+        (temporary / "config.json").write_text("{}")
     assert [*(tmp_path / "there").iterdir()] == []
     assert (tmp_path / "new/config.json").is_file() and not (tmp_path / "new").is_symlink()
 
@@ -110,8 +110,8 @@ def test_old_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:
         (leftover / "half").write_text("x")
         if leftover != young:
             os.utime(leftover, (0, 0))
-    with new_folder(tmp_path / "new") as beside:
-        beside.mkdir()
+    with new_folder(tmp_path / "new") as temporary:
+        temporary.mkdir()
     assert not old.exists() and young.exists() and other.exists()
 
 

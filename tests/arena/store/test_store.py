@@ -256,7 +256,7 @@ def test_damaged_sealed_file_never_reads_differently(
 # Files
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.json"
     write_atomic(path, "old")
 
@@ -329,8 +329,8 @@ def test_a_small_real_disk_that_runs_full(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from tests.arena.store.test_store import fill_the_disk as fill\n"
     fill_command = [sys.executable, "-c", f"{code}fill(Path(sys.argv[1]))", f"{tmp_path}/run"]
     command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh", *fill_command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[3])
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[3])
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".", "a.b", "x" * 65, "a\0", "é", "a b", "a\n", "/etc"])
@@ -389,7 +389,7 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
     assert RunReader(path).config() == CONFIG
 
 
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_folder_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match=r"is not empty \(it holds 'thesis.tex'\): choose another --out"):
         RunFolder.create(tmp_path, CONFIG, {})
@@ -513,8 +513,8 @@ def test_match_is_read_without_other_row_groups(tmp_path: Path, monkeypatch: pyt
     records = [record(0, number) for number in range(30)]
     log.extend(records)
     log.seal(0)
-    log.write_credit(0, [one.credited([1.0], [0.5]) for each in records for one in trajectories(each)])
-    wanted = [row for row in log.read(0) if row["id"] == "0000-0005"]
+    log.write_credit(0, [trajectory.credited([1.0], [0.5]) for each in records for trajectory in trajectories(each)])
+    expected = [row for row in log.read(0) if row["id"] == "0000-0005"]
     for path in (tmp_path / "0000.parquet", tmp_path / "0000.credit.parquet"):
         raw, file = bytearray(path.read_bytes()), pq.read_metadata(path)
         for group in (file.row_group(k) for k in range(file.num_row_groups)):
@@ -524,7 +524,7 @@ def test_match_is_read_without_other_row_groups(tmp_path: Path, monkeypatch: pyt
                 if not bounds.min <= "0000-0005" <= bounds.max:
                     raw[begin + chunk.total_compressed_size - 1] ^= 1
         path.write_bytes(raw)
-    assert reader.read(0, ids=["0000-0005"]) == wanted
+    assert reader.read(0, ids=["0000-0005"]) == expected
     assert reader.credit_table(0, ids=["0000-0005"])["match"].to_pylist() == ["0000-0005"]
     assert reader.read(0, ids=["0000-0099"]) == [] and reader.credit_table(0, ids=[""]).num_rows == 0
     with pytest.raises(LogError, match="cannot be read"):

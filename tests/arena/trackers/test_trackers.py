@@ -243,7 +243,7 @@ def test_folder_named_like_a_package_is_not_installed(tmp_path: Path, monkeypatc
         check_installed(["nowhere_at_all"])  # type: ignore[list-item]
 
 
-def test_a_file_where_tensorboard_writes_is_refused(run: RunFolder) -> None:
+def test_file_in_place_of_the_tensorboard_folder_is_refused(run: RunFolder) -> None:
     (run.path / "tensorboard").touch()
     with pytest.raises(StoreError, match="tensorboard is no folder"):
         Trackers(["tensorboard"], run.path, 0, print)
