@@ -79,8 +79,8 @@ class FixedInstructions:
     def __init__(self, texts: list[str]) -> None:
         self.rules = make_population(texts, temperature=1e6)
 
-    def assign(self, k: int, plans_: list[MatchPlan]) -> list[MatchPlan]:
-        return self.rules.assign(k, plans_)
+    def assign(self, k: int, unassigned: list[MatchPlan]) -> list[MatchPlan]:
+        return self.rules.assign(k, unassigned)
 
     def observe(self, k: int, records: list[MatchRecord]) -> None:
         pass

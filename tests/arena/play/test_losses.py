@@ -156,9 +156,7 @@ def test_imitation_replays_failures_with_the_same_players(empty_folder: Path) ->
     (empty_folder / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
     lab = start(empty_folder / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
     healthy = start(empty_folder / "whole", experiment())
-    samples = [
-        wait(each_lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for each_lab in (lab, healthy)
-    ]
+    samples = [wait(tested.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for tested in (lab, healthy)]
     assert [sample.stream.ids for sample in samples[0]] == [sample.stream.ids for sample in samples[1]]
     failures, _ = read_failures(empty_folder / "run")
     assert failures and {each.iteration for each in failures} == {0}

@@ -56,21 +56,21 @@ def test_turns_are_reported_as_they_are_taken() -> None:
     seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
     for keep in (True, False):
         events.clear()
-        acts: list[Turn] = []
+        reported: list[Turn] = []
 
-        def on_turn(plan: MatchPlan, turn: Turn, acts: list[Turn] = acts) -> None:
-            acts.append(turn)
+        def on_turn(plan: MatchPlan, turn: Turn, reported: list[Turn] = reported) -> None:
+            reported.append(turn)
             events.append((plan.id, turn.index, dict(turn.rewards)))
 
         plan = MatchPlan(identity=MatchId(1, 0), game="beats", options={}, seed=1, seats=seats)
         players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
         record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
         assert events == [("0001-0000", 0, {"own": 1.0}), ("0001-0000", 1, {})], "before later rewards are known"
-        assert acts[0].rewards == {"own": 1.0}, "a turn never changes"
+        assert reported[0].rewards == {"own": 1.0}, "a turn never changes"
         if not keep:
             assert record.turns == ()
             continue
-        assert record.turns == (acts[0]._replace(rewards={"own": 1.0, "late": 2.0}), acts[1])
+        assert record.turns == (reported[0]._replace(rewards={"own": 1.0, "late": 2.0}), reported[1])
 
 
 def test_blocking_steps_let_other_matches_continue() -> None:

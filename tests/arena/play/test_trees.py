@@ -47,20 +47,20 @@ def make_lineup() -> Lineup:
     return replace(lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=EntropyEngine())  # type: ignore[arg-type]
 
 
-def make_plans(lineup_: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
+def make_plans(table: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
     groups = [
-        [replace(plan(lineup_, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
+        [replace(plan(table, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
         for d in range(deals)
     ]
     return groups
 
 
-def play_tree(lineup_: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
+def play_tree(table: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
     async def play() -> list[MatchRecord]:
         part, records = make_part("trees", seed=5, **asdict(rule)), list[MatchRecord]()
         plans = await part.plan(1, [plan for deal in dealt for plan in deal])
         while plans:
-            records += await play_all(plans, lambda p: lineup_.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+            records += await play_all(plans, lambda p: table.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
             progress = Progress(ended=records, records=records, given_up=[], deals=len(dealt))
             plans = (await part.expand(1, progress)).plans
         return records
@@ -139,10 +139,10 @@ def test_number_of_first_matches_is_as_in_aepo(gap: float, count: int, monkeypat
 
 
 def play_one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
-    lineup_ = make_lineup()
-    (deal,) = make_plans(lineup_, 1, group)
+    table = make_lineup()
+    (deal,) = make_plans(table, 1, group)
     for one in deal:
-        record = asyncio.run(lineup_.play(one, Nobody()))  # type: ignore[arg-type]
+        record = asyncio.run(table.play(one, Nobody()))  # type: ignore[arg-type]
         if len(record.turns) > 2 and record.turns[2].seat == record.turns[0].seat:
             return Tree(deal, rule, SIZES, 5), record
     raise AssertionError("all matches are short")
@@ -179,12 +179,12 @@ def test_entropy_decides_branch_points() -> None:
 
 
 def test_inherited_tokens_count_in_the_limits() -> None:
-    lineup_ = make_lineup()
-    records = play_tree(lineup_, ALWAYS, make_plans(lineup_))
+    table = make_lineup()
+    records = play_tree(table, ALWAYS, make_plans(table))
     branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn)
     shared = sum(turn.tokens for turn in branch.turns[: branch.identity.turn])
-    short = replace(lineup_, limits=Limits(tokens=shared))
-    found = [p for deal in make_plans(lineup_) for p in deal if p.identity == branch.identity.lineage()[0]]
+    short = replace(table, limits=Limits(tokens=shared))
+    found = [p for deal in make_plans(table) for p in deal if p.identity == branch.identity.lineage()[0]]
     parent = next(r for r in records if r.identity == branch.identity.parent)
     again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
     cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
