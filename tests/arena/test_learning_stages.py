@@ -153,7 +153,7 @@ stages:
         for match in RunReader(run / "stages/01-traces").matches()
         for seat in ("first", "second")
     }
-    assert imitated_texts == {make_key: acts for make_key, acts in expected.items() if acts}
+    assert imitated_texts == {key: acts for key, acts in expected.items() if acts}
     assert read_metrics(run, "sft")[-1]["rows"] > 0
     experiment = read_spec(str(run / "stages/02-sft")).experiment
     assert experiment is not None
@@ -276,8 +276,8 @@ def test_a_scripted_player_is_imitated_by_its_chats_and_texts(stages_folder: Pat
 def test_match_is_one_text_for_any_memory(stages_folder: Path, memory: dict[str, Any]) -> None:
     """A role with a window has a chat per turn; the text has each message once."""
     chats = Chats(RunReader(stages_folder / "01-cases"), Selection(policies=("random",)))
-    for make_key, role in chats.roles.items():
-        chats.roles[make_key] = role.model_copy(update={"memory": Memory(**memory)})
+    for key, role in chats.roles.items():
+        chats.roles[key] = role.model_copy(update={"memory": Memory(**memory)})
     replies = defaultdict[tuple[str, str], list[Reply]](list)
     for _, iteration in chats.iterations():
         for reply in iteration:

@@ -211,16 +211,16 @@ def test_token_credit_is_logged(token_run: Path, plain_run: Path) -> None:
 def test_token_credit_is_loaded_with_the_tokens(token_run: Path, plain_run: Path) -> None:
     credit = {(c["match"], c["turn"]): c for c in RunReader(token_run).log.credit_table(1, CREDIT.names).to_pylist()}
     tokens = analysis.load(token_run).tokens
-    read_streams = tokens[tokens["sampled"]]
-    assert len(read_streams) and not tokens[~tokens["sampled"]][["advantage", "ratio", "gap"]].notna().any(axis=None)
-    for (match, turn), rows in read_streams.groupby(["match", "turn"]):
+    sampled = tokens[tokens["sampled"]]
+    assert len(sampled) and not tokens[~tokens["sampled"]][["advantage", "ratio", "gap"]].notna().any(axis=None)
+    for (match, turn), rows in sampled.groupby(["match", "turn"]):
         for column, source in (("advantage", "advantages"), ("ratio", "ratios"), ("gap", "gaps")):
             assert rows[column].tolist() == pytest.approx(credit[match, turn][source])
     tokens = analysis.load(plain_run).tokens
     of_turn = {(c.match, c.turn): c.advantage for c in RunReader(plain_run).credit(1)}
-    read_streams = tokens[tokens["sampled"]]
-    expected = [of_turn[key] for key in zip(read_streams["match"], read_streams["turn"], strict=True)]
-    assert read_streams["advantage"].tolist() == expected, "a turn's tokens share its advantage"
+    sampled = tokens[tokens["sampled"]]
+    expected = [of_turn[key] for key in zip(sampled["match"], sampled["turn"], strict=True)]
+    assert sampled["advantage"].tolist() == expected, "a turn's tokens share its advantage"
     assert not tokens[["ratio", "gap"]].notna().any(axis=None)
 
 

@@ -60,10 +60,8 @@ def read_weights(run: RunFolder, k: int) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def is_equal(received_turn: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return received_turn.keys() == other.keys() and all(
-        torch.equal(value, other[name]) for name, value in received_turn.items()
-    )
+def is_equal(weights: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return weights.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in weights.items())
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +81,10 @@ def test_run_with_an_engine_in_another_process_is_bit_equal(finished_run: RunFol
     """Play, the KL's reference and the gate use the other process."""
     other = run_lab(tmp_path / "run", make_experiment(), makers=Makers(engine=make_remote_engine))
     for k in (1, 2):
-        ours, source_k = read_matches(finished_run, k), read_matches(other, k)
-        assert [r.payoffs for r in ours] == [r.payoffs for r in source_k]
+        ours, theirs = read_matches(finished_run, k), read_matches(other, k)
+        assert [r.payoffs for r in ours] == [r.payoffs for r in theirs]
         assert [s.ids for r in ours for s in r.streams["opener"]] == [
-            s.ids for r in source_k for s in r.streams["opener"]
+            s.ids for r in theirs for s in r.streams["opener"]
         ]
     assert is_equal(read_weights(finished_run, 2), read_weights(other, 2))
 
@@ -115,9 +113,9 @@ class TurnSender(Quiet):
 
 @pytest.mark.slow
 def test_every_turn_leaves_the_process_as_it_is_taken(tmp_path: Path) -> None:
-    pipe, source_k = multiprocessing.Pipe()
+    pipe, viewer_end = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
-    viewer = spawn.Process(target=record_turns, args=(source_k, str(tmp_path / "heard.json")), daemon=True)
+    viewer = spawn.Process(target=record_turns, args=(viewer_end, str(tmp_path / "heard.json")), daemon=True)
     viewer.start()
     finished = run_lab(tmp_path / "run", make_experiment("iterations=1"), TurnSender(pipe))
     pipe.send(None)

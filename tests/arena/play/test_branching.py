@@ -174,8 +174,8 @@ def test_endpoint_repeats_known_replies_without_a_request() -> None:
 # -- which branches are played -----------------------------------------------------------------------------
 
 
-def make_experiment(**play_plan: Any) -> Experiment:
-    lines = [f"{name}: {value}" for name, value in play_plan.items()]
+def make_experiment(**play: Any) -> Experiment:
+    lines = [f"{name}: {value}" for name, value in play.items()]
     return compose([text_layer("test", CONFIG + f"play: {{{', '.join(lines)}}}\n")])
 
 

@@ -37,10 +37,7 @@ def play_matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[Ma
 
 @pytest.mark.parametrize(
     "program",
-    [
-        pytest.param(play_faulty, marks=pytest.mark.slow if n else (), id=" ".join(play_faulty))
-        for n, play_faulty in enumerate(SDK)
-    ],
+    [pytest.param(words, marks=pytest.mark.slow if n else (), id=" ".join(words)) for n, words in enumerate(SDK)],
 )
 def test_unmodified_sdk_in_a_tool_loop(program: tuple[str, ...]) -> None:
     pytest.importorskip("openai")

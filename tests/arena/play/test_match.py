@@ -191,7 +191,7 @@ def test_a_fault_of_the_game_fails_its_match_only(fault: str, reason: str) -> No
 
 
 class UnloggableGame(Beats):
-    """Game that yields `value`, which no log can hold, from the method `method`."""
+    """Game whose method `method` yields `value`, which no log can hold."""
 
     def __init__(self, method: str, value: Any) -> None:
         super().__init__({0: [("a", "gold", 1.0)]})

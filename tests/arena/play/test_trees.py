@@ -84,16 +84,16 @@ def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
     for record in records:
         if (parent := record.identity.parent) is None:
             continue
-        original, at = by_id[str(parent)], record.identity.turn
-        assert at > parent.turn, "no branch parts at a branch's first turn"
-        mover = record.turns[at].seat
-        assert any(turn.seat == mover for turn in record.turns[:at]), "nor at a seat's first turn"
-        assert [t.raw for t in original.turns[:at]] == [t.raw for t in record.turns[:at]]
+        original, branch_turn = by_id[str(parent)], record.identity.turn
+        assert branch_turn > parent.turn, "no branch parts at a branch's first turn"
+        mover = record.turns[branch_turn].seat
+        assert any(turn.seat == mover for turn in record.turns[:branch_turn]), "nor at a seat's first turn"
+        assert [t.raw for t in original.turns[:branch_turn]] == [t.raw for t in record.turns[:branch_turn]]
         for seat in record.streams:
-            for one, two in zip(original.streams[seat], record.streams[seat], strict=False):
-                cut = max([i + 1 for i, turn in enumerate(two.turns) if 0 <= turn < at], default=0)
+            for original_stream, stream in zip(original.streams[seat], record.streams[seat], strict=False):
+                cut = max([i + 1 for i, turn in enumerate(stream.turns) if 0 <= turn < branch_turn], default=0)
                 for name in ("ids", "mask", "logprobs", "turns", "entropy"):
-                    assert getattr(one, name)[:cut] == getattr(two, name)[:cut]
+                    assert getattr(original_stream, name)[:cut] == getattr(stream, name)[:cut]
 
 
 def test_branches_can_be_nested() -> None:
@@ -141,8 +141,8 @@ def test_number_of_first_matches_is_as_in_aepo(gap: float, count: int, monkeypat
 def play_one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
     table = make_lineup()
     (deal,) = make_plans(table, 1, group)
-    for one in deal:
-        record = asyncio.run(table.play(one, Nobody()))  # type: ignore[arg-type]
+    for match_plan in deal:
+        record = asyncio.run(table.play(match_plan, Nobody()))  # type: ignore[arg-type]
         if len(record.turns) > 2 and record.turns[2].seat == record.turns[0].seat:
             return Tree(deal, rule, SIZES, 5), record
     raise AssertionError("all matches are short")
@@ -168,12 +168,12 @@ def test_entropy_decides_branch_points() -> None:
         tree = Tree([], rule, SIZES, 5)
         branched = {(str(r.identity.parent), r.identity.turn) for r in records if r.identity.parent}
         rises: dict[bool, list[float]] = {True: [], False: []}
-        for one in by_id.values():
-            for turn in one.turns:
-                first = next(t for t in one.turns if t.seat == turn.seat)
-                if turn.index > max(first.index, one.identity.turn):
-                    rise = tree.entropy(one, turn) - tree.entropy(one, first)
-                    rises[(one.id, turn.index) in branched].append(rise)
+        for match in by_id.values():
+            for turn in match.turns:
+                first = next(t for t in match.turns if t.seat == turn.seat)
+                if turn.index > max(first.index, match.identity.turn):
+                    rise = tree.entropy(match, turn) - tree.entropy(match, first)
+                    rises[(match.id, turn.index) in branched].append(rise)
         gaps[trigger] = float(np.mean(rises[True]) - np.mean(rises[False]))
     assert gaps["entropy"] > 1.0 > 0.6 > abs(gaps["random"])
 
@@ -229,11 +229,11 @@ def test_shared_prefix_has_the_mean_advantage_of_its_branches() -> None:
     soft = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo"}))
     hard = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo", "transforms": ["shared_prefix"]}))
     numbers = number_copies(batch)
-    one, two = (np.concatenate([c.advantages for c in credited]) for credited in (soft, hard))
+    separate, shared = (np.concatenate([c.advantages for c in credited]) for credited in (soft, hard))
     for number in np.unique(numbers).tolist():
         rows = numbers == number
-        assert np.ptp(two[rows]) < 1e-9 and two[rows].sum() == pytest.approx(one[rows].sum())
-    assert np.abs(one - two).max() > 0.01, "some copies differed"
+        assert np.ptp(shared[rows]) < 1e-9 and shared[rows].sum() == pytest.approx(separate[rows].sum())
+    assert np.abs(separate - shared).max() > 0.01, "some copies differed"
 
 
 def test_tree_estimator_by_hand() -> None:
