@@ -65,16 +65,16 @@ def test_turns_are_those_of_the_oracle_and_of_random_play() -> None:
 
 
 def test_papers_have_the_verdicts_of_their_recipes() -> None:
-    def cells(recipe: str) -> str:
+    def get_verdict(recipe: str) -> str:
         page = f"{claims_pages.VERDICTS}| A paper | a part | {recipe} | a file | old |\n\n## Parts\n"
         (row,) = re.findall(r"\| A paper .*", claims_pages.update_verdicts(page, correct_family(studies)))
         return str(row.split(" | ")[-1].removesuffix(" |"))
 
     studies = [read(RESULTS / f"study-{name}.json") for name in ("mint-nano", "gra-nano")]
     alone = {row.results.name: row.verdict for row in correct_family(studies)}
-    assert cells("`mint-nano`") == alone["mint-nano"] == "holds"
-    assert cells("`gra-nano`, `ufo-nano`") == f"{alone['gra-nano']}, not run"
-    assert cells("not yet") == cells("`clinic`") == "–"
+    assert get_verdict("`mint-nano`") == alone["mint-nano"] == "holds"
+    assert get_verdict("`gra-nano`, `ufo-nano`") == f"{alone['gra-nano']}, not run"
+    assert get_verdict("not yet") == get_verdict("`clinic`") == "–"
 
 
 def test_a_study_without_a_result_is_listed() -> None:
@@ -93,13 +93,13 @@ def test_hours_sum_the_minutes_of_all_studies() -> None:
 
 def test_swapped_arms_swap_the_verdict() -> None:
     study = read(RESULTS / "study-mint-nano.json")
-    own, control = study.curves["directed"], study.curves["undirected"]
-    swapped = replace(study, curves={**study.curves, "directed": control, "undirected": own})
-    assert [row.verdict for one in (study, swapped) for row in correct_family([one])] == ["holds", "contradicted"]
+    treatment, control = study.curves["directed"], study.curves["undirected"]
+    swapped = replace(study, curves={**study.curves, "directed": control, "undirected": treatment})
+    assert [row.verdict for result in (study, swapped) for row in correct_family([result])] == ["holds", "contradicted"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_stated_minutes_are_near_the_median_run(file: Path) -> None:
-    kept = json.loads(file.read_text("utf-8"))
-    took = median(run["seconds"] for run in kept["runs"]) / 60
-    assert took / 2 <= kept["study"]["minutes"] <= max(1.0, 2 * took)
+    record = json.loads(file.read_text("utf-8"))
+    median_minutes = median(run["seconds"] for run in record["runs"]) / 60
+    assert median_minutes / 2 <= record["study"]["minutes"] <= max(1.0, 2 * median_minutes)

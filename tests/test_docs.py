@@ -1,6 +1,6 @@
-"""What README and docs/ say: commands are commands, YAML is read, output is real, links lead somewhere.
+"""Tests of README and docs/: commands parse, YAML is read, output is real, links lead somewhere.
 
-`python -m tests.test_docs` writes the output that commands give now into the pages.
+`python -m tests.test_docs` writes the current output of commands into the pages.
 """
 
 import html
@@ -35,7 +35,7 @@ from tests.pages import PAGES, ROOT, Block, blocks, commands, parse, write_files
 
 WIDTH = "100"
 SKIPPED = "…"
-"""A line of output that stands for any others."""
+"""A line of output that stands for any other lines."""
 
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -47,21 +47,21 @@ YAML = [block for block in BLOCKS if block.language == "yaml"]
 
 
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
-def test_every_command_is_one(block: Block) -> None:
+def test_every_command_parses(block: Block) -> None:
     for arguments in commands(block.text):
         parse(arguments)
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> None:
-    """Beside the page's own files, its functions at hand, and a run in runs/latest."""
+    """Runs with the page's own files and functions, and a run in runs/latest."""
     scope: dict[str, object] = {}
     with chdir(tmp_path):
         shutil.copytree(unbroken, "runs/latest")
         write_files(block.page)
-        for own in blocks(block.page):
-            if own.file and own.language == "python":
-                exec(own.text, scope)
+        for page_block in blocks(block.page):
+            if page_block.file and page_block.language == "python":
+                exec(page_block.text, scope)
         rows = RunReader("runs/latest").matches()
         scope["trajectories"] = [t for row in rows for t in trajectories(MatchRecord.from_json(row)) if t.trained]
         exec(block.text, scope)
@@ -69,20 +69,20 @@ def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> 
 
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
-    """A role, a panel, a rubric, a pipeline, or keys of an experiment, laid over a recipe, beside the page's files."""
-    said = strict_yaml.load(block.text, str(block))
-    if "role" in said:
+    """A block is a role, panel, rubric, pipeline, or settings over a recipe, beside the page's files."""
+    settings = strict_yaml.load(block.text, str(block))
+    if "role" in settings:
         (tmp_path / "role.yaml").write_text(block.text, "utf-8")
         read_role(tmp_path / "role.yaml")
-    elif "members" in said:
+    elif "members" in settings:
         read_panel(block.text, str(block))
-    elif "rubric" in said:
+    elif "rubric" in settings:
         (tmp_path / "rubric.yaml").write_text(block.text, "utf-8")
         read_rubric(str(tmp_path / "rubric.yaml"))
-    elif "stages" in said:
+    elif "stages" in settings:
         with chdir(tmp_path):
             plan(read_pipeline([text_layer(str(block), block.text)]), tmp_path, print)
-    elif said.keys() <= Experiment.model_fields.keys():
+    elif settings.keys() <= Experiment.model_fields.keys():
         with chdir(tmp_path):
             write_files(block.page)
             compose([recipe_layer("negotiation"), text_layer(str(block), block.text)])
@@ -92,7 +92,7 @@ def test_every_yaml_block_is_read(block: Block, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation as a site; a link or an anchor that leads nowhere is an error."""
+    """Return the documentation as a site; a broken link or anchor is an error."""
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
@@ -101,36 +101,36 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_site_has_what_nobody_writes_by_hand(site: Path) -> None:
+def test_site_has_the_generated_pages(site: Path) -> None:
     assert (site / "reference" / "commands.html").read_text("utf-8").count("arena") > 100
     assert 'src="architecture.svg"' in (site / "architecture.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("room", ["arena", "agents", "games", "simulators", "analysis"])
 def test_the_tree_has_every_module_with_its_first_line(site: Path, room: str) -> None:
-    """But notebooks, which are in their folder's line."""
+    """Except notebooks, which the line of their folder covers."""
     page = (site / "reference" / "tree.html").read_text("utf-8")
-    told = re.search(rf'<h2 id="{room}">.*?(?=<h2|</article)', page, re.S)
+    section = re.search(rf'<h2 id="{room}">.*?(?=<h2|</article)', page, re.S)
     files = [file.name for file in (ROOT / room).rglob("*.py") if file.name != "__init__.py"]
     notebooks = [file.name for file in (ROOT / room / "notebooks").glob("*.py") if file.name != "__init__.py"]
-    rows = re.findall(r"<td><code>(\w+\.py)</code></td>\s*<td>.+?</td>", told[0] if told else "")
+    rows = re.findall(r"<td><code>(\w+\.py)</code></td>\s*<td>.+?</td>", section[0] if section else "")
     assert sorted([*rows, *notebooks]) == sorted(files)
 
 
 def test_the_tables_have_every_column_with_its_meaning(site: Path) -> None:
     page = html.unescape((site / "reference" / "tables.html").read_text("utf-8"))
     for name, schema in TABLES.items():
-        told = re.search(rf'<h2 id="{name}">.*?(?=<h2|</article)', page, re.S)
-        assert told is not None
-        rows = dict(re.findall(r"<td><code>([^<]+)</code></td>\s*<td>.*?</td>\s*<td>(.+?)</td>", told[0]))
+        section = re.search(rf'<h2 id="{name}">.*?(?=<h2|</article)', page, re.S)
+        assert section is not None
+        rows = dict(re.findall(r"<td><code>([^<]+)</code></td>\s*<td>.*?</td>\s*<td>(.+?)</td>", section[0]))
         expected = {field.name: doc(field) for field in schema}
         assert {column: re.sub("<.*?>", "", rows[column]) for column in expected} == {
             column: meaning.replace("`", "") for column, meaning in expected.items()
         }
 
 
-def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
-    """And search finds its index and a worker where the site is opened as files."""
+def test_site_fetches_nothing_from_other_hosts(site: Path) -> None:
+    """Search finds its index and a worker if the site is opened as files, too."""
     for page in [*site.glob("*.html"), *site.glob("reference/*.html")]:
         text = page.read_text("utf-8")
         fetched = re.findall(
@@ -157,84 +157,84 @@ def test_the_sites_colours_have_the_contrast_of_wcag_aa() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
-        yield opened
+    with chromium() as page_browser:
+        yield page_browser
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["index", "results", "reference/experiment"])
-def test_no_page_of_the_site_runs_out_of_the_window(browser: Any, site: Path, page: str) -> None:
-    """Wide tables and blocks scroll in themselves."""
+def test_no_page_is_wider_than_the_window(browser: Any, site: Path, page: str) -> None:
+    """Wide tables and blocks scroll by themselves."""
     for width in (400, 1400):
         wide, window = widths(browser, (site / f"{page}.html").as_uri(), width)
         assert wide <= window
 
 
-def test_the_front_page_is_whole_on_a_wide_screen_and_search_needs_no_server(browser: Any, site: Path) -> None:
-    view, asked = browser.new_page(viewport={"width": 1400, "height": 900}), []
-    view.on("request", lambda request: asked.append(request.url))
+def test_front_page_fits_a_wide_screen_and_search_needs_no_server(browser: Any, site: Path) -> None:
+    view, requested = browser.new_page(viewport={"width": 1400, "height": 900}), []
+    view.on("request", lambda request: requested.append(request.url))
     view.goto((site / "index.html").as_uri())
     cut = "[...document.querySelectorAll('pre > code')].filter(c => c.scrollWidth > c.clientWidth + 1).length"
     assert view.evaluate(cut) == 0
     view.click(".md-search__input")
     view.keyboard.type("exploitability")
     view.wait_for_selector(".md-search-result__item", timeout=20_000)
-    assert [address for address in asked if not address.startswith("file:")] == []
+    assert [address for address in requested if not address.startswith("file:")] == []
     view.close()
 
 
 # -- output ------------------------------------------------------------------------------------------------
 
 
-def shown(page: Path) -> Iterator[tuple[str, str]]:
-    """Commands of a page that show output, with that output."""
+def list_examples(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the commands of a page that show output, with that output."""
     for block in blocks(page):
         if block.language == "console":
             yield from re.findall(r"^\$ (arena [^\n]*)\n((?:(?!\$ )[^\n]*\n)+)", block.text, re.M)
 
 
-def output_of(page: Path, command: str) -> str:
-    """What the command says, in a folder that holds the page's files."""
+def run_command(page: Path, command: str) -> str:
+    """Return the command's output in a folder that holds the page's files."""
     with TemporaryDirectory() as folder, chdir(folder):
         write_files(page)
         (arguments,) = commands(command)
-        said = arena(*arguments)
-    return "".join(line.rstrip() + "\n" for line in (said.out + said.err).splitlines())
+        result = arena(*arguments)
+    return "".join(line.rstrip() + "\n" for line in (result.out + result.err).splitlines())
 
 
-def timeless(output: str) -> str:
-    """The same with all seconds alike."""
+def without_times(output: str) -> str:
+    """Return the output with all durations replaced."""
     return re.sub(r" +\d+\.\d s$", " 0.0 s", output, flags=re.M)
 
 
-LIVE = [page for page in PAGES if page.name.startswith("new-") and any(shown(page))]
-"""Tutorials: what their commands say hangs on the page's own files alone."""
+LIVE = [page for page in PAGES if page.name.startswith("new-") and any(list_examples(page))]
+"""Tutorials: the output of their commands depends only on the page's own files."""
 
 
-def test_the_tutorials_that_show_output_are_these() -> None:
+def test_tutorials_with_output() -> None:
     assert [page.name for page in LIVE] == ["new-game.md", "new-role.md", "new-simulator.md"]
 
 
 @pytest.mark.slow_after(2)  # the third makes a simulator and trains in it
 @pytest.mark.parametrize("page", LIVE, ids=lambda page: page.name)
-def test_what_commands_say_is_what_they_say(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shown_output_is_real(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", WIDTH)
-    for command, output in shown(page):
-        pattern = re.escape(timeless(output)).replace(re.escape(SKIPPED + "\n"), "(?:.*\n)*?")
-        assert re.fullmatch(pattern, timeless(output_of(page, command))), f"{page.name}: {command}"
+    for command, output in list_examples(page):
+        pattern = re.escape(without_times(output)).replace(re.escape(SKIPPED + "\n"), "(?:.*\n)*?")
+        assert re.fullmatch(pattern, without_times(run_command(page, command))), f"{page.name}: {command}"
 
 
-def renew(page: Path) -> None:
-    """Write what commands say now beneath them, where the page shows output in full."""
+def update_output(page: Path) -> None:
+    """Replace the page's output by the current one, where it is shown in full."""
     text = page.read_text("utf-8")
-    for command, output in shown(page):
+    for command, output in list_examples(page):
         if SKIPPED + "\n" not in output:
-            text = text.replace(f"$ {command}\n{output}", f"$ {command}\n{output_of(page, command)}")
+            text = text.replace(f"$ {command}\n{output}", f"$ {command}\n{run_command(page, command)}")
     page.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = WIDTH
     for page in LIVE:
-        renew(page)
+        update_output(page)
     sys.exit(0)

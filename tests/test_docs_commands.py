@@ -1,4 +1,4 @@
-"""Every command that a page shows exists, with its options; what takes a moment is run, beside the page's own files."""
+"""Commands in the docs exist with their options; quick ones are run beside the page's own files."""
 
 import re
 import shlex
@@ -21,15 +21,15 @@ TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8")
 ELSEWHERE = {
     "source", "export", "pip", "pre-commit", "tensorboard", "ruff", "mypy", "lint-imports", "cp", "mkdir", "curl",
 }  # fmt: skip
-"""Programs that are not ours."""
+"""Programs of other projects."""
 QUICK: set[tuple[str, ...]] = {("list",), ("show", "game"), ("init",), ("check", "role"), ("check", "experiment")}
 """Commands that read no run and end in a moment."""
 READING: set[tuple[str, ...]] = {("sql",), ("credit",), ("show",)}
 """Commands that read a run."""
 
 
-class Shown(NamedTuple):
-    """A command line of a page."""
+class ShownCommand(NamedTuple):
+    """A command line on a page."""
 
     page: Path
     words: tuple[str, ...]
@@ -37,13 +37,13 @@ class Shown(NamedTuple):
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}: {shlex.join(self.words)}"[:150]
 
-    def begins(self, known: set[tuple[str, ...]]) -> bool:
-        """Whether it is one of these commands of arena."""
-        return self.words[0] == "arena" and any(self.words[1 : 1 + len(some)] == some for some in known)
+    def is_one_of(self, known: set[tuple[str, ...]]) -> bool:
+        """Return whether this is one of these commands of arena."""
+        return self.words[0] == "arena" and any(self.words[1 : 1 + len(words)] == words for words in known)
 
 
-def lines() -> Iterator[Shown]:
-    """Every line after a prompt in the blocks of every page, `&&` taken apart, without comment and pipe."""
+def list_lines() -> Iterator[ShownCommand]:
+    """Yield every line after a prompt on every page, split at `&&`, without comment and pipe."""
     for page in PAGES:
         for block in blocks(page):
             text = re.sub(r"\\\n\s*", "", block.text)
@@ -51,28 +51,28 @@ def lines() -> Iterator[Shown]:
                 for part in line.split(" && "):
                     words = shlex.split(part, comments=True)
                     end = words.index("|") if "|" in words else None
-                    yield Shown(page, tuple(word for word in words[:end] if not re.match(r"[A-Z_]+=", word)))
+                    yield ShownCommand(page, tuple(word for word in words[:end] if not re.match(r"[A-Z_]+=", word)))
 
 
-def own_commands() -> Iterator[Shown]:
-    """Every whole `arena` command in a block of any language."""
+def list_arena_commands() -> Iterator[ShownCommand]:
+    """Yield every complete `arena` command in a block of any language."""
     for page in PAGES:
         for block in blocks(page):
-            yield from (Shown(page, ("arena", *words)) for words in commands(block.text) if "…" not in words)
+            yield from (ShownCommand(page, ("arena", *words)) for words in commands(block.text) if "…" not in words)
 
 
-LINES = list(lines())
-OWN = list(dict.fromkeys(own_commands()))
+CONSOLE_LINES = list(list_lines())
+ARENA_COMMANDS = list(dict.fromkeys(list_arena_commands()))
 
 
-def test_every_line_of_a_console_is_a_command_that_exists() -> None:
-    assert len(LINES) > 40
-    unknown = [str(line) for line in LINES if not exists(line.words)]
+def test_every_console_line_is_an_existing_command() -> None:
+    assert len(CONSOLE_LINES) > 40
+    unknown = [str(line) for line in CONSOLE_LINES if not command_exists(line.words)]
     assert not unknown, "\n".join(unknown)
 
 
-def exists(words: tuple[str, ...]) -> bool:
-    """Whether a program, a target of make or a file of this repository is there."""
+def command_exists(words: tuple[str, ...]) -> bool:
+    """Return whether the program, make target or file of a command exists."""
     program, *arguments = words
     if program == "arena":
         parse(arguments)
@@ -85,11 +85,15 @@ def exists(words: tuple[str, ...]) -> bool:
     return program in ELSEWHERE
 
 
-def test_a_line_that_does_not_exist_is_found() -> None:
-    assert not exists(("make", "nothing")) and not exists(("python", "benchmarks/nothing.py")) and not exists(("nix",))
+def test_missing_command_is_found() -> None:
+    assert (
+        not command_exists(("make", "nothing"))
+        and not command_exists(("python", "benchmarks/nothing.py"))
+        and not command_exists(("nix",))
+    )
 
 
-def scripts() -> Iterator[tuple[str, str, list[str]]]:
+def list_scripts() -> Iterator[tuple[str, str, list[str]]]:
     """Yield page, script and options of every `python benchmarks/….py` in text, tables and blocks."""
     for page in PAGES:
         texts = [*names(page), *(block.text for block in blocks(page))]
@@ -98,8 +102,8 @@ def scripts() -> Iterator[tuple[str, str, list[str]]]:
                 yield page.name, script, re.findall(r"--[a-z-]+", rest)
 
 
-def test_every_option_of_a_script_is_one() -> None:
-    found = list(scripts())
+def test_every_option_of_a_script_exists() -> None:
+    found = list(list_scripts())
     mentions = sum(len(re.findall(r"python\s+benchmarks/", page.read_text("utf-8"))) for page in PAGES)
     assert len(found) == mentions and any(options for _, _, options in found)
     unknown = [
@@ -111,52 +115,54 @@ def test_every_option_of_a_script_is_one() -> None:
     assert not unknown
 
 
-RUNS = [line for line in OWN if line.words[1:3] == ("run", "selfplay")]
+RUNS = [line for line in ARENA_COMMANDS if line.words[1:3] == ("run", "selfplay")]
 
 
 @pytest.mark.parametrize("line", RUNS, ids=str)
-def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> None:
-    """Recipe, arm, settings and files are there; it is composed and checked as `arena run` does, and not begun."""
+def test_shown_run_is_a_valid_experiment(line: ShownCommand, tmp_path: Path) -> None:
+    """It is composed and checked like `arena run` with its recipe, arm, settings and files, but not started."""
     context = parse(list(line.words[1:]))
-    said = context.params
+    options = context.params
     with chdir(tmp_path):
-        begun(line.page)
-        settings = [*([f"engine.kind={said['engine']}"] if said["engine"] else []), *(said["set_"] or ())]
-        if any(said[name] for name in ("game", "recipe", "config")):
-            named = {name: said[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
-            asked = SelfplayOptions(**named, settings=settings, iterations=said["iterations"], seed=said["seed"])
-            layers = _build_layers(asked)
+        write_page_files(line.page)
+        settings = [*([f"engine.kind={options['engine']}"] if options["engine"] else []), *(options["set_"] or ())]
+        if any(options[name] for name in ("game", "recipe", "config")):
+            parts = {name: options[name] for name in ("game", "recipe", "config", "arm", "policies", "roles", "scale")}
+            selfplay_options = SelfplayOptions(
+                **parts, settings=settings, iterations=options["iterations"], seed=options["seed"]
+            )
+            layers = _build_layers(selfplay_options)
             if is_pipeline(layers):
                 assert plan(read_pipeline(layers), tmp_path / "run", print)
             else:
-                assert _compose_experiment(layers, asked.policies).iterations > 0
+                assert _compose_experiment(layers, selfplay_options.policies).iterations > 0
 
 
-def begun(page: Path) -> None:
-    """The page's own files, and what its `arena init` writes."""
+def write_page_files(page: Path) -> None:
+    """Write the page's own files and those of its `arena init` commands."""
     write_files(page)
-    for line in OWN:
+    for line in ARENA_COMMANDS:
         if line.page == page and line.words[1] == "init" and not Path(line.words[3]).exists():
             arena(*line.words[1:])
 
 
-@pytest.mark.parametrize("line", [line for line in OWN if line.begins(QUICK)], ids=str)
-def test_a_command_of_a_moment_runs(line: Shown, tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [line for line in ARENA_COMMANDS if line.is_one_of(QUICK)], ids=str)
+def test_quick_command_runs(line: ShownCommand, tmp_path: Path) -> None:
     with chdir(tmp_path):
-        write_files(line.page) if line.words[1] == "init" else begun(line.page)
-        told = arena(*line.words[1:])
-    assert told.code == 0 and told.out.strip(), told
+        write_files(line.page) if line.words[1] == "init" else write_page_files(line.page)
+        result = arena(*line.words[1:])
+    assert result.code == 0 and result.out.strip(), result
 
 
 @pytest.mark.parametrize(
-    "line", [line for line in OWN if line.begins(READING) and "runs/latest" in line.words], ids=str
+    "line", [line for line in ARENA_COMMANDS if line.is_one_of(READING) and "runs/latest" in line.words], ids=str
 )
-def test_a_command_that_reads_a_run_runs(line: Shown, tmp_path: Path, unbroken: Path) -> None:
-    """On a tiny run; numbers of iterations and matches that this has not are made its own."""
+def test_command_that_reads_a_run_works(line: ShownCommand, tmp_path: Path, unbroken: Path) -> None:
+    """Runs on a tiny run; iteration and match numbers are replaced by existing ones."""
     with chdir(tmp_path):
         shutil.copytree(unbroken, "runs/latest")
         write_files(line.page)
         words = [re.sub(r"^\d{4}-\d{4}$", "0003-0001", word) for word in line.words[1:]]
         words = ["3" if before == "--iteration" else word for before, word in zip(["", *words], words, strict=False)]
-        told = arena(*words)
-    assert told.code == 0, told
+        result = arena(*words)
+    assert result.code == 0, result

@@ -1,4 +1,4 @@
-"""docs/roles.md tells of every variable, filter, format, key and limit that there is, and its example is a role."""
+"""Tests of docs/roles.md: every variable, filter, format, key and limit is documented, and the example is a role."""
 
 import re
 from pathlib import Path
@@ -9,13 +9,13 @@ from agents.templates import MAX_STEPS, MAX_TEXT, SANDBOX
 PAGE = Path("docs/roles.md").read_text(encoding="utf-8")
 
 
-def test_every_name_is_told() -> None:
-    told = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)))
+def test_every_name_is_documented() -> None:
+    documented = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)))
     filters = set(SANDBOX.filters) - {"counted", "metered", "spelled"}
     listed = set(re.findall(r"`(\w+)`", PAGE.split("Filters: ")[1].split("\n\n")[0]))
     assert listed == filters
-    assert set(TURN_VARIABLES) | set(SYSTEM_VARIABLES) <= told
-    assert {"free", "tagged", "json", "whole"} <= told and set(Sampling.model_fields) <= told
+    assert set(TURN_VARIABLES) | set(SYSTEM_VARIABLES) <= documented
+    assert {"free", "tagged", "json", "whole"} <= documented and set(Sampling.model_fields) <= documented
     assert f"{MAX_STEPS:,} steps" in PAGE and f"{MAX_TEXT:,} characters" in PAGE
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/examples: the SLURM script on two nodes of this machine, and what the KubeRay manifest says."""
+"""Tests of docs/examples: the SLURM script on two simulated nodes, and the KubeRay manifest."""
 
 import os
 import re
@@ -24,17 +24,19 @@ from tests.factories.clusters import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
 SCRIPT = EXAMPLES / "slurm.sh"
-COUNTED = "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR'); print(len(ray.nodes()), 'nodes')"
+COUNT_NODES = (
+    "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR'); print(len(ray.nodes()), 'nodes')"
+)
 
 
 @pytest.fixture(scope="module")
-def job() -> dict[str, Any]:
+def manifest() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((EXAMPLES / "kuberay.yaml").read_text())
     return found
 
 
-def test_the_manifest_runs_a_command_that_there_is(job: dict[str, Any]) -> None:
-    words = shlex.split(job["spec"]["entrypoint"])
+def test_manifest_runs_an_existing_command(manifest: dict[str, Any]) -> None:
+    words = shlex.split(manifest["spec"]["entrypoint"])
     assert words[:3] == ["arena", "run", "selfplay"]
     command: Any = get_command(app)
     for word in words[1:3]:
@@ -43,19 +45,19 @@ def test_the_manifest_runs_a_command_that_there_is(job: dict[str, Any]) -> None:
     assert {word for word in words if word.startswith("--")} <= known
 
 
-def test_the_manifest_has_the_gpus_that_its_command_asks_for(job: dict[str, Any]) -> None:
-    asked = dict(re.findall(r"(trainers|engines)=(\d+)", job["spec"]["entrypoint"]))
-    assert job["spec"]["entrypoint"].count(".gpus=1") == len(asked) == 2
-    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+def test_manifest_has_the_gpus_of_its_command(manifest: dict[str, Any]) -> None:
+    counts = dict(re.findall(r"(trainers|engines)=(\d+)", manifest["spec"]["entrypoint"]))
+    assert manifest["spec"]["entrypoint"].count(".gpus=1") == len(counts) == 2
+    (group,) = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     (container,) = group["template"]["spec"]["containers"]
     limits, requests = container["resources"]["limits"], container["resources"]["requests"]
     assert limits == requests
-    assert group["replicas"] * int(limits["nvidia.com/gpu"]) >= sum(map(int, asked.values()))
-    assert int(limits["cpu"]) >= int(limits["nvidia.com/gpu"]), "a processor for each of them at least"
+    assert group["replicas"] * int(limits["nvidia.com/gpu"]) >= sum(map(int, counts.values()))
+    assert int(limits["cpu"]) >= int(limits["nvidia.com/gpu"]), "at least one processor per GPU"
 
 
-def test_all_pods_of_the_manifest_share_the_runs_and_the_token(job: dict[str, Any]) -> None:
-    cluster = job["spec"]["rayClusterSpec"]
+def test_all_pods_of_the_manifest_share_the_runs_and_the_token(manifest: dict[str, Any]) -> None:
+    cluster = manifest["spec"]["rayClusterSpec"]
     pods = [group["template"]["spec"] for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"])]
     for pod in pods:
         (container,) = pod["containers"]
@@ -72,13 +74,13 @@ def test_the_script_reads_as_bash() -> None:
         subprocess.run([shellcheck, SCRIPT], check=True)
 
 
-def test_the_script_without_a_command_says_how(tmp_path: Path) -> None:
-    done = subprocess.run(["bash", SCRIPT], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: sbatch slurm.sh arena ...\n")
+def test_script_without_a_command_prints_its_usage(tmp_path: Path) -> None:
+    result = subprocess.run(["bash", SCRIPT], capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "usage: sbatch slurm.sh arena ...\n")
 
 
 class Job:
-    """The script as SLURM would start it: two nodes, both of them here; `srun` runs what it is given."""
+    """The script as SLURM would start it: both nodes are this machine, and `srun` runs its arguments."""
 
     def __init__(self, folder: Path, *command: str) -> None:
         for name, text in (
@@ -89,31 +91,31 @@ class Job:
             tool.write_text(f"#!/bin/bash\n{text}\n")
             tool.chmod(0o755)
         path = os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM_"))}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SLURM_"))}
         self._number = secrets.randbelow(10**9)
         slurm = {"SLURM_JOB_ID": str(self._number), "SLURM_JOB_NODELIST": "here,there", "SLURM_CPUS_PER_TASK": "1"}
-        environ = {**kept, **slurm, "PATH": path, "PYTHONPATH": str(ROOT)}
+        environ = {**environment, **slurm, "PATH": path, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(
             ["bash", SCRIPT, *command], env=environ, cwd=folder, text=True, start_new_session=True,
             stdout=(folder / "out").open("w"), stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._folder = folder
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         return (self._folder / "out").read_text()
 
     def end(self) -> int:
-        """Its exit code; nothing that it started is left a minute later."""
+        """Return the exit code, and check that no process is left after a minute."""
         code = self.process.wait(900)
-        _, left = psutil.wait_procs(list(_of(self._number)), 60)
-        for process in left:
+        _, remaining = psutil.wait_procs(list(find_processes(self._number)), 60)
+        for process in remaining:
             process.kill()
-        assert not left, f"{left} go on after the job"
+        assert not remaining, f"{remaining} go on after the job"
         return code
 
 
-def _of(number: int) -> Iterator[psutil.Process]:
-    """The processes of a job, by their environment."""
+def find_processes(number: int) -> Iterator[psutil.Process]:
+    """Yield the processes of a job, by their environment."""
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get("SLURM_JOB_ID") == str(number):
@@ -127,20 +129,22 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_job_has_all_nodes_and_ends_as_its_command_does(folder: Path) -> None:
-    job = Job(folder, sys.executable, "-c", f"{COUNTED}; raise SystemExit(7)")
-    assert job.end() == 7, job.said()
-    assert "2 nodes" in job.said()
+def test_job_has_all_nodes_and_its_commands_exit_code(folder: Path) -> None:
+    job = Job(folder, sys.executable, "-c", f"{COUNT_NODES}; raise SystemExit(7)")
+    assert job.end() == 7, job.read_output()
+    assert "2 nodes" in job.read_output()
 
 
 @pytest.mark.slow
-def test_a_job_whose_time_is_up_lets_its_command_end(folder: Path) -> None:
-    waits = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('ended well') or 130))"
-    job = Job(folder, sys.executable, "-c", f"{waits}; print('begun', flush=True); time.sleep(3600)")
+def test_job_out_of_time_lets_its_command_end(folder: Path) -> None:
+    wait_script = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('ended well') or 130))"
+    )
+    job = Job(folder, sys.executable, "-c", f"{wait_script}; print('begun', flush=True); time.sleep(3600)")
     deadline = time.monotonic() + 900
-    while "begun" not in job.said():
-        assert job.process.poll() is None and time.monotonic() < deadline, job.said()
+    while "begun" not in job.read_output():
+        assert job.process.poll() is None and time.monotonic() < deadline, job.read_output()
         time.sleep(0.1)
     job.process.send_signal(signal.SIGTERM)
-    assert job.end() == 130, job.said()
-    assert "ended well" in job.said()
+    assert job.end() == 130, job.read_output()
+    assert "ended well" in job.read_output()

@@ -28,11 +28,11 @@ def test_the_loop_runs(monkeypatch: pytest.MonkeyPatch):
 
 def run_script(*arguments: str) -> list[float]:
     """Run the example as a reader would and return the win rates that it prints."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600
     )
-    assert done.returncode == 0, done.stderr
-    return [float(rate) for rate in re.findall(r"win rate ([01]\.\d\d)", done.stdout)]
+    assert result.returncode == 0, result.stderr
+    return [float(rate) for rate in re.findall(r"win rate ([01]\.\d\d)", result.stdout)]
 
 
 def test_the_loop_is_at_most_250_lines():

@@ -1,4 +1,4 @@
-"""What stands at the top for who carries on: versions agree, files are of their schemas, commands exist."""
+"""Tests of the top-level files: versions agree, files follow their schemas, commands exist."""
 
 import re
 import tomllib
@@ -35,7 +35,7 @@ def test_the_citation_has_the_keys_of_its_schema() -> None:
 
 
 def test_versions_agree() -> None:
-    """Project, citation, and the newest version of the changelog."""
+    """Compares the project, the citation, and the newest version of the changelog."""
     versions = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d\d-\d\d)$", CHANGES, re.M)
     assert (PROJECT["version"], str(CITED["date-released"])) == versions[0] == (str(CITED["version"]), versions[0][1])
     order = [tuple(map(int, version.split("."))) for version, _ in versions]
@@ -50,7 +50,7 @@ def test_each_version_in_the_changelog_has_its_sections_once() -> None:
     assert {"Removed", "Renamed", "Fixed", "Security"} <= set(re.findall(r"^### (.*)$", newest, re.M))
 
 
-def test_the_workflow_runs_what_continuous_integration_runs() -> None:
+def test_workflow_runs_the_ci_script() -> None:
     (job,) = WORKFLOW["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
@@ -60,16 +60,16 @@ def test_the_workflow_runs_what_continuous_integration_runs() -> None:
 
 
 @pytest.mark.parametrize("form", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.name)
-def test_an_issue_form_is_one(form: Any) -> None:
-    said = yaml.safe_load(form.read_text("utf-8"))
+def test_issue_form_is_valid(form: Any) -> None:
+    fields = yaml.safe_load(form.read_text("utf-8"))
     if form.name != "config.yml":
-        assert {"name", "description", "body"} <= said.keys()
-        ids = [field["id"] for field in said["body"]]
-        assert len(ids) == len(set(ids)) and all(field["attributes"]["label"] for field in said["body"])
+        assert {"name", "description", "body"} <= fields.keys()
+        ids = [field["id"] for field in fields["body"]]
+        assert len(ids) == len(set(ids)) and all(field["attributes"]["label"] for field in fields["body"])
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_every_target_that_a_page_of_the_top_names_is_there(page: str) -> None:
+def test_every_make_target_named_at_the_top_exists(page: str) -> None:
     """In text and in blocks: `make NAME`."""
     path = ROOT / page
     text = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Runs of a small lab that tests of several folders read."""
+"""Runs of a small lab, shared by tests of several folders."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from tests.factories.labs import Quiet, experiment, finished
 
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab, Quiet]:
-    """The small lab's folder after its two iterations, the lab itself and its watcher: to read or to copy."""
+    """Return the small lab's folder after its two iterations, the lab and its watcher: read or copy it only."""
     folder, watcher = tmp_path_factory.mktemp("lab") / "run", Quiet()
     return folder, finished(folder, experiment(), watcher), watcher
 
 
 @pytest.fixture(scope="session")
 def warm(small_run: tuple[Path, Lab, Quiet]) -> str:
-    """A folder of weights that know the words, so that turns earn different rewards."""
+    """Return a folder of weights after imitation, with which turns earn different rewards."""
     return str(small_run[0] / "checkpoints" / "0000" / "policies" / "shared")

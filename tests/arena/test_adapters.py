@@ -1,4 +1,4 @@
-"""Runs in which adapters learn: one base for all, each its own role's, and the same whether or not interrupted."""
+"""Runs that train adapters: shared base, separate learning per role, and bit-equal resumption."""
 
 import shutil
 from pathlib import Path
@@ -19,42 +19,42 @@ OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
 
 
-def two(warm: str, *assignments: str) -> Experiment:
-    """An adapter for each role on warm weights."""
+def make_experiment(warm: str, *assignments: str) -> Experiment:
+    """Return an experiment with an adapter for each role, on the warm weights."""
     adapter = "policies.shared.adapter={rank: 3}"
     return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
 
 
-def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
-    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
-    return [(where / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
+def read_weights(folder: Path, iteration: int, policy: str) -> list[bytes]:
+    saved = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
+    return [(saved / name).read_bytes() for name in (TENSORS, OPTIMIZER)]
 
 
 @pytest.fixture(scope="module")
-def trained(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder `first` of a run that trained two adapters for one iteration, to read."""
     folder = tmp_path_factory.mktemp("adapters") / "first"
-    finished(folder, two(warm, "iterations=1"))
+    finished(folder, make_experiment(warm, "iterations=1"))
     return folder
 
 
 @pytest.mark.slow
-def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
+def test_league_of_adapters_shares_one_base(warm: str, tmp_path: Path) -> None:
+    lab = finished(tmp_path / "run", make_experiment(warm, LEAGUE, "iterations=3"))
     assert isinstance(lab.engine, InProcessEngine)
     served = lab.engine._served
     assert {"nano_opener", "nano_responder", "nano_opener@reference"} <= served.keys()
     assert any(name.startswith("nano_opener@") and name != "nano_opener@reference" for name in served)
-    assert len({id(one.model) for one in served.values()}) == 1
+    assert len({id(served_policy.model) for served_policy in served.values()}) == 1
     pool = next((tmp_path / "run" / "league").rglob(TENSORS)).parent
     assert sum(file.stat().st_size for file in pool.rglob("*")) < Path(warm, "model.safetensors").stat().st_size / 5
 
 
-def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained: Path, tmp_path: Path) -> None:
-    run_reversed(tmp_path / "turned", two(warm, "iterations=1"), role="nano_opener")
+def test_each_adapter_learns_only_from_its_own_roles_tokens(warm: str, trained_run: Path, tmp_path: Path) -> None:
+    run_reversed(tmp_path / "turned", make_experiment(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
-        one, other = (weight_files(run, 1, policy) for run in (trained, tmp_path / "turned"))
-        assert (one == other) is equal
+        first, second = (read_weights(run, 1, policy) for run in (trained_run, tmp_path / "turned"))
+        assert (first == second) is equal
 
 
 @pytest.mark.slow_after(1)
@@ -68,41 +68,41 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained:
     ],
     ids=str,
 )
-def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
-    given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
-    for folder in resumed(given, tmp_path):
+def test_adapter_runs_resume_bit_equal(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
+    config = make_experiment(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
+    for folder in resumed(config, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         for policy in ("nano_opener", "nano_responder"):
-            assert weight_files(folder, 3, policy) == weight_files(tmp_path / "whole", 3, policy)
+            assert read_weights(folder, 3, policy) == read_weights(tmp_path / "whole", 3, policy)
 
 
 @pytest.mark.slow
 def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
-    given = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
-    lab = finished(tmp_path / "run", given)
+    config = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
+    lab = finished(tmp_path / "run", config)
     assert (tmp_path / "run" / "checkpoints" / "0000" / "policies" / "shared" / TENSORS).exists()
     row = next(iter(lab.run_folder.reader.metrics()))
-    assert row["learn"]["shared"]["kl"] < 0.1, "it holds on to what imitation made of it, not to the bare base"
+    assert row["learn"]["shared"]["kl"] < 0.1, "the KL reference is the imitated adapter, not the base"
 
 
-def test_an_adapters_folder_goes_on_learning(trained: Path, tmp_path: Path) -> None:
-    first = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
-    given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
-    finished(tmp_path / "second", given)
-    assert weight_files(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
+def test_adapter_folder_continues_training(trained_run: Path, tmp_path: Path) -> None:
+    first = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
+    config = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
+    finished(tmp_path / "second", config)
+    assert read_weights(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
-def test_a_trained_adapter_is_evaluated_exported_and_merged(trained: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(trained, tmp_path / "run")
-    told = arena("eval", run, "--game", "negotiation", "--matches", "4", "--json")
-    assert told.code == 0, told.err
+def test_a_trained_adapter_is_evaluated_exported_and_merged(trained_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained_run, tmp_path / "run")
+    result = arena("eval", run, "--game", "negotiation", "--matches", "4", "--json")
+    assert result.code == 0, result.err
     for options, file in (([], TENSORS), (["--merged"], "model.safetensors")):
         to = tmp_path / f"exported{len(options)}"
-        told = arena("export", run, "--policy", "nano_opener", "--to", to, *options)
-        assert told.code == 0, told.err
+        result = arena("export", run, "--policy", "nano_opener", "--to", to, *options)
+        assert result.code == 0, result.err
         assert (to / file).exists() and not (to / OPTIMIZER).exists()
-        told = arena("eval", to, "--game", "negotiation", "--matches", "2", "--json")
-        assert told.code == 0, told.err
+        result = arena("eval", to, "--game", "negotiation", "--matches", "2", "--json")
+        assert result.code == 0, result.err
 
 
 def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
@@ -111,13 +111,13 @@ def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
 
 
 def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
-    """It used to play with the weights it was loaded with, and nobody said so."""
+    """It used to play with its loaded weights, without a message."""
     with pytest.raises(ConfigError, match="imitates nobody"):
         experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
 
 
 @pytest.mark.parametrize(
-    ("policy", "settings", "says"),
+    ("policy", "settings", "message"),
     [
         ("{{model: {folder}, adapter: {{rank: 2}}}}", [], "is already an adapter"),
         ("{{model: {folder}}}", ["learn.zero_stage=3"], "base is not partitioned"),
@@ -125,43 +125,45 @@ def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
         ("{{model: {folder}}}", ["precision=bf16-true", "learn.zero_stage=2"], "set precision to bf16"),
     ],
 )
-def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, trained: Path, tmp_path: Path) -> None:
-    folder = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
+def test_impossible_settings_are_refused(
+    policy: str, settings: list[str], message: str, trained_run: Path, tmp_path: Path
+) -> None:
+    folder = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
     settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
-    assert says in refused(*start, *(part for setting in settings for part in ("--set", setting)))
+    assert message in refused(*start, *(part for setting in settings for part in ("--set", setting)))
     assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("kind", ["new", "folder", "none"])
-def test_vllm_meets_past_versions_of_adapters_only(
-    kind: str, warm: str, trained: Path, monkeypatch: pytest.MonkeyPatch
+def test_vllm_plays_past_versions_of_adapters_only(
+    kind: str, warm: str, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is decided before any engine is made; `none` is refused with what to do."""
+    """Checked before any engine starts; `none` is refused with a suggestion."""
     monkeypatch.setattr("arena.preflight.check_engine", lambda spec: None)
-    adapter = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
+    adapter = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
     model = {"new": f"{{model: {warm}, adapter: {{rank: 2}}}}", "folder": f"{{model: {adapter}}}"}
     policy = model.get(kind, f"{{model: {warm}}}")
-    given = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
+    config = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
     if kind == "none":
         with pytest.raises(ConfigError, match="past versions of adapters only"):
-            wait(preflight(given, lambda what: None))
+            wait(preflight(config, lambda text: None))
     else:
-        assert wait(preflight(given, lambda what: None)).experiment.engine.kind == "vllm"
+        assert wait(preflight(config, lambda text: None)).experiment.engine.kind == "vllm"
 
 
-def test_a_policy_begins_as_another_runs(trained: Path) -> None:
-    """By RUN@ITERATION:POLICY, or the one of its own name: settled to a folder before the run begins."""
-    kept_at = trained / "checkpoints" / "0001" / "policies"
+def test_policy_can_start_from_another_runs_weights(trained_run: Path) -> None:
+    """RUN@ITERATION:POLICY, or the policy of the same name, is resolved to a folder before the run begins."""
+    policies_folder = trained_run / "checkpoints" / "0001" / "policies"
 
-    def begins(model: str, name: str = "shared") -> str:
-        given = experiment(f"policies={{{name}: {{model: '{trained.parent}/{model}'}}}}", f"seats.opener.policy={name}",
-                           f"seats.responder.policy={name}")  # fmt: skip
-        return wait(preflight(given, lambda what: None)).experiment.policies[name].model
+    def resolve_model(model: str, name: str = "shared") -> str:
+        policies = f"policies={{{name}: {{model: '{trained_run.parent}/{model}'}}}}"
+        config = experiment(policies, f"seats.opener.policy={name}", f"seats.responder.policy={name}")
+        return wait(preflight(config, lambda text: None)).experiment.policies[name].model
 
-    assert begins("first@1:nano_responder") == str(kept_at / "nano_responder")
-    assert begins("first", "nano_opener") == str(kept_at / "nano_opener")
+    assert resolve_model("first@1:nano_responder") == str(policies_folder / "nano_responder")
+    assert resolve_model("first", "nano_opener") == str(policies_folder / "nano_opener")
     with pytest.raises(ConfigError, match=r"has nano_opener, nano_responder: write .*first:nano_opener"):
-        begins("first")
+        resolve_model("first")
     with pytest.raises(StoreError, match="keeps no weights of iteration 7"):
-        begins("first@7")
+        resolve_model("first@7")

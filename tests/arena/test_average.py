@@ -1,4 +1,4 @@
-"""The stage `average`: means by hand, what cannot be averaged, and a pipeline that goes on from the mean."""
+"""The stage `average`: means by hand, refusals, and a pipeline that continues from the mean."""
 
 import shutil
 from pathlib import Path
@@ -36,7 +36,7 @@ stages:
 """
 
 
-def model(folder: Path, **tensors: list[float]) -> Path:
+def save_model(folder: Path, **tensors: list[float]) -> Path:
     folder.mkdir()
     save_file({name: torch.tensor(values) for name, values in tensors.items()}, folder / "model.safetensors")
     save_file({"moment": torch.ones(1)}, folder / "optimizer.safetensors")
@@ -44,42 +44,42 @@ def model(folder: Path, **tensors: list[float]) -> Path:
 
 
 def test_weights_are_averaged_by_share(tmp_path: Path) -> None:
-    folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", w=[3.0, -2.0])]
+    folders = [save_model(tmp_path / "a", w=[1.0, 2.0]), save_model(tmp_path / "b", w=[3.0, -2.0])]
     assert average_weights(folders, [0.75, 0.25])["w"].tolist() == [1.5, 1.0]
 
 
 @pytest.mark.parametrize("other", [{"w": [1.0]}, {"v": [1.0, 2.0]}, {"w": [1.0, 2.0], "v": [1.0]}])
 def test_models_of_other_shapes_are_refused(tmp_path: Path, other: dict[str, list[float]]) -> None:
-    folders = [model(tmp_path / "a", w=[1.0, 2.0]), model(tmp_path / "b", **other)]
+    folders = [save_model(tmp_path / "a", w=[1.0, 2.0]), save_model(tmp_path / "b", **other)]
     with pytest.raises(ConfigError, match="only models of one shape"):
         average_weights(folders, [0.5, 0.5])
 
 
-def test_a_pipeline_goes_on_from_the_mean(tmp_path: Path) -> None:
-    place = tmp_path / "run"
-    wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE)]), place, Quiet()))
+def test_pipeline_continues_from_the_mean(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE)]), folder, Quiet()))
 
-    def weights(stage: str) -> dict[str, torch.Tensor]:
-        return load_file(newest(place / "stages" / stage).folder / "policies" / "player" / "model.safetensors")
+    def load_weights(stage: str) -> dict[str, torch.Tensor]:
+        return load_file(newest(folder / "stages" / stage).folder / "policies" / "player" / "model.safetensors")
 
-    one, other, mean, last = (weights(name) for name in ("02-one", "03-other", "04-average", "05-last"))
-    assert any(not torch.equal(one[name], other[name]) for name in one)
+    first, second, mean, last = (load_weights(name) for name in ("02-one", "03-other", "04-average", "05-last"))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
     for name, tensor in mean.items():
-        assert torch.allclose(tensor, 0.75 * one[name] + 0.25 * other[name], atol=1e-6)
+        assert torch.allclose(tensor, 0.75 * first[name] + 0.25 * second[name], atol=1e-6)
         assert torch.equal(tensor, last[name])
 
-    for lost in (["done.json"], ["done.json", "checkpoints"]):  # as if killed after or before its checkpoint
-        for name in lost:
-            path = place / "stages" / "04-average" / name
+    for removed in (["done.json"], ["done.json", "checkpoints"]):  # as if killed after or before its checkpoint
+        for name in removed:
+            path = folder / "stages" / "04-average" / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        shutil.rmtree(place / "stages" / "05-last")
-        wait(resume_pipeline(place, Quiet()))
-        again = weights("04-average")
+        shutil.rmtree(folder / "stages" / "05-last")
+        wait(resume_pipeline(folder, Quiet()))
+        again = load_weights("04-average")
         assert all(torch.equal(tensor, again[name]) for name, tensor in mean.items())
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (("policy: player, models", "policy: plyer, models"), "no policy 'plyer' — did you mean 'player'"),
         (("shares: [3, 1]", "shares: [3, 1, 1]"), "one for each of the 2 models"),
@@ -87,7 +87,7 @@ def test_a_pipeline_goes_on_from_the_mean(tmp_path: Path) -> None:
         (('models: ["stage:one", "stage:other"]', 'models: ["stage:one"]'), "models"),
     ],
 )
-def test_bad_settings_are_refused_before_the_first_stage(tmp_path: Path, change: tuple[str, str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_bad_settings_are_refused_before_the_first_stage(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE.replace(*change))]), tmp_path / "run", Quiet()))
     assert not (tmp_path / "run" / "stages").exists()

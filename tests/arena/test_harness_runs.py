@@ -1,4 +1,4 @@
-"""Runs whose seat is played by an agent program: learned from like any other, resumed, refused with one line."""
+"""Runs with a seat played by an agent program: learning, resumption, and one-line refusals."""
 
 import re
 import sys
@@ -35,21 +35,21 @@ tracker: []
 """
 
 
-def configured(*assignments: str) -> Experiment:
-    """The run's experiment with assignments."""
+def make_experiment(*assignments: str) -> Experiment:
+    """Return the run's experiment after assignments."""
     return compose([text_layer("test", RUN), *map(set_layer, assignments)])
 
 
 @pytest.mark.slow
 def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     """The gate compares the sampled tokens of every stream with the trainer's, and stops the run if they differ."""
-    lab = finished(tmp_path / "run", configured())
+    lab = finished(tmp_path / "run", make_experiment())
     run = RunFolder.open(tmp_path / "run")
     rows = [MatchRecord.from_json(row) for row in run.log.rows()]
     assert len(rows) == 8 and all(row.status == "finished" for row in rows)
     assert {turn.source for row in rows for turn in row.turns} == {"request", "policy"}
     learned = trained_trajectories(rows)
-    assert len(learned) == 8 and all(len(one.streams) > 1 for one in learned)
+    assert len(learned) == 8 and all(len(trajectory.streams) > 1 for trajectory in learned)
     metrics = run.reader.metrics()
     assert all(row["learn"]["shared"]["tokens"] > 0 for row in metrics) and lab.policies["shared"].version == 2
     chats = Chats(run.reader, Selection(policies=("shared",)), trust=True)
@@ -66,32 +66,34 @@ def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
         ("evaluate={games: [{name: tasks}]}", "leave `evaluate` out"),
     ],
 )
-def test_seats_that_no_program_can_play(assignment: str, words: str) -> None:
+def test_refuses_seats_that_no_program_can_play(assignment: str, words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
-        resolve_tables(configured(assignment))
+        resolve_tables(make_experiment(assignment))
 
 
 def test_an_empty_command_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"seats\.agent\.harness"):
-        configured("seats.agent.harness=''")
+        make_experiment("seats.agent.harness=''")
 
 
 def test_files_of_a_command_get_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("my_agent.py", "score.py", "tasks.jsonl"):
         (tmp_path / name).touch()
-    given: Any = anchor_paths(
-        configured("seats.agent.harness=python my_agent.py", "game.options={reward: 'score.py:f', file: tasks.jsonl}")
+    config: Any = anchor_paths(
+        make_experiment(
+            "seats.agent.harness=python my_agent.py", "game.options={reward: 'score.py:f', file: tasks.jsonl}"
+        )
     )
-    assert given.seats["agent"].harness == f"python {tmp_path}/my_agent.py"
-    assert given.game.options == {"reward": f"{tmp_path}/score.py:f", "file": f"{tmp_path}/tasks.jsonl"}
+    assert config.seats["agent"].harness == f"python {tmp_path}/my_agent.py"
+    assert config.game.options == {"reward": f"{tmp_path}/score.py:f", "file": f"{tmp_path}/tasks.jsonl"}
 
 
-def test_a_folder_from_elsewhere_starts_no_program_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_run_starts_no_program_without_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_files, "home", lambda: tmp_path / "home")
-    given = configured()
+    config = make_experiment()
     with pytest.raises(ConfigError, match=r"would run the agent program .*--trust"):
-        own_files.admit_harnesses(tmp_path, given, given)
-    own_files.admit_harnesses(tmp_path, configured("seats.agent.harness=python"), given)
-    own_files.admit_harnesses(tmp_path, given, given, trust=True)
-    own_files.admit_harnesses(tmp_path, given, given)
+        own_files.admit_harnesses(tmp_path, config, config)
+    own_files.admit_harnesses(tmp_path, make_experiment("seats.agent.harness=python"), config)
+    own_files.admit_harnesses(tmp_path, config, config, trust=True)
+    own_files.admit_harnesses(tmp_path, config, config)

@@ -1,4 +1,4 @@
-"""A warm start that is killed goes on where it was kept, and ends with the very weights of one that was not."""
+"""A warm start that is killed resumes at its last checkpoint and ends with the same weights."""
 
 import json
 import shutil
@@ -41,57 +41,57 @@ sys.exit(run_cli())
 
 
 def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
-    """Begin the tiny run, and kill it as an imitation is kept for so many times, or right after that."""
+    """Start the tiny run and kill it during, or right after, the `times`-th save of an imitation."""
     script = KILLED_AFTER.format(times=times, during=during)
     words = [sys.executable, "-c", script, *TINY, *more, "--out", str(run)]
-    told = subprocess.run(words, capture_output=True, text=True)
-    assert told.returncode == -signal.SIGKILL, told.stderr
+    result = subprocess.run(words, capture_output=True, text=True)
+    assert result.returncode == -signal.SIGKILL, result.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("times", "during", "kept"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
+    ("times", "during", "saved_step"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
 )
-def test_a_run_killed_at_its_imitation_goes_on_there(
-    tmp_path: Path, unbroken: Path, times: int, during: bool, kept: int
+def test_run_killed_during_imitation_resumes_there(
+    tmp_path: Path, unbroken: Path, times: int, during: bool, saved_step: int
 ) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, times, during)
     assert not (run / "checkpoints").exists()
     shown = command("show", run)
-    assert f"step {kept} of 12 of the imitation by policy 'shared'" in shown.out, shown
-    told = command("resume", run, "--json")
-    assert told.code == 0, told.err
-    assert f"after step {kept} of 12" in told.out + told.err
+    assert f"step {saved_step} of 12 of the imitation by policy 'shared'" in shown.out, shown
+    result = command("resume", run, "--json")
+    assert result.code == 0, result.err
+    assert f"after step {saved_step} of 12" in result.out + result.err
     assert_same(left(run), left(unbroken))
     assert not (run / warm_start.FOLDER).exists()
 
 
 @pytest.mark.slow
-def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
+def test_torn_imitation_restarts(tmp_path: Path, unbroken: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 5, False)
     flip_a_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
-    told = command("resume", run, "--json")
-    assert told.code == 0, told.err
-    assert "model.safetensors is not as it was written: the imitation restarts" in told.out + told.err
+    result = command("resume", run, "--json")
+    assert result.code == 0, result.err
+    assert "model.safetensors is not as it was written: the imitation restarts" in result.out + result.err
     assert_same(left(run), left(unbroken))
 
 
 @pytest.mark.slow
-def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unbroken: Path) -> None:
+def test_imitation_of_another_seed_is_not_resumed(tmp_path: Path, unbroken: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     kill_in_imitation(run, 1, False)
     kill_in_imitation(other, 2, False, "--seed", "5")
     shutil.rmtree(run / warm_start.FOLDER)
     shutil.copytree(other / warm_start.FOLDER, run / warm_start.FOLDER)
-    told = command("resume", run, "--json")
-    assert told.code == 0, told.err
-    assert "is of a run with other settings: the imitation restarts" in told.out + told.err
+    result = command("resume", run, "--json")
+    assert result.code == 0, result.err
+    assert "is of a run with other settings: the imitation restarts" in result.out + result.err
     assert_same(left(run), left(unbroken))
 
 
-TWO = (
+TWO_POLICIES = (
     "iterations=1",
     "policies.other.model=nano-3",
     "policies.other.imitate={scripted: [random], matches: 12, epochs: 2, minibatches: 3, decay: true}",
@@ -101,38 +101,36 @@ TWO = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [2, 14])
-def test_of_two_that_imitate_the_first_is_not_asked_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    given, keep, kept = experiment(*TWO), warm_start.save, list[dict[str, object]]()
+def test_finished_imitation_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    config, save, saves = experiment(*TWO_POLICIES), warm_start.save, list[dict[str, object]]()
 
-    def stopped(run: Path, about: dict[str, object], fill: object) -> None:
-        keep(run, about, fill)  # type: ignore[arg-type]
-        kept.append(about)
-        if len(kept) == times:
+    def save_and_stop(run: Path, about: dict[str, object], fill: object) -> None:
+        save(run, about, fill)  # type: ignore[arg-type]
+        saves.append(about)
+        if len(saves) == times:
             raise KeyboardInterrupt
 
-    whole = finished(tmp_path / "whole", given)
+    uninterrupted = finished(tmp_path / "whole", config)
     monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(warm_start, "save", stopped)
+    monkeypatch.setattr(warm_start, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        finished(tmp_path / "run", given)
+        finished(tmp_path / "run", config)
     watcher = Quiet()
-    lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), given, watcher))
+    lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), config, watcher))
     wait(lab.run())
     matches = [name for _, name in watcher.phases if "matches of" in name]
     assert len(matches) == (2 if times <= 11 else 1)
     assert_same(left(tmp_path / "run"), left(tmp_path / "whole"))
-    assert whole.done == 1
+    assert uninterrupted.done == 1
 
 
 @pytest.mark.slow
-def test_what_is_of_another_imitation_is_refused(tmp_path: Path) -> None:
+def test_manifest_of_another_imitation_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 3, False)
     body = json.loads((run / warm_start.FOLDER / "manifest.json").read_text())["manifest"]
     for change in ({"total": 11}, {"steps": 12}):
         (run / warm_start.FOLDER / "manifest.json").unlink()
         manifest.seal(run / warm_start.FOLDER, {**body, **change})
-        told = command("resume", run)
-        assert told.code == 2 and "belongs to another imitation" in told.err, told
+        result = command("resume", run)
+        assert result.code == 2 and "belongs to another imitation" in result.err, result

@@ -1,4 +1,4 @@
-"""A whole run, small: it plays, learns, keeps what it promised, and goes on as if never stopped."""
+"""A small run: it plays, learns, logs everything, and resumes bit-equal."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.factories.labs import (
 from tests.factories.models import same, weights
 
 
-def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) -> None:
+def test_run_folder_is_complete(small_run: tuple[Path, Lab, Quiet]) -> None:
     folder, lab, watcher = small_run
     run = RunFolder.open(folder)
     assert run.log.iterations() == [1, 2] and [len(run.log.read(k)) for k in (1, 2)] == [6, 6]
@@ -42,23 +42,23 @@ def test_a_run_keeps_all_that_it_promised(small_run: tuple[Path, Lab, Quiet]) ->
     assert len({r["seed"] for r in run.log.rows()}) == 12
     assert [name for k, name in watcher.phases if k == 1] == ["play", "credit", "learn", "commit"]
     weights = [weight_files(folder, k)[0] for k in (0, 1, 2)]
-    assert len(set(weights)) == 3, "each iteration learned something"
+    assert len(set(weights)) == 3, "an iteration changed no weight"
 
 
 @pytest.mark.slow
 def test_a_run_that_saves_memory_is_the_same_run(tmp_path: Path, small_run: tuple[Path, Lab, Quiet]) -> None:
-    """Activations computed anew, and a reference that is dropped before every update and loaded again."""
-    saving = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
-    lab = finished(tmp_path / "run", saving)
+    """Activations are recomputed, and the reference is dropped before every update and loaded again."""
+    config = experiment("learn.gradient_checkpointing=true", "learn.offload_reference=true")
+    lab = finished(tmp_path / "run", config)
     assert log(tmp_path / "run") == log(small_run[0])
     assert weight_files(tmp_path / "run", 2) == weight_files(small_run[0], 2)
-    forgetful, mindful = lab.engine, small_run[1].engine
-    assert isinstance(forgetful, InProcessEngine) and isinstance(mindful, InProcessEngine)
-    assert "shared@reference" not in forgetful._served and "shared@reference" in mindful._served
+    offloading, keeping = lab.engine, small_run[1].engine
+    assert isinstance(offloading, InProcessEngine) and isinstance(keeping, InProcessEngine)
+    assert "shared@reference" not in offloading._served and "shared@reference" in keeping._served
 
 
-def test_what_was_played_is_what_was_sampled(small_run: tuple[Path, Lab, Quiet]) -> None:
-    """Invariant 1, in the log: every turn's tokens are masked, and as many as the turn says."""
+def test_logged_turns_are_the_sampled_tokens(small_run: tuple[Path, Lab, Quiet]) -> None:
+    """Invariant 1, in the log: every turn's tokens are masked, and their number is the turn's."""
     for row in RunFolder.open(small_run[0]).log.rows():
         for seat, streams in row["streams"].items():
             for turn in (t for t in row["turns"] if t["seat"] == seat):
@@ -75,7 +75,7 @@ def test_a_checkpoint_is_a_folder_that_transformers_loads(small_run: tuple[Path,
     assert same(weights(lab.policies["shared"].model), weights(model))
 
 
-def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab, Quiet]) -> None:
+def test_credit_can_be_recomputed_from_the_log(small_run: tuple[Path, Lab, Quiet]) -> None:
     folder, lab, _ = small_run
     run = RunFolder.open(folder)
     for k in (1, 2):
@@ -90,7 +90,7 @@ def test_credit_can_be_worked_out_again_from_the_log(small_run: tuple[Path, Lab,
         assert online == offline and any(advantage for _, advantage in online.values())
 
 
-def test_the_same_run_twice_is_the_same(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+def test_equal_runs_are_bit_equal(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     finished(tmp_path / "run", experiment())
     assert log(tmp_path / "run") == log(small_run[0])
     assert weight_files(tmp_path / "run", 2) == weight_files(small_run[0], 2)
@@ -105,7 +105,7 @@ def test_another_seed_is_another_run(warm: str, tmp_path: Path) -> None:
     assert len(logs[0]) == 6 and logs[0] != logs[1]
 
 
-def test_a_lost_checkpoint_is_played_again_to_the_same_end(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
+def test_lost_checkpoint_is_replayed_bit_equal(small_run: tuple[Path, Lab, Quiet], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(small_run[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
@@ -126,7 +126,7 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    ("what", "value"),
+    ("event", "value"),
     [
         ("match", "0001-0002"),
         ("match", "0002-0004"),
@@ -135,11 +135,11 @@ def test_a_torn_checkpoint_is_skipped_with_the_reason(small_run: tuple[Path, Lab
         ("phase", (2, "commit")),
     ],
 )
-def test_a_run_stopped_anywhere_goes_on_as_if_never_stopped(
-    small_run: tuple[Path, Lab, Quiet], tmp_path: Path, what: str, value: Any
+def test_stopped_run_resumes_bit_equal(
+    small_run: tuple[Path, Lab, Quiet], tmp_path: Path, event: str, value: Any
 ) -> None:
     folder = tmp_path / "run"
-    lab = start(folder, experiment(), Quiet(lambda w, v: (w, v) == (what, value)))
+    lab = start(folder, experiment(), Quiet(lambda w, v: (w, v) == (event, value)))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
     del lab
@@ -167,19 +167,19 @@ def test_separate_policies_are_two_sets_of_weights(warm: str, tmp_path: Path) ->
         }
 
 
-def with_frozen_responder(warm: str, *assignments: str) -> Experiment:
+def make_config_with_frozen_responder(warm: str, *assignments: str) -> Experiment:
     return started_warm(
         warm, f"policies.old={{model: {warm}, train: false}}", "seats.responder.policy=old", *assignments
     )
 
 
-def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", with_frozen_responder(warm))
+def test_frozen_policy_does_not_change(warm: str, tmp_path: Path) -> None:
+    lab = finished(tmp_path / "run", make_config_with_frozen_responder(warm))
     first = weights(AutoModelForCausalLM.from_pretrained(warm))
     assert isinstance(lab.engine, InProcessEngine)
-    now = {name: weights(lab.engine._served[name].model) for name in ("shared", "old")}
-    assert same(now["old"], first), "the frozen one, bit by bit"
-    assert not same(now["shared"], first)
+    current = {name: weights(lab.engine._served[name].model) for name in ("shared", "old")}
+    assert same(current["old"], first), "the frozen policy changed"
+    assert not same(current["shared"], first)
     assert {row["seats"]["responder"]["version"] for row in RunFolder.open(tmp_path / "run").log.rows()} == {0}
     credited = {row.seat for k in (1, 2) for row in RunFolder.open(tmp_path / "run").log.credit(k)}
     assert credited == {"opener"}
@@ -187,21 +187,21 @@ def test_a_frozen_policy_stays_as_it_is(warm: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_with_a_frozen_policy_resumes_bit_by_bit(warm: str, tmp_path: Path) -> None:
-    """What the engine keeps of a policy that is never published anew must not outlive a restart's chances."""
-    given = with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
-    for folder in resumed(given, tmp_path):
+    """The engine's cache of a policy that is never published again must not survive a restart."""
+    config = make_config_with_frozen_responder(warm, "play.matches=2", "iterations=3", "checkpoint.keep=9")
+    for folder in resumed(config, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         assert weight_files(folder, 3) == weight_files(tmp_path / "whole", 3)
 
 
-def test_each_policy_learns_from_its_own_roles_tokens_alone(warm: str, tmp_path: Path) -> None:
+def test_each_policy_learns_only_from_its_own_roles_tokens(warm: str, tmp_path: Path) -> None:
     """The opener's reversed advantages change the opener's weights and not one bit of the responder's."""
-    given = with_policies(started_warm(warm, "iterations=1"), "separate")
-    finished(tmp_path / "plain", given)
-    run_reversed(tmp_path / "turned", given, role="nano_opener")
+    config = with_policies(started_warm(warm, "iterations=1"), "separate")
+    finished(tmp_path / "plain", config)
+    run_reversed(tmp_path / "turned", config, role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
-        one, other = (weight_files(tmp_path / name, 1, policy) for name in ("plain", "turned"))
-        assert (one == other) is equal
+        first, second = (weight_files(tmp_path / name, 1, policy) for name in ("plain", "turned"))
+        assert (first == second) is equal
 
 
 def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> None:
@@ -212,22 +212,22 @@ def test_zero_credit_without_kl_changes_no_weight(warm: str, tmp_path: Path) -> 
     assert weight_files(tmp_path / "run", 1)[0] == (Path(warm) / "model.safetensors").read_bytes()
 
 
-def test_a_match_that_cannot_be_finished_is_in_the_log_and_stops_the_run(warm: str, tmp_path: Path) -> None:
+def test_unfinishable_match_is_logged_and_stops_the_run(warm: str, tmp_path: Path) -> None:
     from arena.errors import PlayError
 
-    given = started_warm(
+    config = started_warm(
         warm, "play.limits.tokens=1", "play.attempts=2", "play.in_flight=1", "game.options.illegal=retry"
     )
     with pytest.raises(PlayError, match="failed 2 times each, the last time with: token limit"):
-        finished(tmp_path / "run", given)
+        finished(tmp_path / "run", config)
     failed = [row for row in RunFolder.open(tmp_path / "run").log.rows() if row["status"] == "failed"]
     assert failed[-1]["id"] == f"{failed[-2]['id']}-r1" and failed[-1]["seed"] == failed[-2]["seed"]
     assert all(row["payoffs"] == {} and "token limit" in row["reason"] for row in failed)
 
 
-def test_a_watcher_who_wants_them_hears_of_turns(tmp_path: Path) -> None:
+def test_watcher_with_turn_method_receives_turns(tmp_path: Path) -> None:
     class Viewer(Quiet):
-        """Wants every turn, as it is taken."""
+        """Watcher of every turn."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -236,7 +236,7 @@ def test_a_watcher_who_wants_them_hears_of_turns(tmp_path: Path) -> None:
         def turn(self, plan: MatchPlan, turn: Turn) -> None:
             self.turns.append((plan.id, turn.index, turn.raw))
 
-    viewer, given = Viewer(), experiment("policies.shared.imitate=null", "iterations=1")
-    lab = start(tmp_path / "run", given, viewer)
+    viewer, config = Viewer(), experiment("policies.shared.imitate=null", "iterations=1")
+    lab = start(tmp_path / "run", config, viewer)
     records, failures, _ = wait(lab.play(1))
     assert sorted(viewer.turns) == sorted((r.id, t.index, t.raw) for r in [*records, *failures] for t in r.turns)

@@ -1,4 +1,4 @@
-"""Stages that learn from a log or a teacher, in a whole pipeline; the reference of a policy; and what is refused."""
+"""Stages that learn from a log or a teacher in a whole pipeline, references of policies, and refusals."""
 
 import json
 from collections import defaultdict
@@ -51,11 +51,11 @@ stages:
 """
 
 
-def pipeline(stages: str) -> Pipeline:
+def make_pipeline(stages: str) -> Pipeline:
     return read_pipeline([text_layer("test", SHARED + stages)])
 
 
-def metrics(run: Path, name: str) -> list[dict[str, Any]]:
+def read_metrics(run: Path, name: str) -> list[dict[str, Any]]:
     (folder,) = (run / "stages").glob(f"*-{name}")
     return [row["learn"]["player"] for row in RunReader(folder).metrics()]
 
@@ -63,7 +63,7 @@ def metrics(run: Path, name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stages") / "run"
-    return wait(start_pipeline(pipeline(STAGES), folder, Quiet()))
+    return wait(start_pipeline(make_pipeline(STAGES), folder, Quiet()))
 
 
 @pytest.mark.slow
@@ -71,33 +71,41 @@ def test_every_kind_learns(run: Path) -> None:
     folders = sorted((run / "stages").iterdir())
     before = weight_files(folders[0], 2, "player")[0]
     for folder in folders[1:]:
-        done = ended(folder)
-        assert done is not None
-        after = (done.weights["player"] / "model.safetensors").read_bytes()
+        stage_end = ended(folder)
+        assert stage_end is not None
+        after = (stage_end.weights["player"] / "model.safetensors").read_bytes()
         assert after != before, folder
         before = after
     for name in ("bc", "best", "awr", "mc", "ilql", "teacher"):
-        assert all(0 < row["effective"] <= 1 for row in metrics(run, name)), name
-    assert metrics(run, "bc")[0]["effective"] == pytest.approx(1), "all turns weigh 1"
+        assert all(0 < row["effective"] <= 1 for row in read_metrics(run, name)), name
+    assert read_metrics(run, "bc")[0]["effective"] == pytest.approx(1), "all turns weigh 1"
 
 
 @pytest.mark.slow
 def test_base_weights_and_folders_of_stages_are_found(run: Path) -> None:
-    def saved(name: str) -> dict[str, Any]:
+    def read_experiment(name: str) -> dict[str, Any]:
         (folder,) = (run / "stages").glob(f"*-{name}")
         return dict(RunReader(folder).environment()["experiment"])
 
-    assert saved("best")["policies"]["player"]["model"] == "nano" != saved("bc")["policies"]["player"]["model"]
-    assert saved("bc")["source"] == {"log": str((run / "stages/01-sample").resolve()), "iterations": 2, "shuffle": True}
-    student = saved("student")["policies"]["player"]
+    assert (
+        read_experiment("best")["policies"]["player"]["model"]
+        == "nano"
+        != read_experiment("bc")["policies"]["player"]["model"]
+    )
+    assert read_experiment("bc")["source"] == {
+        "log": str((run / "stages/01-sample").resolve()),
+        "iterations": 2,
+        "shuffle": True,
+    }
+    student = read_experiment("student")["policies"]["player"]
     (awr,) = (run / "stages").glob("*-awr")
-    done = ended(awr)
-    assert done is not None and student["reference"] == str(done.weights["player"]) != student["model"]
+    stage_end = ended(awr)
+    assert stage_end is not None and student["reference"] == str(stage_end.weights["player"]) != student["model"]
 
 
 @pytest.mark.slow
-def test_a_student_has_no_advantage_but_comes_to_its_teacher(run: Path) -> None:
-    rows = metrics(run, "student")
+def test_student_learns_by_kl_without_advantage(run: Path) -> None:
+    rows = read_metrics(run, "student")
     assert all(row["advantage_size"] == 0 and row["kl_term"] > 0 and row["grad_norm"] > 0 for row in rows)
 
 
@@ -118,49 +126,51 @@ def test_a_student_has_no_advantage_but_comes_to_its_teacher(run: Path) -> None:
 )
 def test_settings_that_do_not_fit_are_refused_in_one_line(stage: str, expected: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=expected) as error:
-        plan(pipeline(f"stages:\n  - {stage}\n"), tmp_path, lambda text: None)
+        plan(make_pipeline(f"stages:\n  - {stage}\n"), tmp_path, lambda text: None)
     assert "\n" not in str(error.value)
 
 
-def test_traces_of_scripted_policies_are_imitated_in_the_format_of_the_role(tmp_path: Path) -> None:
-    own = tmp_path / "tagged_kuhn.yaml"
+def test_scripted_traces_are_imitated_in_the_roles_format(tmp_path: Path) -> None:
+    role_file = tmp_path / "tagged_kuhn.yaml"
     text = (BUILT_IN / "nano_kuhn.yaml").read_text()
-    own.write_text(
+    role_file.write_text(
         text.replace("role: nano_kuhn", "role: tagged_kuhn").replace(
             "format: free", "format: tagged, action: answer, private: think"
         )
     )
-    seat = f"{{role: {own}, policy: random}}"
-    run = wait(start_pipeline(pipeline(f"""\
+    seat = f"{{role: {role_file}, policy: random}}"
+    run = wait(start_pipeline(make_pipeline(f"""\
 stages:
   - {{name: traces, play: {{iterations: 1, seats: {{first: {seat}, second: {seat}}}}}}}
   - sft: {{policy: player, data: {{run: "stage:traces", policies: [random]}}, batch: 4}}
 """), tmp_path / "run", Quiet()))  # fmt: skip
     rows = [json.loads(line) for line in (run / "stages/02-sft/data/rows.jsonl").read_text().splitlines()]
-    said = {
+    imitated_texts = {
         (row["match"], row["seat"]): [m["content"] for m in row["messages"] if m["role"] == "assistant"] for row in rows
     }
-    played = {
+    expected = {
         (match["id"], seat): [f"<answer>{turn['action']}</answer>" for turn in match["turns"] if turn["seat"] == seat]
         for match in RunReader(run / "stages/01-traces").matches()
         for seat in ("first", "second")
     }
-    assert said == {key: acts for key, acts in played.items() if acts}
-    assert metrics(run, "sft")[-1]["rows"] > 0
+    assert imitated_texts == {key: acts for key, acts in expected.items() if acts}
+    assert read_metrics(run, "sft")[-1]["rows"] > 0
     experiment = read_spec(str(run / "stages/02-sft")).experiment
     assert experiment is not None
     (table,) = experiment.all_tables()
-    assert (table.game.name, table.seats["first"].role) == ("kuhn_poker", "nano_kuhn"), "the pipeline's, to evaluate it"
-    code = tmp_path / "planted.py"
-    code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom games.kuhn_poker import KuhnPoker as Game\n")
-    known = FolderReader(run).environment()
-    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("kuhn_poker", f"{code}:Game"))
+    assert (table.game.name, table.seats["first"].role) == ("kuhn_poker", "nano_kuhn"), (
+        "the pipeline's game and role, for evaluation"
+    )
+    game_file = tmp_path / "planted.py"
+    game_file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nfrom games.kuhn_poker import KuhnPoker as Game\n")
+    environment = FolderReader(run).environment()
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("kuhn_poker", f"{game_file}:Game"))
     with pytest.raises(ConfigError, match="was edited"):
         read_spec(str(run / "stages/02-sft"))
-    known["experiment"]["game"]["name"] = f"{code}:Game"
-    write_environment(run, known)  # as somebody would who makes such a folder for others
+    environment["experiment"]["game"]["name"] = f"{game_file}:Game"
+    write_environment(run, environment)  # as the author of a malicious folder would
     with pytest.raises(ConfigError, match="--trust"):
-        wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{code}:Game"]))
+        wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{game_file}:Game"]))
     assert not (tmp_path / "ran").exists()
 
 
@@ -169,23 +179,23 @@ stages:
 
 @pytest.mark.slow
 def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
-    """The KL at the first step is 0 to the weights after the warm start, and not to those of an update later."""
+    """At the first step the KL is 0 to the weights after the warm start, and not to those of a later update."""
     finished(tmp_path / "first", small("iterations=1"))
     settings = ("iterations=1", "learn.minibatches=1")
     kl = list[float]()
     for reference in (f"{tmp_path}/first@1", None):
-        given = small(*settings, f"policies.shared.reference={reference or 'null'}")
-        given = wait(preflight(given, lambda what: None)).experiment
+        config = small(*settings, f"policies.shared.reference={reference or 'null'}")
+        config = wait(preflight(config, lambda what: None)).experiment
         watcher = Quiet()
-        finished(tmp_path / str(len(kl)), given, watcher)
+        finished(tmp_path / str(len(kl)), config, watcher)
         kl.append(watcher.rows[0]["learn"]["shared"]["kl"])
     assert kl[0] > 1e-4 and kl[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_a_reference_that_reads_other_tokens_is_refused() -> None:
-    given = small("policies.shared.reference=smollm2-135m-instruct")
+    config = small("policies.shared.reference=smollm2-135m-instruct")
     with pytest.raises(ConfigError, match=r"policies.shared.reference: .*smollm2-135m-instruct has another tokenizer"):
-        wait(preflight(given, lambda what: None))
+        wait(preflight(config, lambda what: None))
     with pytest.raises(ConfigError, match="a frozen policy is compared with nothing: remove `reference`"):
         small("policies.shared.reference=nano", "policies.shared.train=false", "policies.shared.imitate=null")
 
@@ -193,33 +203,33 @@ def test_a_reference_that_reads_other_tokens_is_refused() -> None:
 # -- a log in random order ---------------------------------------------------------------------------------
 
 
-def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
-    def key(seed: int, acts: Iterable[str]) -> tuple[int, ...]:
+def test_each_pass_uses_the_whole_shuffled_log(tmp_path: Path) -> None:
+    def make_key(seed: int, acts: Iterable[str]) -> tuple[int, ...]:
         return seed, *map(hash, acts)
 
-    given = small("iterations=2", "play.matches=6", "play.group=2", "policies.shared.imitate=null", "learn.lr=0.0")
-    finished(tmp_path / "first", given)
+    config = small("iterations=2", "play.matches=6", "play.group=2", "policies.shared.imitate=null", "learn.lr=0.0")
+    finished(tmp_path / "first", config)
     rows = [row for k in (1, 2) for row in RunReader(tmp_path / "first").log.read(k)]
-    theirs = sorted(key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
-    off_policy = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
-    assert any("replies are another's, without a correction" in note for note in off_policy.notes)
+    expected = sorted(make_key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
+    report = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
+    assert any("replies are another's, without a correction" in note for note in report.notes)
     spec = SourceSpec(log=str(tmp_path / "first"), iterations=2, shuffle=True)
 
-    def drawn(seed: int) -> list[list[tuple[int, ...]]]:
-        run = RunFolder.create(tmp_path / f"run{seed}", to_yaml(given), {})
-        source = LogSource(run, spec, given.all_tables(), {"shared": 10**6}, Quiet(), seed % 10)
+    def draw(seed: int) -> list[list[tuple[int, ...]]]:
+        run = RunFolder.create(tmp_path / f"run{seed}", to_yaml(config), {})
+        source = LogSource(run, spec, config.all_tables(), {"shared": 10**6}, Quiet(), seed % 10)
         parts = [wait(source.matches(k)).records for k in range(1, 5)]
         assert all(t.trained for part in parts for record in part for t in trajectories(record))
-        return [[key(record.seed, (turn.raw for turn in record.turns)) for record in part] for part in parts]
+        return [[make_key(record.seed, (turn.raw for turn in record.turns)) for record in part] for part in parts]
 
-    found = drawn(1)
-    for one, other in (found[:2], found[2:]):
-        assert sorted([*one, *other]) == theirs and len(one) == len(other) == 6
-    assert found[:2] != found[2:], "a new order"
+    found = draw(1)
+    for first, second in (found[:2], found[2:]):
+        assert sorted([*first, *second]) == expected and len(first) == len(second) == 6
+    assert found[:2] != found[2:], "the second pass has another order"
     for part in found:
         seeds = [seed for seed, *_ in part]
-        assert all(seeds.count(seed) == 2 for seed in seeds), "deals stay whole"
-    assert drawn(11) == found != drawn(2), "the order is the seed's"
+        assert all(seeds.count(seed) == 2 for seed in seeds), "a deal was split"
+    assert draw(11) == found != draw(2), "the order depends on the seed"
 
 
 def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) -> None:
@@ -227,16 +237,16 @@ def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) ->
         tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null")
     )
     spec = SourceSpec(log=str(tmp_path / "first"), iterations=1, shuffle=True)
-    other = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
+    table = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
     run = RunFolder.create(tmp_path / "run", to_yaml(small()), {})
-    source = LogSource(run, spec, [other], {}, Quiet())
+    source = LogSource(run, spec, [table], {}, Quiet())
     with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
         wait(source.matches(1))
 
 
 @pytest.fixture(scope="module")
-def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stages in which matches of a scripted player are imitated, as texts and as chats."""
+def stages_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return stages that imitate matches of a scripted player, as texts and as chats."""
     source = "run: 'stage:cases', policies: [random]"
     stages = (
         "stages:\n"
@@ -244,28 +254,28 @@ def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  - {{name: texts, sft: {{policy: player, data: {{{source}, as_texts: true}}}}}}\n"
         f"  - sft: {{policy: player, data: {{{source}}}}}\n"
     )
-    return wait(start_pipeline(pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", Quiet())) / "stages"
+    return wait(start_pipeline(make_pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", Quiet())) / "stages"
 
 
-def test_a_scripted_player_is_imitated_by_its_chats_and_texts(imitated: Path) -> None:
-    """The chats have what a model at the seat would read, and the acts of the log; texts are the same lines."""
+def test_a_scripted_player_is_imitated_by_its_chats_and_texts(stages_folder: Path) -> None:
+    """Chats hold what a model at the seat would read and the logged acts; texts hold the same lines."""
     chats, texts = (
-        [json.loads(line) for line in (imitated / name / "data" / "rows.jsonl").read_text().splitlines()]
+        [json.loads(line) for line in (stages_folder / name / "data" / "rows.jsonl").read_text().splitlines()]
         for name in ("03-sft", "02-texts")
     )
     for chat, text in zip(chats, texts, strict=True):
         assert text["text"] == "\n".join(message["content"] for message in chat["messages"])
         assert chat["policy"] == "random" and chat["match"] == text["match"]
-    said = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
-    logged = [turn["raw"] for row in RunReader(imitated / "01-cases").matches() for turn in row["turns"]]
-    assert said and set(said) <= set(logged)
-    assert weight_files(imitated / "02-texts", 1, "player") != weight_files(imitated / "03-sft", 1, "player")
+    replies = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
+    logged = [turn["raw"] for row in RunReader(stages_folder / "01-cases").matches() for turn in row["turns"]]
+    assert replies and set(replies) <= set(logged)
+    assert weight_files(stages_folder / "02-texts", 1, "player") != weight_files(stages_folder / "03-sft", 1, "player")
 
 
 @pytest.mark.parametrize("memory", [{"kind": "all"}, {"kind": "window", "turns": 0}, {"kind": "window", "turns": 1}])
-def test_a_match_is_one_text_whatever_its_role_remembers(imitated: Path, memory: dict[str, Any]) -> None:
-    """A role that forgets has a chat for each turn; the text of the match has each message once."""
-    chats = Chats(RunReader(imitated / "01-cases"), Selection(policies=("random",)))
+def test_match_is_one_text_for_any_memory(stages_folder: Path, memory: dict[str, Any]) -> None:
+    """A role with a window has a chat per turn; the text has each message once."""
+    chats = Chats(RunReader(stages_folder / "01-cases"), Selection(policies=("random",)))
     for key, role in chats.roles.items():
         chats.roles[key] = role.model_copy(update={"memory": Memory(**memory)})
     replies = defaultdict[tuple[str, str], list[Reply]](list)
@@ -274,8 +284,8 @@ def test_a_match_is_one_text_whatever_its_role_remembers(imitated: Path, memory:
             replies[reply.row["id"], reply.turn["seat"]].append(reply)
     texts = [row["text"] for rows in chats.texts() for row in rows]
     assert max(map(len, replies.values())) > 1 and len(texts) == len(replies)
-    for text, said in zip(texts, replies.values(), strict=True):
-        lines = [message["content"] for message in said[0].prompt] + [said[0].said["content"]]
-        for reply in said[1:]:
+    for text, seat_replies in zip(texts, replies.values(), strict=True):
+        lines = [message["content"] for message in seat_replies[0].prompt] + [seat_replies[0].said["content"]]
+        for reply in seat_replies[1:]:
             lines += [reply.prompt[-1]["content"], reply.said["content"]]
         assert text == "\n".join(lines)

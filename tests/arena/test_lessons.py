@@ -1,4 +1,4 @@
-"""Runs that learn from data sets: resumed bit by bit, held-out rows without effect, and one line for what fails."""
+"""Runs that learn from data sets: bit-equal resumption, held-out rows, and one-line errors."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.factories.labs import Quiet, experiment, finished, resumed, weight_fi
 ROWS = {"chats": chats, "pairs": pairs, "labels": labels}
 
 
-def learned(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return [row["learn"]["doctor"] for row in RunFolder.open(folder).metrics.read()]
 
 
@@ -35,24 +35,24 @@ def learned(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", ROWS[kind](20))
-    given = taught(data, kind, "iterations=3", "learn.minibatches=2", "source.held_out=0.2", "checkpoint.keep=9")
-    for folder in resumed(given, tmp_path):
+    config = taught(data, kind, "iterations=3", "learn.minibatches=2", "source.held_out=0.2", "checkpoint.keep=9")
+    for folder in resumed(config, tmp_path):
         assert weight_files(folder, 3, "doctor") == weight_files(tmp_path / "whole", 3, "doctor")
-        assert learned(folder) == learned(tmp_path / "whole")
+        assert read_metrics(folder) == read_metrics(tmp_path / "whole")
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ROWS)
-def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
-    """What the rows teach holds for rows that no update saw, and their evaluation changes no weight."""
+def test_learning_generalises_to_held_out_rows(kind: str, tmp_path: Path) -> None:
+    """Held-out rows, which no update sees, improve, and evaluating them changes no weight."""
     data = written(tmp_path / "rows.jsonl", ROWS[kind](60))
-    often = ["iterations=12", "source.batch=16", "source.held_out=0.1", "learn.lr=1e-3"]
-    finished(tmp_path / "often", taught(data, kind, *often, "source.held_out_every=1"))
-    finished(tmp_path / "seldom", taught(data, kind, *often, "source.held_out_every=5"))
+    common = ["iterations=12", "source.batch=16", "source.held_out=0.1", "learn.lr=1e-3"]
+    finished(tmp_path / "often", taught(data, kind, *common, "source.held_out_every=1"))
+    finished(tmp_path / "seldom", taught(data, kind, *common, "source.held_out_every=5"))
     assert weight_files(tmp_path / "often", 12, "doctor") == weight_files(tmp_path / "seldom", 12, "doctor")
-    rows = learned(tmp_path / "often")
+    rows = read_metrics(tmp_path / "often")
     name = "held_out_accuracy" if kind == "labels" else "held_out_loss"
-    assert [name in row for row in learned(tmp_path / "seldom")] == [k in (1, 5, 10, 12) for k in range(1, 13)]
+    assert [name in row for row in read_metrics(tmp_path / "seldom")] == [k in (1, 5, 10, 12) for k in range(1, 13)]
     if kind != "labels":
         assert rows[-1][name] < 0.7 * rows[0][name]
     if kind == "chats":
@@ -62,29 +62,33 @@ def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
 
 
 def test_accuracy_counts_ties_half() -> None:
-    found = score_preferences(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, -1.0, 1.0, -1.0]), 0.5, is_paired=True)
-    assert found["held_out_accuracy"] == 0.75
-    assert found["held_out_loss"] == pytest.approx((np.log1p(np.exp(-0.5)) + np.log(2)) / 2)
+    scores = score_preferences(np.array([1.0, 0.0, 2.0, 2.0]), np.array([1.0, -1.0, 1.0, -1.0]), 0.5, is_paired=True)
+    assert scores["held_out_accuracy"] == 0.75
+    assert scores["held_out_loss"] == pytest.approx((np.log1p(np.exp(-0.5)) + np.log(2)) / 2)
     crossed = score_preferences(np.array([1.0, 0.0, 2.0]), np.array([1.0, -1.0, 1.0]), 0.5, is_paired=False)
     assert crossed == {"held_out_accuracy": 1.0}
 
 
 @pytest.mark.slow
-def test_texts_are_learned_and_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
-    long = {"messages": [{"role": "user", "content": "take 1 " * 2000}, {"role": "assistant", "content": "no"}]}
-    finished(tmp_path / "chats", taught(written(tmp_path / "rows.jsonl", [*chats(7), long]), "chats", "iterations=1"))
-    assert (learned(tmp_path / "chats")[0]["too_long"], learned(tmp_path / "chats")[0]["rows"]) == (1, 8)
-    finished(tmp_path / "none", taught(written(tmp_path / "long.jsonl", [long] * 3), "chats", "iterations=1"))
-    assert learned(tmp_path / "none") == [{"rows": 8.0, "too_long": 8.0}]
+def test_texts_are_learned_and_long_rows_counted(tmp_path: Path) -> None:
+    long_row = {"messages": [{"role": "user", "content": "take 1 " * 2000}, {"role": "assistant", "content": "no"}]}
+    finished(
+        tmp_path / "chats", taught(written(tmp_path / "rows.jsonl", [*chats(7), long_row]), "chats", "iterations=1")
+    )
+    assert (read_metrics(tmp_path / "chats")[0]["too_long"], read_metrics(tmp_path / "chats")[0]["rows"]) == (1, 8)
+    finished(tmp_path / "none", taught(written(tmp_path / "long.jsonl", [long_row] * 3), "chats", "iterations=1"))
+    assert read_metrics(tmp_path / "none") == [{"rows": 8.0, "too_long": 8.0}]
     text = written(tmp_path / "texts.jsonl", [{"text": "take 1 hat. " * 1000}])
     finished(tmp_path / "texts", taught(text, "texts", "iterations=1", "source.batch=1"))
-    assert learned(tmp_path / "texts")[0]["tokens"] > 4000
+    assert read_metrics(tmp_path / "texts")[0]["tokens"] > 4000
 
 
-def test_a_file_that_is_edited_during_the_run_ends_it(tmp_path: Path) -> None:
+def test_edited_data_set_ends_the_run(tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", chats(20))
 
     class Editor(Quiet):
+        """Watcher that edits the data set during the run."""
+
         def iteration(self, row: Any) -> None:
             written(data, chats(19))
             os.utime(data, ns=(1, 1))
@@ -93,27 +97,27 @@ def test_a_file_that_is_edited_during_the_run_ends_it(tmp_path: Path) -> None:
         finished(tmp_path / "run", taught(data), Editor())
 
 
-def command(tmp_path: Path, *changes: str, text: str = SOURCE, data: Path | None = None) -> Any:
+def run_command(tmp_path: Path, *changes: str, text: str = SOURCE, data: Path | None = None) -> Any:
     config = tmp_path / "config.yaml"
     config.write_text(text.replace("DATA", str(data or tmp_path / "rows.jsonl")))
     flags = [part for change in changes for part in ("--set", change)]
     return arena("run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json", *flags)
 
 
-def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_path: Path) -> None:
+def test_command_saves_hash_and_iterations_and_checks_them_at_resume(tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", chats(21))
-    done = command(tmp_path, "source.epochs=2", "source.held_out=0.05", "checkpoint.every=2")
-    assert done.code == 0, done
+    result = run_command(tmp_path, "source.epochs=2", "source.held_out=0.05", "checkpoint.every=2")
+    assert result.code == 0, result
     saved = load_experiment(tmp_path / "run")
     assert saved.source and saved.source.sha256 == DataSet(data).rows.sha256
-    assert saved.iterations == 5 and [row["rows"] for row in learned(tmp_path / "run")] == [8, 8, 8, 8, 8]
-    assert "arena eval" not in done.out and arena("show", tmp_path / "run").code == 0
+    assert saved.iterations == 5 and [row["rows"] for row in read_metrics(tmp_path / "run")] == [8, 8, 8, 8, 8]
+    assert "arena eval" not in result.out and arena("show", tmp_path / "run").code == 0
     written(data, chats(22))
     assert "rows.jsonl was changed since the run began" in arena("resume", tmp_path / "run", "--iterations", 6).line
 
 
 @pytest.mark.parametrize(
-    ("rows", "changes", "why"),
+    ("rows", "changes", "message"),
     [
         (["", *chats(2)], [], "rows.jsonl:1: an empty line"),
         ([*chats(2), {"text": "x"}], [], "rows.jsonl:3: texts among chats"),
@@ -127,15 +131,15 @@ def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_pat
         (chats(4), ["evaluate={panel: kuhn_poker}"], "evaluate: needs a game"),
     ],
 )
-def test_what_does_not_fit_is_one_line(rows: list[Any], changes: list[str], why: str, tmp_path: Path) -> None:
+def test_invalid_data_gives_one_line(rows: list[Any], changes: list[str], message: str, tmp_path: Path) -> None:
     written(tmp_path / "rows.jsonl", rows)
-    told = command(tmp_path, *changes)
-    assert told.code == 2 and why in told.line, told
+    result = run_command(tmp_path, *changes)
+    assert result.code == 2 and message in result.line, result
     assert not (tmp_path / "run").exists()
 
 
-def stage(tmp_path: Path, kind: Any, **settings: Any) -> Any:
-    """The experiment of a stage, over the settings of a game."""
+def make_stage_experiment(tmp_path: Path, kind: Any, **settings: Any) -> Any:
+    """Return the experiment of a stage, over the settings of a game."""
     shared = {
         "name": "clinic", "iterations": 9, "threads": 1, "tracker": [], "game": {"name": "haggle"},
         "policies": {"doctor": {"model": "nano"}, "patient": {"model": "nano-1"}},
@@ -151,58 +155,64 @@ def stage(tmp_path: Path, kind: Any, **settings: Any) -> Any:
 @pytest.mark.parametrize(("kind", "rows"), [(sft, chats(20)), (dpo, pairs(20)), (kto, labels(20))])
 def test_stages_are_experiments_of_one_policy_without_play(kind: Any, rows: list[Any], tmp_path: Path) -> None:
     data = written(tmp_path / "rows.jsonl", rows)
-    given = stage(tmp_path, kind, data=str(data), epochs=2, batch=8, lr=1e-3)
-    assert not given.all_tables() and [*given.playing()] == ["doctor"] and not given.play.parts
-    assert all(weight.to_plain() == 0 for one in given.learn.regularisers.values() for weight in one.parts)
-    config = tmp_path / "config.yaml"
-    config.write_text(to_yaml(given))
-    told = arena("run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json")
-    assert told.code == 0, told
-    assert (len(learned(tmp_path / "run")) == 5 and "held_out_loss" in learned(tmp_path / "run")[0]) or kind is kto
+    config = make_stage_experiment(tmp_path, kind, data=str(data), epochs=2, batch=8, lr=1e-3)
+    assert not config.all_tables() and [*config.playing()] == ["doctor"] and not config.play.parts
+    assert all(
+        weight.to_plain() == 0 for regulariser in config.learn.regularisers.values() for weight in regulariser.parts
+    )
+    file = tmp_path / "config.yaml"
+    file.write_text(to_yaml(config))
+    result = arena("run", "selfplay", "--config", file, "--out", tmp_path / "run", "--json")
+    assert result.code == 0, result
+    assert (
+        len(read_metrics(tmp_path / "run")) == 5 and "held_out_loss" in read_metrics(tmp_path / "run")[0]
+    ) or kind is kto
 
 
 def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
-    source = stage(tmp_path, dpo, data="stage:before").source
+    source = make_stage_experiment(tmp_path, dpo, data="stage:before").source
     assert source.data.run == str(tmp_path / "before") and source.data.rows == "pairs"
-    assert stage(tmp_path, sft, data=str(tmp_path / "before")).source.data.policies == ["doctor"]
+    assert make_stage_experiment(tmp_path, sft, data=str(tmp_path / "before")).source.data.policies == ["doctor"]
     context = StageContext(shared={"policies": {}}, seed=0, folders={}, weights={}, note=lambda line: None)
-    for data, why in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no 'x'")):
-        with pytest.raises(ConfigError, match=why):
+    for data, message in (("stage:none", "no earlier stage 'none'"), ("rows.jsonl", "policy: there is no 'x'")):
+        with pytest.raises(ConfigError, match=message):
             sft(context, policy="x", data=data)
 
 
 @pytest.mark.slow
 def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
-    played = tmp_path / "played"
-    finished(played, experiment("iterations=2"))
-    text = SOURCE.replace("DATA", f"{{run: {played}, where: iteration = 2}}")
-    told = command(tmp_path, "source.epochs=1", text=text)
-    assert told.code == 0, told
+    run_folder = tmp_path / "played"
+    finished(run_folder, experiment("iterations=2"))
+    text = SOURCE.replace("DATA", f"{{run: {run_folder}, where: iteration = 2}}")
+    result = run_command(tmp_path, "source.epochs=1", text=text)
+    assert result.code == 0, result
     rows = [json.loads(line) for line in (tmp_path / "run" / "data" / "rows.jsonl").read_text().splitlines()]
-    wanted = [row for row in RunReader(played).matches() if row["iteration"] == 2]
-    assert {row["match"] for row in rows} == {row["id"] for row in wanted}
+    expected_rows = [row for row in RunReader(run_folder).matches() if row["iteration"] == 2]
+    assert {row["match"] for row in rows} == {row["id"] for row in expected_rows}
     resumable = Lab.open(RunFolder.open(tmp_path / "run"), load_experiment(tmp_path / "run"), Quiet())
     assert wait(resumable).done == load_experiment(tmp_path / "run").iterations
-    for where, why in (
+    for condition, message in (
         ("iteration = 7", "no match of"),
         ("nothing = 1", "source.data.where: "),
         ("1); copy matches to 'x'; --", "source.data.where|one SELECT|queries"),
     ):
-        bad = SOURCE.replace("DATA", f"{{run: {played}, where: {json.dumps(where)}}}")
+        bad = SOURCE.replace("DATA", f"{{run: {run_folder}, where: {json.dumps(condition)}}}")
         with pytest.MonkeyPatch.context():
-            again = command(tmp_path / "run", text=bad)
-        assert again.code == 2 and any(word in again.line for word in why.split("|")), again
+            refused_result = run_command(tmp_path / "run", text=bad)
+        assert refused_result.code == 2 and any(word in refused_result.line for word in message.split("|")), (
+            refused_result
+        )
 
 
 @pytest.mark.slow
 def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -> None:
     """Each chat of the run is one text with the contents of all its messages; nothing else is learned."""
-    played = tmp_path / "played"
-    finished(played, experiment("iterations=1"))
-    text = SOURCE.replace("DATA", f"{{run: {played}, rows: ROWS}}")
+    run_folder = tmp_path / "played"
+    finished(run_folder, experiment("iterations=1"))
+    text = SOURCE.replace("DATA", f"{{run: {run_folder}, rows: ROWS}}")
     for kind in ("chats", "texts"):
         (tmp_path / kind).mkdir()
-        assert command(tmp_path / kind, "source.epochs=1", text=text.replace("ROWS", kind)).code == 0
+        assert run_command(tmp_path / kind, "source.epochs=1", text=text.replace("ROWS", kind)).code == 0
     chats, texts = (
         [json.loads(line) for line in (tmp_path / kind / "run/data/rows.jsonl").read_text().splitlines()]
         for kind in ("chats", "texts")
@@ -211,8 +221,8 @@ def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_rows_are_imitated_beside_play(tmp_path: Path) -> None:
-    """With `mixed` the loss of play has the rest of the weight: at 1 nothing but the rows is learned."""
+def test_rows_are_imitated_during_play(tmp_path: Path) -> None:
+    """With `mixed` the loss of play has the remaining weight: at 1 only the rows are learned."""
     data = written(tmp_path / "rows.jsonl", chats(20))
     base = ["iterations=1", f"learn.demonstrations.data={data}", "learn.demonstrations.matches=4"]
     runs = {}

@@ -1,4 +1,4 @@
-"""Where Python does not speak UTF-8, one line says so before anything is written."""
+"""Where Python does not use UTF-8, one line says so before anything is written."""
 
 import os
 import subprocess
@@ -14,14 +14,14 @@ def test_a_folder_whose_name_is_not_ascii(tmp_path: Path, utf8: str) -> None:
     """In LC_ALL=C with PYTHONUTF8=0 a run in such a folder ended in a traceback of a library."""
     folder = tmp_path / "gr\u00f6\u00dfe"
     folder.mkdir()
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-P", "-m", "arena", "init", "role", "mine", "--to", str(folder)],
         env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": utf8, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
     )
     if utf8 == "1":
-        assert told.returncode == 0 and (folder / "mine.yaml").is_file()
+        assert result.returncode == 0 and (folder / "mine.yaml").is_file()
         return
-    assert (told.returncode, told.stdout, told.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"set PYTHONUTF8=1, or LC_ALL=C.UTF-8" in told.stderr
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"set PYTHONUTF8=1, or LC_ALL=C.UTF-8" in result.stderr
     assert not list(folder.iterdir())

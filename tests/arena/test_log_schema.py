@@ -1,7 +1,7 @@
-"""What schema 4 has room for goes all the way: played, logged, credited, learned from, shown and loaded.
+"""Every field of schema 4 is played, logged, credited, learned from, shown and loaded.
 
-Branches of branches come from a planner that is plugged in here; images from a game that shows one. Neither changes a
-file of Arena's.
+Nested branches come from a planner that is plugged in here, and images from a game that shows one; neither changes
+Arena's code.
 """
 
 import hashlib
@@ -43,8 +43,8 @@ from tests.factories.pictures import png_of
 
 
 @dataclass(frozen=True)
-class Deeper(PlaySource):
-    """Branches every branch once more."""
+class NestedBranching(PlaySource):
+    """Source that branches every branch once more."""
 
     async def play(self, plans: list[MatchPlan]) -> Attempts:
         """Play these plans and, if they are branches, a branch of each."""
@@ -63,59 +63,59 @@ IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 64, 48)
 
 
 class Shop(Negotiation):
-    """Negotiation that shows each seat the goods when it moves."""
+    """Negotiation that shows each seat an image when it moves."""
 
     def messages(self, seat: str) -> tuple[Message, ...]:
-        """The game's messages, and one with a picture."""
+        """Return the game's messages and one with an image."""
         return (*super().messages(seat), Message.of("referee", "", [IMAGE]))
 
     def picture(self, hash: str) -> bytes:
-        """Its bytes."""
+        """Return the image's bytes."""
         return {IMAGE.hash: PNG}[hash]
 
 
 class Forger(Shop):
-    """Shows other bytes than it named."""
+    """Game whose images have other bytes than announced."""
 
     def picture(self, hash: str) -> bytes:
-        """Not its bytes."""
+        """Return wrong bytes."""
         return PNG + b"!"
 
 
-def run(folder: Path, warm: str, *assignments: str, deeper: bool = False) -> Path:
-    given = started_warm(warm, "iterations=1", "game.options.illegal=retry", *assignments)
+def run_lab(folder: Path, warm: str, *assignments: str, is_nested: bool = False) -> Path:
+    config = started_warm(warm, "iterations=1", "game.options.illegal=retry", *assignments)
 
-    async def live() -> None:
-        lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
-        if deeper:
+    async def run_to_the_end() -> None:
+        lab = await Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, Quiet())
+        if is_nested:
             assert isinstance(lab.parts.source, PlaySource)
-            lab.parts = replace(lab.parts, source=Deeper(**vars(lab.parts.source)))
+            lab.parts = replace(lab.parts, source=NestedBranching(**vars(lab.parts.source)))
         try:
             await lab.run()
         finally:
             await lab.close()
 
-    wait(live())
+    wait(run_to_the_end())
     return folder
 
 
 @pytest.fixture(scope="module")
-def plain(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("plain") / "run", warm)
+def plain_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_lab(tmp_path_factory.mktemp("plain") / "run", warm)
 
 
 @pytest.fixture(scope="module")
-def branched(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("deeper") / "run", warm, "play.parts=[branches]", deeper=True)
+def branched_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_lab(tmp_path_factory.mktemp("deeper") / "run", warm, "play.parts=[branches]", is_nested=True)
 
 
 # -- a branch inside a branch ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) -> None:
+def test_nested_branches_pass_through_the_whole_pipeline(branched_run: Path, plain_run: Path) -> None:
     # Played, and logged: each inner branch is its parent, itself a branch, until they part.
-    reader = RunReader(branched)
+    reader = RunReader(branched_run)
     records = {r.id: r for r in map(MatchRecord.from_json, reader.log.read(1))}
     inner = {r.id: r for r in records.values() if r.identity.parent and r.identity.parent.parent}
     assert len(inner) == 6 and len(records) == 18
@@ -125,37 +125,37 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
         assert turn is not None and record.source == "branched" and record.seed == parent.seed
         assert [t.raw for t in record.turns[:turn]] == [t.raw for t in parent.turns[:turn]]
         seat = record.turns[turn].seat
-        (one, begin, _), (other, there, _) = (find_reply(r.streams[seat], turn) for r in (record, parent))
+        (first, start, _), (second, parent_start, _) = (find_reply(r.streams[seat], turn) for r in (record, parent))
         for name in ("ids", "mask", "logprobs", "turns"):
-            assert getattr(one, name)[:begin] == getattr(other, name)[:there]
+            assert getattr(first, name)[:start] == getattr(second, name)[:parent_start]
         new += record.turns[turn].raw != parent.turns[turn].raw
-    assert new, "draws of their own from the parting on"
+    assert new, "branches draw anew from the branch point on"
 
     # Credited: every turn of every branch once, and inner branches are paired with their parents.
-    found = trained_trajectories(records.values())
+    learned = trained_trajectories(records.values())
     assert {(row.match, row.turn) for row in reader.credit(1)} == {
-        (t.match, turn.index) for t in found for turn in t.turns
+        (t.match, turn.index) for t in learned for turn in t.turns
     }
-    paired = find_pairs(found)
-    assert any(found[pair.second].match in inner for pair in paired)
-    both = [(i, pair.place) for pair in paired for i in (pair.first, pair.second)]
-    assert len(both) == len(set(both)), "a turn is in one pair at most"
-    assert arena("credit", branched, "--estimators", "mars").code == 0
+    paired = find_pairs(learned)
+    assert any(learned[pair.second].match in inner for pair in paired)
+    in_pairs = [(i, pair.place) for pair in paired for i in (pair.first, pair.second)]
+    assert len(in_pairs) == len(set(in_pairs)), "a turn is in one pair at most"
+    assert arena("credit", branched_run, "--estimators", "mars").code == 0
 
     # Learned from.
     (row,) = reader.metrics()
-    assert row["matches"] == 18 and row["selection"]["trajectories"] == len(found)
-    assert weight_files(branched, 1) != weight_files(plain, 1)
+    assert row["matches"] == 18 and row["selection"]["trajectories"] == len(learned)
+    assert weight_files(branched_run, 1) != weight_files(plain_run, 1)
 
     # Shown.
     deepest = next(iter(inner.values()))
-    shown = arena("show", branched, deepest.id)
+    shown = arena("show", branched_run, deepest.id)
     turn = deepest.identity.turn
     assert turn is not None and shown.code == 0
     assert f"a branch of {deepest.identity.parent} from turn {turn + 1} on" in shown.out
 
     # Loaded.
-    matches = analysis.load(branched).matches.set_index("match")
+    matches = analysis.load(branched_run).matches.set_index("match")
     assert matches["parent"].to_dict() == {name: str(r.identity.parent or "") for name, r in records.items()}
     assert {name: records[name].source for name in matches.index} == matches["source"].to_dict()
     assert (matches["group"] == -1).all() and set(matches["stage"]) == {"train"}
@@ -166,31 +166,31 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
 
 
 @pytest.fixture(scope="module")
-def measured(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def token_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = ("engine.entropy=true", "learn.keep_tokens=true", "credit.transforms=[whiten]")
-    return run(tmp_path_factory.mktemp("measured") / "run", warm, *settings)
+    return run_lab(tmp_path_factory.mktemp("measured") / "run", warm, *settings)
 
 
 @pytest.mark.slow
-def test_entropy_is_logged_and_loaded_and_changes_nothing(measured: Path, plain: Path) -> None:
-    def sampled(run: Path) -> list[Stream]:
+def test_entropy_is_logged_and_loaded_and_changes_nothing(token_run: Path, plain_run: Path) -> None:
+    def read_streams(run: Path) -> list[Stream]:
         records = map(MatchRecord.from_json, RunReader(run).log.read(1))
         return [stream for record in records for streams in record.streams.values() for stream in streams]
 
-    streams = sampled(measured)
-    for stream, other in zip(streams, sampled(plain), strict=True):
-        assert replace(stream, entropy=[]) == other, "nothing else changes"
+    streams = read_streams(token_run)
+    for stream, other in zip(streams, read_streams(plain_run), strict=True):
+        assert replace(stream, entropy=[]) == other, "another field changed"
         assert all((value > 0) <= own for value, own in zip(stream.entropy, stream.mask, strict=True))
-    drawn = [v for s in streams for v, own in zip(s.entropy, s.mask, strict=True) if own]
-    assert len(drawn) > 20
-    tokens = analysis.load(measured).tokens
+    entropies = [v for s in streams for v, own in zip(s.entropy, s.mask, strict=True) if own]
+    assert len(entropies) > 20
+    tokens = analysis.load(token_run).tokens
     assert tokens["entropy"].notna().tolist() == tokens["sampled"].tolist() and np.isclose(
-        tokens["entropy"].sum(), sum(drawn)
+        tokens["entropy"].sum(), sum(entropies)
     )
 
 
-def test_credit_keeps_what_each_token_was_worth_and_became(measured: Path, plain: Path) -> None:
-    reader = RunReader(measured)
+def test_token_credit_is_logged(token_run: Path, plain_run: Path) -> None:
+    reader = RunReader(token_run)
     rows = reader.log.credit_table(1, CREDIT.names).to_pylist()
     tokens = {
         (record.id, turn.index): turn.tokens
@@ -204,28 +204,28 @@ def test_credit_keeps_what_each_token_was_worth_and_became(measured: Path, plain
     gaps = [gap for row in rows for gap in row["gaps"]]
     ratios = np.array([ratio for row in rows for ratio in row["ratios"]])
     assert np.mean(np.abs(gaps)) < 1e-4, "the sampler and the trainer share their weights"
-    assert (ratios > 0).all() and np.abs(ratios - 1).max() > 1e-4, "and the update moved them"
+    assert (ratios > 0).all() and np.abs(ratios - 1).max() > 1e-4, "the update changes the ratios"
     assert reader.credit(1)[0]._fields == ("match", "turn", "seat", "reward", "advantage")
 
 
-def test_credit_of_tokens_is_loaded_beside_them(measured: Path, plain: Path) -> None:
-    credit = {(c["match"], c["turn"]): c for c in RunReader(measured).log.credit_table(1, CREDIT.names).to_pylist()}
-    tokens = analysis.load(measured).tokens
+def test_token_credit_is_loaded_with_the_tokens(token_run: Path, plain_run: Path) -> None:
+    credit = {(c["match"], c["turn"]): c for c in RunReader(token_run).log.credit_table(1, CREDIT.names).to_pylist()}
+    tokens = analysis.load(token_run).tokens
     sampled = tokens[tokens["sampled"]]
     assert len(sampled) and not tokens[~tokens["sampled"]][["advantage", "ratio", "gap"]].notna().any(axis=None)
     for (match, turn), rows in sampled.groupby(["match", "turn"]):
         for column, source in (("advantage", "advantages"), ("ratio", "ratios"), ("gap", "gaps")):
             assert rows[column].tolist() == pytest.approx(credit[match, turn][source])
-    tokens = analysis.load(plain).tokens
-    of_turn = {(c.match, c.turn): c.advantage for c in RunReader(plain).credit(1)}
+    tokens = analysis.load(plain_run).tokens
+    of_turn = {(c.match, c.turn): c.advantage for c in RunReader(plain_run).credit(1)}
     sampled = tokens[tokens["sampled"]]
     expected = [of_turn[key] for key in zip(sampled["match"], sampled["turn"], strict=True)]
-    assert sampled["advantage"].tolist() == expected, "one for all tokens of a turn"
+    assert sampled["advantage"].tolist() == expected, "a turn's tokens share its advantage"
     assert not tokens[["ratio", "gap"]].notna().any(axis=None)
 
 
-def test_credit_of_tokens_that_does_not_fit_them_is_refused(measured: Path, tmp_path: Path) -> None:
-    edited = shutil.copytree(measured, tmp_path / "run")
+def test_credit_of_tokens_that_does_not_fit_them_is_refused(token_run: Path, tmp_path: Path) -> None:
+    edited = shutil.copytree(token_run, tmp_path / "run")
     file = edited / "log" / "0001.credit.parquet"
     rows = RunReader(edited).log.credit_table(1, CREDIT.names).to_pylist()
     rows[0]["gaps"].append(0.5)
@@ -245,48 +245,51 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("why", EDITS)
-def test_an_edited_match_ends_a_command_with_one_line(plain: Path, tmp_path: Path, why: str) -> None:
-    edited = shutil.copytree(plain, tmp_path / "run")
-    shutil.rmtree(edited / "checkpoints")  # with one, its hashes tell
+@pytest.mark.parametrize("message", EDITS)
+def test_an_edited_match_ends_a_command_with_one_line(plain_run: Path, tmp_path: Path, message: str) -> None:
+    edited = shutil.copytree(plain_run, tmp_path / "run")
+    shutil.rmtree(edited / "checkpoints")  # a checkpoint's hashes would be checked first
     rows = RunReader(edited).log.read(1)
-    EDITS[why](rows[0])
+    EDITS[message](rows[0])
     pq.write_table(match_table(rows), edited / "log" / "0001.parquet", write_page_checksum=True)
-    commands = [["credit", str(edited)]] + [["show", str(edited), rows[0]["id"]]] * (why == "SHA-256")
+    commands = [["credit", str(edited)]] + [["show", str(edited), rows[0]["id"]]] * (message == "SHA-256")
     for command in commands:
         line = arena(*command).line
-        assert why in line and line.endswith("restore the log from a copy")
+        assert message in line and line.endswith("restore the log from a copy")
 
 
-def test_a_match_that_a_sealed_log_has_twice_is_refused(plain: Path, tmp_path: Path) -> None:
-    edited = shutil.copytree(plain, tmp_path / "run")
+def test_duplicate_match_in_a_sealed_log_is_refused(plain_run: Path, tmp_path: Path) -> None:
+    edited = shutil.copytree(plain_run, tmp_path / "run")
     rows = RunReader(edited).log.read(1)
     pq.write_table(match_table([*rows, rows[0]]), edited / "log" / "0001.parquet", write_page_checksum=True)
     with pytest.raises(LogError, match="has a match twice: restore"):
         RunReader(edited).log.read(1)
 
 
-def columns(file: Path) -> set[str]:
-    """The columns that a Parquet file has, within lists too: `turns.messages.text`."""
+def list_columns(file: Path) -> set[str]:
+    """Return the columns of a Parquet file, including nested ones such as `turns.messages.text`."""
     schema = pq.ParquetFile(file).schema
     return {schema.column(i).path.replace(".list.element", "") for i in range(len(schema))}
 
 
-def test_what_is_off_takes_no_column(plain: Path) -> None:
-    log, credit = columns(plain / "log" / "0001.parquet"), columns(plain / "log" / "0001.credit.parquet")
+def test_disabled_fields_take_no_column(plain_run: Path) -> None:
+    log, credit = (
+        list_columns(plain_run / "log" / "0001.parquet"),
+        list_columns(plain_run / "log" / "0001.credit.parquet"),
+    )
     assert {"deal", "stage", "turns.messages.text"} <= log
     off = {"group", "parent", "parent_turn", "source", "turns.source", "streams.entropy", "turns.messages.images.hash"}
-    assert not off & log and not (plain / "log" / "blobs").exists()
+    assert not off & log and not (plain_run / "log" / "blobs").exists()
     assert credit == {"match", "turn", "seat", "reward", "advantage"}
-    assert RunReader(plain).table(MATCHES.names).schema.equals(MATCHES)
+    assert RunReader(plain_run).table(MATCHES.names).schema.equals(MATCHES)
 
 
-def test_vllm_is_not_asked_for_entropies() -> None:
+def test_vllm_refuses_entropies() -> None:
     with pytest.raises(EngineError, match=r"engine\.entropy: vllm does not report .* to in_process"):
         check_engine(EngineSpec(kind="vllm", entropy=True))
 
 
-def test_a_match_whose_picture_is_not_what_it_named_fails_alone() -> None:
+def test_match_with_a_wrong_image_fails_alone() -> None:
     seats = {seat: Seating("", "random", 0, False, "brain") for seat in ("opener", "responder")}
     plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=3, seats=seats)
     for game, status in ((Shop(), "finished"), (Forger(), "failed")):

@@ -1,4 +1,4 @@
-"""A hundred matches whose MCP servers fail in some way: each goes on or fails with a reason; nothing is left over."""
+"""A hundred matches with failing MCP servers: each continues or fails with a reason, and no process is left."""
 
 import asyncio
 import sys
@@ -22,7 +22,7 @@ ANSWERS = {
     "hang": "Error: act took too long.", "huge": "xxx", "malformed": "Error: ",
     "error": "Error: out of order", "bomb": "Error: ",
 }  # fmt: skip
-"""What a player reads first after its call, by fault."""
+"""What a player reads first after its call, for each fault."""
 AT_START = {
     "crash_at_start": "does not start: no shop today", "silent": "no answer in",
     "schema": "its list of tools is malformed",
@@ -35,21 +35,21 @@ def caller(game: Game, seed: int) -> Any:
     """Return a player that calls the tool once before each act."""
 
     def answer(view: View) -> str:
-        asked = any(message.sender == "tool" for message in view.messages)
-        return view.legal[seed % len(view.legal)] if asked and view.legal else "act()"
+        is_answered = any(message.sender == "tool" for message in view.messages)
+        return view.legal[seed % len(view.legal)] if is_answered and view.legal else "act()"
 
     return answer
 
 
-def planned(index: int, fault: str) -> MatchPlan:
+def make_plan(index: int, fault: str) -> MatchPlan:
     source = {"mcp": f"{sys.executable} {SERVER} {fault}".strip(), "timeout": 1.0 if fault == "hang" else 60.0}
     seats = {seat: Seating("brain", script, 0, False, "brain") for seat, script in SCRIPTS.items()}
     options = {SEAT_TOOLS: {"first": [source]}}
     return MatchPlan(identity=MatchId(0, index), game="nim", options=options, seed=index, seats=seats)
 
 
-def nothing_runs() -> bool:
-    """Wait until no server is left, at most 30 s, and return whether that is so."""
+def has_no_server() -> bool:
+    """Wait at most 30 s for all servers to end; return whether they have."""
     deadline = time.monotonic() + 30
     while running() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -57,26 +57,24 @@ def nothing_runs() -> bool:
 
 
 @pytest.mark.slow
-def test_a_hundred_faults_harm_no_other_match_and_leave_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_harm_no_other_match_and_leave_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 30.0)
     faults = [list(ANSWERS)[index % len(ANSWERS)] for index in range(MATCHES)]
-    plans = [planned(index, fault) for index, fault in enumerate(faults)]
+    plans = [make_plan(index, fault) for index, fault in enumerate(faults)]
     contenders = {seat: ScriptedContender(script) for seat, script in SCRIPTS.items()}
-    one = partial(play_one, contenders=contenders, seed=0, limits=Limits(turn_seconds=120.0))
-    records = asyncio.run(play_all(plans, one, lambda record: None, 24))
+    play = partial(play_one, contenders=contenders, seed=0, limits=Limits(turn_seconds=120.0))
+    records = asyncio.run(play_all(plans, play, lambda record: None, 24))
     assert len(records) == MATCHES
     for record, fault in zip(sorted(records, key=lambda record: record.seed), faults, strict=True):
         assert record.status == "finished", (fault, record.reason)
-        heard = next(m.text for turn in record.turns for m in turn.messages if m.sender == "tool")
-        assert heard.startswith(ANSWERS[fault]) and len(heard) < 3000, (fault, heard)
-    assert nothing_runs()
+        first_result = next(m.text for turn in record.turns for m in turn.messages if m.sender == "tool")
+        assert first_result.startswith(ANSWERS[fault]) and len(first_result) < 3000, (fault, first_result)
+    assert has_no_server()
 
 
 @pytest.mark.parametrize("fault", AT_START)
-def test_a_server_that_cannot_be_used_stops_the_run_before_its_first_match(
-    fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_server_is_refused_before_the_first_match(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 1.0 if fault == "silent" else 20.0)
-    with pytest.raises(Exception, match=AT_START[fault]) as why:
-        make_game("nim", planned(0, fault).options)
-    assert "\n" not in str(why.value) and nothing_runs()
+    with pytest.raises(Exception, match=AT_START[fault]) as error:
+        make_game("nim", make_plan(0, fault).options)
+    assert "\n" not in str(error.value) and has_no_server()

@@ -1,4 +1,4 @@
-"""What an iteration reached is told of whole matches: branches part where a match was long enough to."""
+"""Outcome metrics count whole matches only, because branches start within long matches."""
 
 from dataclasses import replace
 
@@ -8,14 +8,16 @@ from arena.records import MatchRecord
 from tests.factories.matches import played
 
 
-def reached(*records: MatchRecord) -> dict[str, object]:
+def compute_outcomes(*records: MatchRecord) -> dict[str, object]:
     row = compute_iteration_metrics(1, records, [], [], {}, Ratings(), {"play": 1.0})
     return {name: row[name] for name in ("payoff", "mean_payoff", "report", "win_rate", "valid_rate")}
 
 
-def test_branches_count_as_played_and_not_in_what_was_reached() -> None:
+def test_branches_count_as_matches_and_not_in_outcomes() -> None:
     scripted = {"first": "random", "second": "random"}
-    whole = [played("kuhn_poker", seed, scripted) for seed in range(6)]
-    branches = [replace(one, identity=one.identity.branch(0), payoffs={"first": 9.0, "second": -9.0}) for one in whole]
-    both = compute_iteration_metrics(1, [*whole, *branches], [], [], {}, Ratings(), {"play": 1.0})
-    assert both["matches"] == 12 and reached(*whole, *branches) == reached(*whole)
+    matches = [played("kuhn_poker", seed, scripted) for seed in range(6)]
+    branches = [
+        replace(match, identity=match.identity.branch(0), payoffs={"first": 9.0, "second": -9.0}) for match in matches
+    ]
+    both = compute_iteration_metrics(1, [*matches, *branches], [], [], {}, Ratings(), {"play": 1.0})
+    assert both["matches"] == 12 and compute_outcomes(*matches, *branches) == compute_outcomes(*matches)

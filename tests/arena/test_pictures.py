@@ -1,4 +1,4 @@
-"""An image in a message goes through a whole run, by a policy that reads words alone."""
+"""An image in a message passes through a whole run of a policy that reads text only."""
 
 import shutil
 from pathlib import Path
@@ -37,8 +37,8 @@ learn: {{lr: 1e-3}}
 EXPERIMENT = compose([text_layer("test", CONFIG)])
 
 
-class Watched(Quiet):
-    """Keeps the matches as they were played."""
+class RecordingWatcher(Quiet):
+    """Watcher that keeps the records of matches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,30 +49,30 @@ class Watched(Quiet):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Watched]:
-    """One iteration."""
-    watcher, folder = Watched(), tmp_path_factory.mktemp("pictures") / "run"
-    there = RunFolder.create(folder, to_yaml(EXPERIMENT), {})
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    """Return the folder of a run of one iteration, and its watcher."""
+    watcher, folder = RecordingWatcher(), tmp_path_factory.mktemp("pictures") / "run"
+    run_folder = RunFolder.create(folder, to_yaml(EXPERIMENT), {})
 
-    async def live() -> None:
-        lab = await Lab.open(there, EXPERIMENT, watcher)
+    async def run_to_the_end() -> None:
+        lab = await Lab.open(run_folder, EXPERIMENT, watcher)
         try:
             await lab.run()
         finally:
             await lab.close()
 
-    wait(live())
+    wait(run_to_the_end())
     return folder, watcher
 
 
-def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> None:
+def test_image_passes_through_the_whole_pipeline(run: tuple[Path, RecordingWatcher]) -> None:
     folder, watcher = run
 
-    # Preflight says that nobody sees it.
-    (note,) = (note for note in wait(preflight(EXPERIMENT, lambda what: None)).notes if "images" in note)
+    # Preflight reports that no policy sees it.
+    (note,) = (note for note in wait(preflight(EXPERIMENT, lambda text: None)).notes if "images" in note)
     assert "policy 'shared' cannot see" in note and "\n" not in note
 
-    # Played: the policy reads words in its place, which are content, and no control id comes of them.
+    # Played: the policy reads text in its place, which is encoded without control tokens.
     frame, records = load_tokenizer_and_frame(resolve("nano"))[1], {record.id: record for record in watcher.records}
     assert len(records) == 6
     for record in records.values():
@@ -112,11 +112,11 @@ def test_an_image_in_a_message_goes_all_the_way(run: tuple[Path, Watched]) -> No
     )
 
 
-def test_a_log_without_its_images_is_refused(run: tuple[Path, Watched], tmp_path: Path) -> None:
-    """Copied without log/blobs, as it may be; with them it may be learned from, and the images are copied along."""
+def test_a_log_without_its_images_is_refused(run: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
+    """The log can be copied without log/blobs, but to learn from it the images are needed."""
     log = Path(shutil.copytree(run[0], tmp_path / "log"))
-    given = EXPERIMENT.model_copy(update={"source": SourceSpec(log=str(log))})
-    check_log(given, trusted=True)
+    config = EXPERIMENT.model_copy(update={"source": SourceSpec(log=str(log))})
+    check_log(config, trusted=True)
     shutil.rmtree(log / "log" / "blobs")
     with pytest.raises(ConfigError, match=r"log/blobs lacks the image [0-9a-f]{64}: restore it from a copy$"):
-        check_log(given, trusted=True)
+        check_log(config, trusted=True)

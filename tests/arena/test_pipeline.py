@@ -1,4 +1,4 @@
-"""A pipeline killed anywhere resumes bit by bit, and no stage starts from half a predecessor or a changed one."""
+"""A pipeline killed at any step resumes bit-equal, and no stage starts from a partial or changed predecessor."""
 
 import json
 import random
@@ -28,43 +28,43 @@ from tests.factories.thorough import cases
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finished(tmp_path_factory.mktemp("pipeline") / "run")
 
 
 @pytest.fixture
-def copy(whole: Path, tmp_path: Path) -> Path:
-    """A copy of the finished pipeline at its own path, restored afterwards, for what looks at absolute paths."""
+def run_copy(finished_run: Path, tmp_path: Path) -> Path:
+    """Return a copy of the finished pipeline."""
     folder = tmp_path / "copy"
-    shutil.copytree(whole, folder)
+    shutil.copytree(finished_run, folder)
     return folder
 
 
-def begin_again(folder: Path, stage: str) -> None:
-    """Take away all that came after the stage before this one ended."""
-    for name in STAGES[STAGES.index(stage) :]:
+def remove_stages_from(folder: Path, first: str) -> None:
+    """Remove this stage and all later ones."""
+    for name in STAGES[STAGES.index(first) :]:
         shutil.rmtree(folder / "stages" / name)
 
 
-def test_each_stage_starts_from_the_weights_of_the_one_before(whole: Path) -> None:
-    experiments = [RunReader(whole / "stages" / name).environment()["experiment"] for name in STAGES]
+def test_each_stage_starts_from_the_weights_of_the_one_before(finished_run: Path) -> None:
+    experiments = [RunReader(finished_run / "stages" / name).environment()["experiment"] for name in STAGES]
     models = [each["policies"]["player"]["model"] for each in experiments]
-    ends = [ended(whole / "stages" / name) for name in STAGES]
+    ends = [ended(finished_run / "stages" / name) for name in STAGES]
     assert models[0] == "nano"
     assert models[1:] == [str(end.weights["player"]) for end in ends[:2] if end]
     assert experiments[2]["policies"]["old"]["model"] == models[1], "`stage:first:player` is the first stage's"
     assert [each["policies"]["player"]["imitate"] is not None for each in experiments] == [True, False, False]
     assert [each["learn"]["lr"] for each in experiments] == [1e-3, 5e-4, 1e-3]
     assert len({each["seed"] for each in experiments}) == 3
-    first, second = (weight_files(whole / "stages" / name, 2, "player")[0] for name in STAGES[:2])
-    assert first != second, "both learn"
+    first, second = (weight_files(finished_run / "stages" / name, 2, "player")[0] for name in STAGES[:2])
+    assert first != second, "a stage did not learn"
 
 
-def test_an_ended_pipeline_has_nothing_left_to_do(whole: Path) -> None:
-    before = results(whole)
+def test_ended_pipeline_has_nothing_to_do(finished_run: Path) -> None:
+    before = results(finished_run)
     watcher = Quiet()
-    wait(resume_pipeline(whole, watcher))
-    assert results(whole) == before and watcher.rows == []
+    wait(resume_pipeline(finished_run, watcher))
+    assert results(finished_run) == before and watcher.rows == []
 
 
 @pytest.fixture(scope="module")
@@ -75,55 +75,57 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def steps(config: Path, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Number of durable steps of the whole pipeline."""
-    place = tmp_path_factory.mktemp("steps")
-    hurt = Hurt(count_steps=place / "steps")
-    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
-    assert told.code == 0, told
-    assert results(place / "run") == results(whole), "another process plays the same"
-    return int((place / "steps").read_text())
+def step_count(config: Path, finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """Return the number of durable steps of the whole pipeline."""
+    folder = tmp_path_factory.mktemp("steps")
+    hurt = Hurt(count_steps=folder / "steps")
+    result = arena_child(folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", hurt=hurt)
+    assert result.code == 0, result
+    assert results(folder / "run") == results(finished_run), "another process plays the same"
+    return int((folder / "steps").read_text())
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", range(cases(10, 40)))
 def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
-    whole: Path, config: Path, steps: int, tmp_path: Path, case: int
+    finished_run: Path, config: Path, step_count: int, tmp_path: Path, case: int
 ) -> None:
-    """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
-    count, draw = cases(10, 40), random.Random(case)
-    at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
+    """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
+    count, rng = cases(10, 40), random.Random(case)
+    step = rng.randint(1 + step_count * case // count, step_count * (case + 1) // count)
     folder = tmp_path / "run"
     start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=step))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 else []), None]:
+    for again in [*([Hurt(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 else []), None]:
         arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
-        told = arena_child(tmp_path / "again", *arguments, hurt=again)
-    assert told.code == 0, told
-    assert results(folder) == results(whole)
+        result = arena_child(tmp_path / "again", *arguments, hurt=again)
+    assert result.code == 0, result
+    assert results(folder) == results(finished_run)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [("iteration", 1), ("phase", (2, "learn")), ("phase", (2, "commit"))])
-def test_an_interrupted_pipeline_says_how_to_resume_it(whole: Path, tmp_path: Path, stop: tuple[str, object]) -> None:
+def test_an_interrupted_pipeline_says_how_to_resume_it(
+    finished_run: Path, tmp_path: Path, stop: tuple[str, object]
+) -> None:
     folder, seen = tmp_path / "run", [0]
 
-    def is_second(what: str, value: object) -> bool:
+    def is_second_time(what: str, value: object) -> bool:
         seen[0] += (what, value) == stop
         return (what, value) == stop and seen[0] == 2
 
     with pytest.raises(Interrupted, match=f"arena resume {folder} continues"):
-        wait(start_pipeline(pipeline(), folder, Quiet(is_second)))
+        wait(start_pipeline(pipeline(), folder, Quiet(is_second_time)))
     assert ended(folder / "stages" / "01-first") and not ended(folder / "stages" / "02-play")
     wait(resume_pipeline(folder / "stages" / "02-play", Quiet()))
-    assert results(folder) == results(whole)
+    assert results(folder) == results(finished_run)
 
 
 Damage = Callable[[Path], object]
 
 
-def edits(file: Path) -> None:
+def flip_last_byte(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(bytes(data))
@@ -133,47 +135,47 @@ WEIGHTS = "checkpoints/0002/policies/player/model.safetensors"
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "message"),
     [
-        (lambda stage: edits(stage / WEIGHTS), "model.safetensors is not as it was written"),
+        (lambda stage: flip_last_byte(stage / WEIGHTS), "model.safetensors is not as it was written"),
         (lambda stage: (stage / WEIGHTS).unlink(), "model.safetensors is missing"),
         (lambda stage: (stage / WEIGHTS).with_name("extra.json").write_text("{}"), "extra.json is not as it was"),
-        (lambda stage: edits(stage / "done.json"), "done.json is not as it was written"),
+        (lambda stage: flip_last_byte(stage / "done.json"), "done.json is not as it was written"),
         (lambda stage: (stage / "done.json").write_text("[" * 9999), "done.json is not as it was written"),
-        (lambda stage: edits(stage / "log/0001.parquet"), "0001.parquet is not as it was written"),
+        (lambda stage: flip_last_byte(stage / "log/0001.parquet"), "0001.parquet is not as it was written"),
         (lambda stage: shutil.rmtree(stage / "checkpoints"), "is missing, and later stages start from it"),
     ],
 )
-def test_a_changed_predecessor_is_refused(copy: Path, damage: Damage, says: str) -> None:
-    begin_again(copy, "02-play")
-    damage(copy / "stages" / "01-first")
-    line = refused("resume", copy)
-    assert says in line and "Traceback" not in line
-    assert not (copy / "stages" / "02-play").exists()
+def test_a_changed_predecessor_is_refused(run_copy: Path, damage: Damage, message: str) -> None:
+    remove_stages_from(run_copy, "02-play")
+    damage(run_copy / "stages" / "01-first")
+    line = refused("resume", run_copy)
+    assert message in line and "Traceback" not in line
+    assert not (run_copy / "stages" / "02-play").exists()
 
 
-def test_weights_may_not_lie_elsewhere(copy: Path) -> None:
+def test_weights_outside_the_folder_are_refused(run_copy: Path) -> None:
     from arena.store.manifest import digest
 
-    begin_again(copy, "02-play")
-    done = copy / "stages" / "01-first" / "done.json"
+    remove_stages_from(run_copy, "02-play")
+    done = run_copy / "stages" / "01-first" / "done.json"
     body = json.loads(done.read_text())
     body.pop("sha256")
     body["weights"]["player"]["folder"] = "../../../elsewhere"
     done.write_text(json.dumps({**body, "sha256": digest(body)}))
-    assert "leads out of" in refused("resume", copy)
+    assert "leads out of" in refused("resume", run_copy)
 
 
-def test_an_edited_config_is_refused(copy: Path) -> None:
-    text = (copy / "config.yaml").read_text()
-    (copy / "config.yaml").write_text(text.replace("seed: 3", "seed: 4"))
-    assert "config.yaml was edited since its run began" in refused("resume", copy)
+def test_an_edited_config_is_refused(run_copy: Path) -> None:
+    text = (run_copy / "config.yaml").read_text()
+    (run_copy / "config.yaml").write_text(text.replace("seed: 3", "seed: 4"))
+    assert "config.yaml was edited since its run began" in refused("resume", run_copy)
 
 
-def test_a_second_process_is_refused(copy: Path) -> None:
-    with lock_folder(copy):
-        assert "is in use by" in refused("resume", copy)
-        assert "is in use by" in refused("resume", copy / "stages" / "03-last")
+def test_a_second_process_is_refused(run_copy: Path) -> None:
+    with lock_folder(run_copy):
+        assert "is in use by" in refused("resume", run_copy)
+        assert "is in use by" in refused("resume", run_copy / "stages" / "03-last")
 
 
 @pytest.mark.slow
@@ -181,39 +183,39 @@ def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path:
     folder = tmp_path / "run"
     first = Child(tmp_path / "first", "run", "selfplay", "--config", config, "--out", folder, "--json")
     assert first.until((folder / "stages" / "01-first" / "config.yaml").exists)
-    told = arena_child(tmp_path / "second", "resume", folder)
-    assert told.code == 2 and "is in use by" in told.line
+    result = arena_child(tmp_path / "second", "resume", folder)
+    assert result.code == 2 and "is in use by" in result.line
     assert first.end().code == 0
 
 
 @pytest.mark.slow
-def test_settings_change_in_the_stage_that_runs_now(copy: Path) -> None:
-    begin_again(copy, "02-play")
-    wait(resume_pipeline(copy, Quiet(), [set_layer("iterations=3")]))
-    found = [RunReader(copy / "stages" / name).environment()["experiment"]["iterations"] for name in STAGES]
-    assert found == [2, 3, 2]
+def test_settings_change_in_the_stage_that_runs_now(run_copy: Path) -> None:
+    remove_stages_from(run_copy, "02-play")
+    wait(resume_pipeline(run_copy, Quiet(), [set_layer("iterations=3")]))
+    iterations = [RunReader(run_copy / "stages" / name).environment()["experiment"]["iterations"] for name in STAGES]
+    assert iterations == [2, 3, 2]
 
 
 @pytest.mark.parametrize(
-    ("path", "assignment", "says"),
+    ("path", "assignment", "message"),
     [
         ("", "learn.lr=1e-5", "all stages of"),
         ("stages/01-first", "learn.lr=1e-5", "all stages of"),
     ],
 )
-def test_an_ended_pipeline_takes_no_settings(copy: Path, path: str, assignment: str, says: str) -> None:
-    assert says in refused("resume", copy / path, "--set", assignment)
+def test_an_ended_pipeline_takes_no_settings(run_copy: Path, path: str, assignment: str, message: str) -> None:
+    assert message in refused("resume", run_copy / path, "--set", assignment)
 
 
-def test_settings_of_another_stage_or_of_the_game_are_refused(copy: Path) -> None:
-    begin_again(copy, "03-last")
+def test_settings_of_another_stage_or_of_the_game_are_refused(run_copy: Path) -> None:
+    remove_stages_from(run_copy, "03-last")
     assert "01-first does not run now: settings can change in" in refused(
-        "resume", copy / "stages/01-first", "--set", "learn.lr=1e-5"
+        "resume", run_copy / "stages/01-first", "--set", "learn.lr=1e-5"
     )
-    assert "play.matches (8 → 4) cannot change" in refused("resume", copy, "--set", "play.matches=4")
+    assert "play.matches (8 → 4) cannot change" in refused("resume", run_copy, "--set", "play.matches=4")
 
 
-def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
+def test_edited_own_files_are_refused(tmp_path: Path) -> None:
     role = tmp_path / "mine.yaml"
     role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
     folder = tmp_path / "run"
@@ -241,8 +243,8 @@ def test_a_hostile_config_is_shown_in_one_line(tmp_path: Path, stages: object) -
     assert refused("resume", folder)
 
 
-def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> None:
-    """Neither is the code in a stranger's pipeline imported, nor its kind of stage."""
+def test_untrusted_code_is_refused(tmp_path: Path) -> None:
+    """Neither code in a foreign pipeline's settings nor its kind of stage is imported."""
     canary, code = tmp_path / "canary", tmp_path / "mine.py"
     code.write_text(f"import pathlib\npathlib.Path({str(canary)!r}).write_text('ran')\n")
     estimator = {"iterations": 1, "credit": {"estimator": f"{code}:mine"}}
@@ -255,33 +257,39 @@ def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> No
         assert not canary.exists()
 
 
-def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no pipeline"):
         wait(resume_pipeline(tmp_path, Quiet()))
 
 
-def test_commands_for_single_runs_say_so(whole: Path) -> None:
-    for words in (["credit", whole], ["export", whole, "--to", whole / "x"], ["show", whole, "0001-0000"]):
+def test_commands_for_single_runs_suggest_a_stage(finished_run: Path) -> None:
+    for words in (
+        ["credit", finished_run],
+        ["export", finished_run, "--to", finished_run / "x"],
+        ["show", finished_run, "0001-0000"],
+    ):
         assert "is a pipeline: name one of its stages, such as" in refused(*words)
 
 
-def test_show_lists_the_stages(whole: Path) -> None:
-    rows = json.loads(arena("show", whole, "--json").out)
+def test_show_lists_the_stages(finished_run: Path) -> None:
+    rows = json.loads(arena("show", finished_run, "--json").out)
     assert [(row["stage"], row["kind"], row["state"]) for row in rows] == [
         ("first", "play", "done"), ("play", "play", "done"), ("last", "play", "done"),
     ]  # fmt: skip
     assert all(row["iterations"] == row["planned"] == 2 and "valid_rate" in row["metrics"] for row in rows)
-    shown = arena("show", whole).out
+    shown = arena("show", finished_run).out
     assert "first" in shown and "done, 2 of 2 iterations" in shown
-    assert arena("show", whole / "stages" / "02-play").code == 0
+    assert arena("show", finished_run / "stages" / "02-play").code == 0
 
 
-def test_the_viewer_has_the_stages_and_other_pages_the_newest(whole: Path, tmp_path: Path) -> None:
-    names = [f"{whole.name}~{name}" for name in STAGES]
-    assert [*Library([whole]).runs()] == names == [*Library([whole.parent]).runs()]
-    assert [*Library([whole / "stages" / STAGES[1]]).runs()] == names[1:2]
-    log = load(whole)
-    assert [*log.readers] == [whole.name] and log.readers[whole.name].path == whole / "stages" / STAGES[2]
+def test_viewer_lists_the_stages_and_the_report_takes_the_newest(finished_run: Path, tmp_path: Path) -> None:
+    names = [f"{finished_run.name}~{name}" for name in STAGES]
+    assert [*Library([finished_run]).runs()] == names == [*Library([finished_run.parent]).runs()]
+    assert [*Library([finished_run / "stages" / STAGES[1]]).runs()] == names[1:2]
+    log = load(finished_run)
+    assert [*log.readers] == [finished_run.name] and log.readers[
+        finished_run.name
+    ].path == finished_run / "stages" / STAGES[2]
     assert log.runs.iloc[0]["config.policies.player.model"].startswith("stages/02-play/checkpoints/")
     assert log.runs.iloc[0]["config.stages.play.play.learn.lr"] == 5e-4
-    assert arena("report", whole, "--out", tmp_path / "page.html").code == 0
+    assert arena("report", finished_run, "--out", tmp_path / "page.html").code == 0

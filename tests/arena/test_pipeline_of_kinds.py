@@ -1,4 +1,4 @@
-"""A pipeline with a stage of each kind: killed anywhere it resumes bit by bit, and nothing it reads changes unseen."""
+"""A pipeline with a stage of each kind resumes bit-equal after any kill, and notices every change of its inputs."""
 
 import json
 import random
@@ -41,10 +41,10 @@ STAGES = (
     "09-expert_iteration",
 )  # fmt: skip
 ROUNDS = 6
-"""Pipelines that are killed in each stage, for 40 kills in all if a few find theirs ended."""
+"""Number of pipelines killed once in each stage: enough for 40 kills although some stages end first."""
 
 
-def read(text: str = KINDS) -> Pipeline:
+def make_pipeline(text: str = KINDS) -> Pipeline:
     return read_pipeline([text_layer("test", text)])
 
 
@@ -56,71 +56,70 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A pipeline that has run to its end in one process, and the number of its durable steps."""
-    place = tmp_path_factory.mktemp("whole")
-    hurt = Hurt(count_steps=place / "steps")
-    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
-    assert told.code == 0, told
-    return place / "run", int((place / "steps").read_text())
+def finished_run(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Return a pipeline that ran in one process, and the number of its durable steps."""
+    folder = tmp_path_factory.mktemp("whole")
+    hurt = Hurt(count_steps=folder / "steps")
+    result = arena_child(folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", hurt=hurt)
+    assert result.code == 0, result
+    return folder / "run", int((folder / "steps").read_text())
 
 
 @pytest.fixture
-def copy(whole: tuple[Path, int], tmp_path: Path) -> Path:
-    """A copy of the finished pipeline."""
-    return shutil.copytree(whole[0], tmp_path / "copy")
+def run_copy(finished_run: tuple[Path, int], tmp_path: Path) -> Path:
+    """Return a copy of the finished pipeline."""
+    return shutil.copytree(finished_run[0], tmp_path / "copy")
 
 
-def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
-    folder = whole[0]
+def test_each_stage_learns_from_earlier_ones(finished_run: tuple[Path, int]) -> None:
+    folder = finished_run[0]
     assert tuple(stage.name for stage in find_begun_stages(folder)) == STAGES
     stages = [stage for stage in find_begun_stages(folder) if stage.name != "08-average"]
-    about = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in stages}
+    settings = {stage.name[3:]: RunReader(stage).environment()["experiment"] for stage in stages}
     folders = find_begun_stages(folder)
     weights = {f.name[3:]: {n: str(p) for n, p in ended(f).weights.items()} for f in folders}  # type: ignore[union-attr]
-    assert about["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
-    assert about["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
-    (scored,) = about["rl"]["credit"]["stages"]
-    assert scored["reward_model"]["model"] == weights["reward_model"]["reward_model"]
-    assert about["offline"]["source"]["log"] == str(folder / "stages" / "05-rl")
-    assert about["distil"]["policies"]["player"]["reference"] == weights["sft"]["player"]
-    assert about["reward_model"]["reward_model"]["policy"] == "player", "as it was written"
+    assert settings["rl"]["policies"]["player"]["reference"] == weights["sft"]["player"]
+    assert settings["rl"]["policies"]["player"]["model"] == weights["dpo"]["player"]
+    (stage,) = settings["rl"]["credit"]["stages"]
+    assert stage["reward_model"]["model"] == weights["reward_model"]["reward_model"]
+    assert settings["offline"]["source"]["log"] == str(folder / "stages" / "05-rl")
+    assert settings["distil"]["policies"]["player"]["reference"] == weights["sft"]["player"]
+    assert settings["reward_model"]["reward_model"]["policy"] == "player", "the setting is kept as written"
     assert RunReader(folder / "stages" / "03-reward_model").environment()["commands"]
     learned = [len(metrics) for _, metrics, _ in results(folder).values()]
     assert learned[2] == 2 and learned[7] == 0 and min(learned[:7] + learned[8:]) > 0
-    assert about["expert_iteration"]["policies"]["player"]["model"] == weights["average"]["player"]
+    assert settings["expert_iteration"]["policies"]["player"]["model"] == weights["average"]["player"]
     files = [files[0] for _, _, files in results(folder).values()]
-    assert len(set(files)) == len(STAGES), "all learn"
+    assert len(set(files)) == len(STAGES), "a stage did not learn"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", range(cases(3, 40)))
-def test_killed_at_any_step_it_resumes_bit_by_bit(
-    whole: tuple[Path, int], config: Path, tmp_path: Path, case: int
+def test_killed_at_any_step_resumes_bit_equal(
+    finished_run: tuple[Path, int], config: Path, tmp_path: Path, case: int
 ) -> None:
-    """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
-    (folder, steps), count, draw = whole, cases(3, 40), random.Random(case)
-    at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
+    """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
+    (folder, steps), count, rng = finished_run, cases(3, 40), random.Random(case)
+    step = rng.randint(1 + steps * case // count, steps * (case + 1) // count)
     start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=step))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
+    for again in [*([Hurt(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
         arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
-        told = arena_child(tmp_path / "again", *arguments, hurt=again)
-    assert told.code == 0, told
+        result = arena_child(tmp_path / "again", *arguments, hurt=again)
+    assert result.code == 0, result
     assert results(tmp_path / "run") == results(folder)
 
 
 @pytest.mark.slow
-def test_killed_from_outside_in_each_stage_it_resumes_bit_by_bit(
-    whole: tuple[Path, int], config: Path, tmp_path: Path
+def test_killed_from_outside_in_each_stage_resumes_bit_equal(
+    finished_run: tuple[Path, int], config: Path, tmp_path: Path
 ) -> None:
-    """Pipelines are killed once in each stage, at a random time after its folder appears or the process begins.
+    """Kill pipelines once in each stage, at a random time after its folder appears or the process begins.
 
-    After each kill, the weights of every stage that has ended are those of the undisturbed pipeline, and only stages
-    after an ended one have begun.
+    After each kill, every ended stage has the weights of the undisturbed pipeline, and only one later stage has begun.
     """
-    stages, draw, killed = whole[0] / "stages", random.Random(65), Counter[str]()
+    stages, rng, killed = finished_run[0] / "stages", random.Random(65), Counter[str]()
     seconds = (stages / STAGES[-1] / "done.json").stat().st_mtime - (stages / STAGES[0] / "config.yaml").stat().st_mtime
     for number in range(ROUNDS):
         folder = tmp_path / f"run{number}"
@@ -130,15 +129,15 @@ def test_killed_from_outside_in_each_stage_it_resumes_bit_by_bit(
                 break
             child = Child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
             child.until((folder / "stages" / name).exists)
-            time.sleep(draw.uniform(0.0, 1.5 * seconds / len(STAGES)))
+            time.sleep(rng.uniform(0.0, 1.5 * seconds / len(STAGES)))
             newest = max((path.name for path in (folder / "stages").glob("*")), default="")
             child.signal(signal.SIGKILL)
-            told = child.end()
-            assert told.code == -9 or last.exists(), told
-            killed[newest] += told.code == -9
-            assert_whole(folder, whole[0])
-        told = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-        assert told.code == 0 and results(folder) == results(whole[0]), told
+            outcome = child.end()
+            assert outcome.code == -9 or last.exists(), outcome
+            killed[newest] += outcome.code == -9
+            assert_stages_intact(folder, finished_run[0])
+        outcome = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
+        assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
     assert killed.total() >= 40 and len(+killed) >= len(STAGES) - 1, killed
 
 
@@ -146,7 +145,7 @@ def is_begun(folder: Path) -> bool:
     return (folder / "config.yaml").exists()
 
 
-def assert_whole(folder: Path, undisturbed: Path) -> None:
+def assert_stages_intact(folder: Path, undisturbed: Path) -> None:
     """Check that all stages but the newest have ended, with the weights that the undisturbed pipeline has."""
     stages = find_begun_stages(folder) if (folder / "stages").is_dir() else []
     done = [ended(stage) for stage in stages]  # verifies every file
@@ -158,38 +157,41 @@ def assert_whole(folder: Path, undisturbed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_while_a_reward_model_learns_it_goes_on(
-    whole: tuple[Path, int], config: Path, tmp_path: Path
+def test_interrupted_reward_model_training_resumes(
+    finished_run: tuple[Path, int], config: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     child = Child(tmp_path / "child", "run", "selfplay", "--config", config, "--out", folder, "--json")
     assert child.until((folder / "stages" / STAGES[2] / "config.yaml").exists)
     child.signal(signal.SIGINT)
-    told = child.end()
-    assert told.code == 130 and f"arena resume {folder} continues" in told.line, told
+    outcome = child.end()
+    assert outcome.code == 130 and f"arena resume {folder} continues" in outcome.line, outcome
     assert not ended(folder / "stages" / STAGES[2])
-    told = arena_child(tmp_path / "again", "resume", folder, "--json")
-    assert told.code == 0 and results(folder) == results(whole[0]), told
+    outcome = arena_child(tmp_path / "again", "resume", folder, "--json")
+    assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
     commands = FolderReader(folder / "stages" / STAGES[2]).environment()["commands"]
     assert [command["command"][1] for command in commands] == ["run", "resume"]
 
 
-def test_a_damaged_reward_model_is_not_learned_from(copy: Path) -> None:
+def test_a_damaged_reward_model_is_not_learned_from(run_copy: Path) -> None:
     for name in STAGES[3:]:
-        shutil.rmtree(copy / "stages" / name)
-    weights = copy / "stages" / STAGES[2] / "checkpoints/0002/policies/reward_model/model.safetensors"
+        shutil.rmtree(run_copy / "stages" / name)
+    weights = run_copy / "stages" / STAGES[2] / "checkpoints/0002/policies/reward_model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors is not as it was written, and later stages start from it" in refused("resume", copy)
-    assert not (copy / "stages" / STAGES[3]).exists()
+    assert "model.safetensors is not as it was written, and later stages start from it" in refused("resume", run_copy)
+    assert not (run_copy / "stages" / STAGES[3]).exists()
 
 
 @pytest.mark.parametrize("name", [STAGES[2], STAGES[6]])
-def test_a_pipeline_that_was_moved_during_a_stage_says_so(whole: tuple[Path, int], copy: Path, name: str) -> None:
+def test_pipeline_moved_during_a_stage_is_refused(finished_run: tuple[Path, int], run_copy: Path, name: str) -> None:
     for later in STAGES[STAGES.index(name) + 1 :]:
-        shutil.rmtree(copy / "stages" / later)
-    (copy / "stages" / name / "done.json").unlink()
-    line = refused("resume", copy)
-    assert f"was moved from {whole[0]} during stage {name[3:]}" in line and f"remove {copy / 'stages' / name}" in line
+        shutil.rmtree(run_copy / "stages" / later)
+    (run_copy / "stages" / name / "done.json").unlink()
+    line = refused("resume", run_copy)
+    assert (
+        f"was moved from {finished_run[0]} during stage {name[3:]}" in line
+        and f"remove {run_copy / 'stages' / name}" in line
+    )
 
 
 ROWS = """\
@@ -199,9 +201,9 @@ stages:
 """
 
 
-def of_rows(chats: Path, pairs: Path) -> Pipeline:
+def make_pipeline_of_rows(chats: Path, pairs: Path) -> Pipeline:
     shared = KINDS[: KINDS.index("stages:")]
-    return read(shared + ROWS.replace("CHATS", str(chats)).replace("PAIRS", str(pairs)))
+    return make_pipeline(shared + ROWS.replace("CHATS", str(chats)).replace("PAIRS", str(pairs)))
 
 
 def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) -> None:
@@ -209,65 +211,67 @@ def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) ->
     pairs = data_sets.written(tmp_path / "pairs.jsonl", data_sets.pairs(12))
     with pytest.raises(Interrupted):
         stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
-        wait(start_pipeline(of_rows(chats, pairs), tmp_path / "run", stop))
+        wait(start_pipeline(make_pipeline_of_rows(chats, pairs), tmp_path / "run", stop))
     pairs.write_text(pairs.read_text() + json.dumps({"prompt": "take 5", "chosen": "yes", "rejected": "no"}) + "\n")
-    told = arena("resume", tmp_path / "run")
-    assert told.code == 2 and f"{pairs} was edited since" in told.err
+    result = arena("resume", tmp_path / "run")
+    assert result.code == 2 and f"{pairs} was edited since" in result.err
     assert ended(tmp_path / "run" / "stages" / "01-sft") and not (tmp_path / "run/stages/02-reward_model").exists()
     data_sets.written(pairs, data_sets.pairs(12))
     assert arena("resume", tmp_path / "run").code == 0
 
 
-def test_a_data_set_that_is_not_there_is_told_before_the_first_stage(tmp_path: Path) -> None:
+def test_missing_data_set_is_refused_before_the_first_stage(tmp_path: Path) -> None:
     chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
     with pytest.raises(StoreError, match=r"pairs.jsonl cannot be read: No such file"):
-        wait(start_pipeline(of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
+        wait(start_pipeline(make_pipeline_of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
     assert not (tmp_path / "run").exists()
 
 
-# -- what a reward model is for ----------------------------------------------------------------------------
+# -- uses of a reward model --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "command", [["eval", "--game", "kuhn_poker"], ["credit"], ["export", "--as", "chats", "--to", "chats"]]
 )
-def test_the_folder_of_a_reward_model_says_what_it_is_for(
-    whole: tuple[Path, int], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_folder_of_a_reward_model_is_no_contender(
+    finished_run: tuple[Path, int], command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = whole[0] / "stages" / STAGES[2]
+    folder = finished_run[0] / "stages" / STAGES[2]
     line = refused(command[0], folder, *command[1:])
     assert f"{folder} trained a reward model, which plays no matches" in line
     assert f"credit.stages: [{{reward_model: {{model: {folder}}}}}]" in line and f"--reward-model {folder}" in line
 
 
-def test_a_reward_models_weights_are_exported(whole: tuple[Path, int], tmp_path: Path) -> None:
-    told = arena("export", whole[0] / "stages" / STAGES[2], "--policy", "reward_model", "--to", tmp_path / "weights")
-    assert told.code == 0, told.err
+def test_a_reward_models_weights_are_exported(finished_run: tuple[Path, int], tmp_path: Path) -> None:
+    result = arena(
+        "export", finished_run[0] / "stages" / STAGES[2], "--policy", "reward_model", "--to", tmp_path / "weights"
+    )
+    assert result.code == 0, result.err
     assert is_reward_model(tmp_path / "weights")
 
 
-def test_a_reward_model_scores_an_evaluation(whole: tuple[Path, int]) -> None:
-    model, asked = whole[0] / "stages" / STAGES[2], ["--game", "kuhn_poker", "--matches", "8", "--json"]
-    told = arena("eval", whole[0] / "stages" / STAGES[4], *asked, "--before", "--reward-model", model)
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+def test_a_reward_model_scores_an_evaluation(finished_run: tuple[Path, int]) -> None:
+    model, options = finished_run[0] / "stages" / STAGES[2], ["--game", "kuhn_poker", "--matches", "8", "--json"]
+    outcome = arena("eval", finished_run[0] / "stages" / STAGES[4], *options, "--before", "--reward-model", model)
+    assert outcome.code == 0, outcome.err
+    data = json.loads(outcome.out)
     for (result,) in (data["results"], data["before"]):
         estimate, low, high = result["figures"]["learned"]
         assert low <= estimate <= high
-    plain = json.loads(arena("eval", whole[0] / "stages" / STAGES[4], *asked).out)["results"][0]["figures"]
+    plain = json.loads(arena("eval", finished_run[0] / "stages" / STAGES[4], *options).out)["results"][0]["figures"]
     assert {n: v for n, v in data["results"][0]["figures"].items() if n != "learned"} == plain
-    scripted = json.loads(arena("eval", "random", *asked, "--against", "nash", "--reward-model", model).out)
+    scripted = json.loads(arena("eval", "random", *options, "--against", "nash", "--reward-model", model).out)
     assert "learned" not in scripted["results"][0]["figures"], "scripts have no tokens to score"
-    assert "is no reward model" in refused("eval", "nano", *asked, "--reward-model", "nano")
+    assert "is no reward model" in refused("eval", "nano", *options, "--reward-model", "nano")
     assert "--reward-model" in refused("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
 
 
-def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None:
-    """The figure is the mean over deals of the scores of the contender's own streams, by hand."""
-    model = whole[0] / "stages" / STAGES[2]
-    who, other = wait(Contenders().load("nano", "random"))
-    rater, seen = Rater(str(model), [who]), list[float]()
+def test_scores_of_an_evaluation_are_the_models(finished_run: tuple[Path, int]) -> None:
+    """The figure is the mean over deals of the scores of the contender's own streams."""
+    model = finished_run[0] / "stages" / STAGES[2]
+    contender, other = wait(Contenders().load("nano", "random"))
+    rater, seen = Rater(str(model), [contender]), list[float]()
 
     async def rate(record: MatchRecord) -> Mapping[str, float]:
         scores = await rater(record)
@@ -278,13 +282,17 @@ def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None
         seen.extend(scores.values())
         return scores
 
-    (result,) = wait(evaluate(who, [other], GameSpec(name="kuhn_poker"), 8, 0, rate=rate))
+    (result,) = wait(evaluate(contender, [other], GameSpec(name="kuhn_poker"), 8, 0, rate=rate))
     assert len(seen) == 8 and result.mean("learned").estimate == pytest.approx(np.mean(seen))
 
 
 def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> None:
-    evaluated = "      evaluate: {games: [{name: kuhn_poker}], reward_model: 'stage:reward_model', matches: 4}\n"
-    stages = plan(read(KINDS.replace("  - offline:", f"{evaluated}  - offline:")), tmp_path, lambda text: None)
-    made = stages[4].made
-    assert isinstance(made, Experiment) and made.evaluate is not None
-    assert made.evaluate.reward_model == str(tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model")
+    evaluate_section = "      evaluate: {games: [{name: kuhn_poker}], reward_model: 'stage:reward_model', matches: 4}\n"
+    stages = plan(
+        make_pipeline(KINDS.replace("  - offline:", f"{evaluate_section}  - offline:")), tmp_path, lambda text: None
+    )
+    stage_experiment = stages[4].made
+    assert isinstance(stage_experiment, Experiment) and stage_experiment.evaluate is not None
+    assert stage_experiment.evaluate.reward_model == str(
+        tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model"
+    )

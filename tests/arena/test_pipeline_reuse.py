@@ -23,7 +23,7 @@ from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, result
 LAST = "stages.last.play.learn.lr=1e-4"
 
 
-class Listener(Quiet):
+class NoteWatcher(Quiet):
     """Watcher that keeps the notes."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
-    watcher = Listener()
+    watcher = NoteWatcher()
     folder = wait(start_pipeline(pipeline(LAST), tmp_path / "copied", watcher, source))
     assert [
         note for note in watcher.notes if note.startswith(f"copied from {source}: 01-first, 02-play; settings differ")
@@ -66,25 +66,27 @@ def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("assignments", "says"),
+    ("assignments", "message"),
     [
         (["seed=4"], "no stage; settings differ: seed (3 → 4)"),
         (["stages.first.play.iterations=1"], "no stage; settings differ: stages.first.play.iterations (2 → 1)"),
     ],
 )
-def test_nothing_is_copied_from_other_settings(source: Path, tmp_path: Path, assignments: list[str], says: str) -> None:
-    watcher = Listener()
+def test_nothing_is_copied_from_other_settings(
+    source: Path, tmp_path: Path, assignments: list[str], message: str
+) -> None:
+    watcher = NoteWatcher()
     wait(start_pipeline(pipeline(*assignments, "stages.last.play.iterations=1"), tmp_path / "run", watcher, source))
-    assert any(says in note for note in watcher.notes), watcher.notes
+    assert any(message in note for note in watcher.notes), watcher.notes
 
 
 def test_a_stage_that_has_not_ended_is_run(source: Path, tmp_path: Path) -> None:
-    half = tmp_path / "half"
-    shutil.copytree(source, half)
-    (half / "stages" / STAGES[1] / "done.json").unlink()
-    watcher = Listener()
-    folder = wait(start_pipeline(pipeline(), tmp_path / "run", watcher, half))
-    assert f"copied from {half}: 01-first; 02-play has not ended there" in watcher.notes
+    partial = tmp_path / "half"
+    shutil.copytree(source, partial)
+    (partial / "stages" / STAGES[1] / "done.json").unlink()
+    watcher = NoteWatcher()
+    folder = wait(start_pipeline(pipeline(), tmp_path / "run", watcher, partial))
+    assert f"copied from {partial}: 01-first; 02-play has not ended there" in watcher.notes
     assert results(folder) == results(source)
 
 
@@ -113,12 +115,12 @@ def test_links_and_pipes_in_a_stage_are_refused(source: Path, tmp_path: Path, ki
         wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
     assert "mine" not in "".join(path.read_text("utf-8", "ignore") for path in tmp_path.rglob("out/**/extra"))
     wait(resume_pipeline(tmp_path / "out", Quiet()))
-    assert results(tmp_path / "out") == results(source), "the run that has begun can be resumed without the copy"
+    assert results(tmp_path / "out") == results(source), "the run resumes without the copy"
 
 
 @pytest.mark.parametrize("stages", [5, ["a", "b"], [{"name": 1}], None])
 def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path, stages: object) -> None:
-    """Also those whose environment was sealed again, as a stranger could."""
+    """Also if their environment was sealed again, which a foreign author can do."""
     bad = tmp_path / "bad"
     shutil.copytree(source, bad)
     settings = {**pipeline().to_plain(), "stages": stages}
@@ -134,27 +136,32 @@ def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path,
 def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no pipeline"):
         wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), tmp_path))
-    told = refused("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
-    assert "--reuse: this experiment has no stages" in told
+    line = refused("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
+    assert "--reuse: this experiment has no stages" in line
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
-    again = arena("run", "selfplay", "--config", file, "--reuse", source, "--out", tmp_path / "again", "--json")
-    assert again.code == 0 and results(tmp_path / "again") == results(source)
+    result = arena("run", "selfplay", "--config", file, "--reuse", source, "--out", tmp_path / "again", "--json")
+    assert result.code == 0 and results(tmp_path / "again") == results(source)
 
 
 def test_settings_decide_how_many_stages_are_equal() -> None:
-    one = pipeline().to_plain()
-    assert count_equal_stages(one, one) == 3
-    assert count_equal_stages(one, pipeline(LAST).to_plain()) == 2
-    assert count_equal_stages(one, pipeline("stages.play.play.iterations=1").to_plain()) == 1
-    assert count_equal_stages(one, pipeline("game.options.penalty=1").to_plain()) == 0
-    assert count_equal_stages(one, {**one, "study": {"claim": "other"}, "stages": one["stages"][:2]}) == 2
+    settings = pipeline().to_plain()
+    assert count_equal_stages(settings, settings) == 3
+    assert count_equal_stages(settings, pipeline(LAST).to_plain()) == 2
+    assert count_equal_stages(settings, pipeline("stages.play.play.iterations=1").to_plain()) == 1
+    assert count_equal_stages(settings, pipeline("game.options.penalty=1").to_plain()) == 0
+    assert (
+        count_equal_stages(settings, {**settings, "study": {"claim": "other"}, "stages": settings["stages"][:2]}) == 2
+    )
 
 
 def test_a_study_copies_the_stages_that_arms_of_a_seed_share(tmp_path: Path) -> None:
-    planned = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all", "slow"], seeds=2)
-    first, second = (planned.run("slow", seed) for seed in (0, 1))
-    assert find_donors(planned, planned.runs) == {first: (planned.run("all", 0), 2), second: (planned.run("all", 1), 2)}
+    study_plan = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all", "slow"], seeds=2)
+    first, second = (study_plan.run("slow", seed) for seed in (0, 1))
+    assert find_donors(study_plan, study_plan.runs) == {
+        first: (study_plan.run("all", 0), 2),
+        second: (study_plan.run("all", 1), 2),
+    }
     first.path.mkdir()
     (first.path / "config.yaml").touch()
-    assert list(find_donors(planned, planned.runs)) == [second], "a run that has begun is resumed"
+    assert list(find_donors(study_plan, study_plan.runs)) == [second], "a run that has begun is resumed"

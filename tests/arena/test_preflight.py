@@ -1,4 +1,4 @@
-"""What can be refused is refused before a run's folder exists, and before `runs/latest` moves."""
+"""Preflight refuses whatever it can before a run's folder exists and before `runs/latest` moves."""
 
 import json
 import shutil
@@ -17,14 +17,14 @@ from tests.factories.families import FAMILIES
 from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 from tests.factories.labs import CONFIG
 
-HELD_BY_AN_ENDPOINT = SHARED.replace(
+PLAYED_BY_AN_ENDPOINT = SHARED.replace(
     "second: {role: nano_kuhn, policy: shared}", "second: {role: player, policy: 'endpoint:m'}"
 )
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an earlier run that `runs/latest` points to."""
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with an earlier run that `runs/latest` points to."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
@@ -33,18 +33,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def folder(place: Path, name: str, **changes: object) -> Path:
-    """A copy of nano's folder with another tokenizer_config.json."""
-    made = place / name
-    shutil.copytree(resolve("nano"), made)
-    config = json.loads((made / "tokenizer_config.json").read_text())
-    (made / "tokenizer_config.json").write_text(json.dumps(config | changes))
-    (made / "chat_template.jinja").unlink(missing_ok=True)
-    return made
+def copy_nano(folder: Path, name: str, **changes: object) -> Path:
+    """Copy nano's folder with changes to its tokenizer_config.json."""
+    model_folder = folder / name
+    shutil.copytree(resolve("nano"), model_folder)
+    config = json.loads((model_folder / "tokenizer_config.json").read_text())
+    (model_folder / "tokenizer_config.json").write_text(json.dumps(config | changes))
+    (model_folder / "chat_template.jinja").unlink(missing_ok=True)
+    return model_folder
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("learn.demonstrations={run: runs/nowhere}", "learn.demonstrations.run: there is no folder runs/nowhere"),
         ("learn.demonstrations={run: runs/earlier}", "has no finished match of negotiation"),
@@ -64,55 +64,55 @@ def folder(place: Path, name: str, **changes: object) -> Path:
         ("game.name=race.py:Race", "race.py (arena list games)"),
     ],
 )
-def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, says: str) -> None:
-    (place / "empty").mkdir()
+def test_refused_run_leaves_nothing(working_folder: Path, setting: str, message: str) -> None:
+    (working_folder / "empty").mkdir()
     if "silent" in setting:
-        folder(place, "silent", chat_template=None)
-    assert says in refused(*TINY, *NO_IMITATION, "--set", setting)
-    assert sorted(path.name for path in (place / "runs").iterdir()) == ["earlier", "latest"]
-    assert (place / "runs" / "latest").readlink() == Path("earlier")
+        copy_nano(working_folder, "silent", chat_template=None)
+    assert message in refused(*TINY, *NO_IMITATION, "--set", setting)
+    assert sorted(path.name for path in (working_folder / "runs").iterdir()) == ["earlier", "latest"]
+    assert (working_folder / "runs" / "latest").readlink() == Path("earlier")
 
 
-def test_what_it_returns_is_what_was_prepared(place: Path) -> None:
-    found = wait(preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda what: None))
-    assert isinstance(found.experiment.threads, int)
-    assert found.notes == []
+def test_preflight_returns_the_prepared_experiment(working_folder: Path) -> None:
+    report = wait(preflight(compose([text_layer("test", CONFIG), set_layer("threads=auto")]), lambda text: None))
+    assert isinstance(report.experiment.threads, int)
+    assert report.notes == []
 
 
-def test_a_template_whose_turns_can_be_forged_is_noted(place: Path) -> None:
-    shutil.copytree(resolve("nano"), place / "forgeable", ignore=shutil.ignore_patterns("token*", "chat_*"))
-    FAMILIES["llama2"]().save_pretrained(place / "forgeable")
-    found = wait(
+def test_forgeable_chat_template_is_noted(working_folder: Path) -> None:
+    shutil.copytree(resolve("nano"), working_folder / "forgeable", ignore=shutil.ignore_patterns("token*", "chat_*"))
+    FAMILIES["llama2"]().save_pretrained(working_folder / "forgeable")
+    report = wait(
         preflight(
-            compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), lambda doing: None
+            compose([text_layer("test", CONFIG), set_layer("policies.shared.model=forgeable")]), lambda text: None
         )
     )
-    (note,) = found.notes
+    (note,) = report.notes
     assert note.startswith("forgeable: its chat template ends turns by plain text")
 
 
 @pytest.mark.parametrize(
-    ("before", "reply", "says"),
+    ("before", "reply", "message"),
     [
         ("{{ strftime_now('%d %b %Y') }}", "message['content']", "prints the time, which is fixed at 26 Jul 2024"),
         ("", "message['content'].split('</think>')[-1]", "rewrites thoughts of earlier replies"),
     ],
 )
-def test_a_template_that_prints_the_time_or_drops_thoughts_is_noted(
-    place: Path, before: str, reply: str, says: str
+def test_template_with_the_time_or_without_thoughts_is_noted(
+    working_folder: Path, before: str, reply: str, message: str
 ) -> None:
-    made = folder(place, "odd")
-    (made / "chat_template.jinja").write_text(before + TEMPLATE.replace("message['content']", reply))
+    model_folder = copy_nano(working_folder, "odd")
+    (model_folder / "chat_template.jinja").write_text(before + TEMPLATE.replace("message['content']", reply))
     setting = set_layer("policies.shared.model=odd")
-    (note,) = wait(preflight(compose([text_layer("test", CONFIG), setting]), lambda doing: None)).notes
-    assert note.startswith("odd: ") and says in note
+    (note,) = wait(preflight(compose([text_layer("test", CONFIG), setting]), lambda text: None)).notes
+    assert note.startswith("odd: ") and message in note
 
 
-def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> None:
-    run = kept_run(place / "runs" / "held", HELD_BY_AN_ENDPOINT)
+def test_resume_without_the_key_changes_nothing(working_folder: Path) -> None:
+    run = kept_run(working_folder / "runs" / "held", PLAYED_BY_AN_ENDPOINT)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    told = arena("resume", run)
-    assert told.code == 2 and "OPENAI_API_KEY" in told.line
+    result = arena("resume", run)
+    assert result.code == 2 and "OPENAI_API_KEY" in result.line
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
@@ -120,13 +120,13 @@ GAIN = "{information_gain: {gold: secret, outcome: deal}}"
 
 
 @pytest.fixture
-def begun(place: Path) -> Path:
-    """A run of two policies that was interrupted."""
-    return kept_run(place / "runs" / "begun", SEPARATE, _3="nano-3")
+def interrupted_run(working_folder: Path) -> Path:
+    """Return a run of two policies that was interrupted."""
+    return kept_run(working_folder / "runs" / "begun", SEPARATE, _3="nano-3")
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("evaluate={games: [{name: kuhn_pokr}]}", "did you mean 'kuhn_poker'"),
         ("evaluate={games: [{name: negotiation}], against: [randm]}", "did you mean 'random'"),
@@ -135,20 +135,20 @@ def begun(place: Path) -> Path:
         ("iterations=1", "has 3 committed: ask for more"),
     ],
 )
-def test_what_a_resume_may_not_do_is_refused_before_anything_changes(begun: Path, setting: str, says: str) -> None:
-    assert_refused(begun, says, "--set", setting)
+def test_refused_resume_changes_nothing(interrupted_run: Path, setting: str, message: str) -> None:
+    assert_refused(interrupted_run, message, "--set", setting)
 
 
-def assert_refused(run: Path, says: str, *more: str) -> None:
-    """`arena resume` refuses in one line and leaves every byte as it was."""
+def assert_refused(run: Path, message: str, *more: str) -> None:
+    """Assert that `arena resume` refuses in one line and changes no byte."""
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    told = arena("resume", run, *more)
-    assert told.code == 2 and says in told.line, told
+    result = arena("resume", run, *more)
+    assert result.code == 2 and message in result.line, result
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
-    ("section", "says"),
+    ("section", "message"),
     [
         ("learn: {demonstrations: {run: runs/gone}}", "learn.demonstrations.run: there is no folder runs/gone"),
         ("credit: {weights: {dael: 0.2}}", "credit.weights: no reward is called 'dael'"),
@@ -159,26 +159,30 @@ def assert_refused(run: Path, says: str, *more: str) -> None:
         ("engine: {kind: vllm}", "vllm"),
     ],
 )
-def test_a_resume_is_checked_as_a_start_is(place: Path, section: str, says: str) -> None:
-    """Of a run that began elsewhere, with other packages, or by an older Arena."""
-    assert_refused(kept_run(place / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), says)
+def test_resume_is_checked_like_a_start(working_folder: Path, section: str, message: str) -> None:
+    """The run may come from another machine, other packages or an older Arena."""
+    assert_refused(kept_run(working_folder / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), message)
 
 
-def test_weights_that_are_gone_are_missed_before_a_resume(place: Path) -> None:
-    shutil.copytree(resolve("nano"), place / "mine")
-    run = kept_run(place / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {place / 'mine'}}}"))
-    (place / "mine" / "tokenizer.json").unlink()
+def test_missing_weights_are_noticed_before_a_resume(working_folder: Path) -> None:
+    shutil.copytree(resolve("nano"), working_folder / "mine")
+    run = kept_run(
+        working_folder / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {working_folder / 'mine'}}}")
+    )
+    (working_folder / "mine" / "tokenizer.json").unlink()
     assert_refused(run, "mine")
 
 
-def test_a_reward_of_an_undeclared_game_is_missed_after_the_first_iteration(place: Path) -> None:
-    """`deal` came, `one` never does."""
-    (place / "race.py").write_text(RACE)
+def test_unknown_reward_of_an_undeclared_game_is_refused_after_an_iteration(working_folder: Path) -> None:
+    """The game pays `deal`, and never `one`."""
+    (working_folder / "race.py").write_text(RACE)
     players = [f"seats.{seat}.role=player" for seat in ("opener", "responder")]
     race = [part for setting in ("game.name=race.py:Race", *players) for part in ("--set", setting)]
-    told = arena(*TINY, *NO_IMITATION, *race, "--set", "credit.weights={one: 2}")
-    assert told.code == 2
-    assert "credit.weights: no reward is called 'one'" in told.err and "(there are: deal, illegal, stake)" in told.err
+    result = arena(*TINY, *NO_IMITATION, *race, "--set", "credit.weights={one: 2}")
+    assert result.code == 2
+    assert (
+        "credit.weights: no reward is called 'one'" in result.err and "(there are: deal, illegal, stake)" in result.err
+    )
     assert arena(*TINY, *NO_IMITATION, *race, "--set", "credit.weights={deal: 2}").code == 0
 
 

@@ -1,4 +1,4 @@
-"""What `import arena` tells the process."""
+"""Settings of the process that `import arena` makes."""
 
 import gc
 import json
@@ -14,40 +14,38 @@ from arena.process import build_child_environment, pause_garbage_collection
 SHOW = "import arena, os, json; print(json.dumps(dict(os.environ)))"
 
 
-def environment_of(**given: str) -> dict[str, str]:
-    """The environment of a process that imported arena and nothing else, having begun with this one."""
+def read_environment(**variables: str) -> dict[str, str]:
+    """Return the environment of a process that started with these variables and imported arena."""
     names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
-    begun = {name: value for name, value in os.environ.items() if name not in names} | given
-    done = subprocess.run([sys.executable, "-c", SHOW], env=begun, capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
+    result = subprocess.run([sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(result.stdout))
 
 
-def test_threads_that_wait_go_to_sleep_soon() -> None:
-    assert environment_of()["GOMP_SPINCOUNT"] == "1000"
+def test_waiting_threads_sleep_soon() -> None:
+    assert read_environment()["GOMP_SPINCOUNT"] == "1000"
 
 
 @pytest.mark.parametrize("own", [{"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "7"}])
-def test_who_says_how_threads_wait_is_obeyed(own: dict[str, str]) -> None:
-    found = environment_of(**own)
+def test_own_thread_settings_are_kept(own: dict[str, str]) -> None:
+    found = read_environment(**own)
     assert {n: found[n] for n in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if n in found} == own
 
 
-def test_few_shapes_of_products_are_kept_unless_somebody_says_how_many() -> None:
+def test_primitive_cache_is_small_by_default() -> None:
     name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    assert environment_of()[name] == "128" and environment_of(**{name: "7"})[name] == "7"
+    assert read_environment()[name] == "128" and read_environment(**{name: "7"})[name] == "7"
 
 
 @pytest.mark.slow
-def test_deepspeed_says_on_stdout_nothing_that_a_script_would_read() -> None:
-    told = "import arena, logging; from deepspeed.utils import logger; logger.warning('this'); logger.error('that')"
-    bare = {name: value for name, value in os.environ.items() if name != "DS_ACCELERATOR"}
-    done = subprocess.run([sys.executable, "-c", told], env=bare, capture_output=True, text=True, check=True)
-    assert done.stdout.count("\n") == 1 and "that" in done.stdout
+def test_deepspeed_warnings_stay_off_stdout() -> None:
+    script = "import arena, logging; from deepspeed.utils import logger; logger.warning('this'); logger.error('that')"
+    environment = {name: value for name, value in os.environ.items() if name != "DS_ACCELERATOR"}
+    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.count("\n") == 1 and "that" in result.stdout
 
 
-def test_children_find_a_checkout_that_is_only_in_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_find_a_checkout_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "theirs")
     monkeypatch.chdir(tmp_path)
     assert build_child_environment()["PYTHONPATH"] == "theirs"
@@ -63,27 +61,27 @@ def take(times=1):
 def mb():
     return int(pathlib.Path('/proc/self/statm').read_text().split()[1]) * 4096 >> 20
 """
-"""64 MB, or some times as much, taken and freed; what the process holds now."""
+"""Code that takes and frees a multiple of 64 MB (`take`) and measures the process's memory (`mb`)."""
 
 
-def printed(code: str) -> int:
-    """The number that a process of its own prints."""
+def run_and_parse(code: str) -> int:
+    """Return the number that a process of its own prints."""
     return int(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
-def test_what_was_freed_and_kept_is_given_back_on_demand_or_when_it_is_much() -> None:
+def test_freed_memory_is_returned_on_demand_or_if_large() -> None:
     code = "take(); take(20); kept = mb(); {}(); print(kept - mb())"
     first = "import arena, agents.heap as heap" + TAKE
-    assert printed(first + code.format("heap.trim_memory")) >= 370
-    assert printed(first + code.format("heap.trim_holes")) >= 1200
-    assert printed(first + code.replace("take(20);", "").format("heap.trim_holes")) < 10
+    assert run_and_parse(first + code.format("heap.trim_memory")) >= 370
+    assert run_and_parse(first + code.format("heap.trim_holes")) >= 1200
+    assert run_and_parse(first + code.replace("take(20);", "").format("heap.trim_holes")) < 10
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
-def test_what_an_update_freed_is_given_back_before_play() -> None:
+def test_memory_freed_by_an_update_is_returned_before_play() -> None:
     code = (
         "import asyncio\n"
         "from agents.engines.in_process import InProcessEngine\n"
@@ -92,30 +90,30 @@ def test_what_an_update_freed_is_given_back_before_play() -> None:
         "weights = ModuleWeights(load_model(resolve('nano')))\n"
         "take(20); kept = mb(); asyncio.run(InProcessEngine().publish('p', 1, weights)); print(kept - mb())"
     )
-    assert printed("import arena" + TAKE + code) >= 1200
+    assert run_and_parse("import arena" + TAKE + code) >= 1200
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
-def test_a_large_buffer_that_was_freed_is_not_faulted_in_again() -> None:
-    """Without `import arena` every round costs its pages again."""
+def test_freed_large_buffer_causes_no_new_page_faults() -> None:
+    """Without `import arena` every round faults its pages in again."""
     code = (
         "import resource\n"
         "take(); take(); before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "for _ in range(4): take()\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)"
     )
-    faults = [printed(first + TAKE + code) for first in ("import arena", "pass")]
+    faults = [run_and_parse(first + TAKE + code) for first in ("import arena", "pass")]
     assert faults[0] < 100 < faults[1]
 
 
-def test_nothing_is_collected_while_libraries_load_and_what_they_define_is_passed_over_later() -> None:
+def test_garbage_collection_pauses_during_imports_and_skips_them_later() -> None:
     try:
         with pytest.raises(ImportError), pause_garbage_collection():
             assert not gc.isenabled()
-            kept: list[object] = []
+            local: list[object] = []
             raise ImportError
         assert gc.isenabled()
         assert gc.get_freeze_count() > 0
-        assert all(kept is not one for generation in range(3) for one in gc.get_objects(generation))
+        assert all(local is not tracked for generation in range(3) for tracked in gc.get_objects(generation))
     finally:
         gc.unfreeze()

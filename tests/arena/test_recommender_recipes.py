@@ -1,4 +1,4 @@
-"""The recommender's nano recipes train whom they say they train: the recommender, the user, or both."""
+"""The recommender's nano recipes train the policies they name: the recommender, the user, or both."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from tests.factories.commands import arena
 
 SMALL = ["iterations=1", "play.matches=24", "play.in_flight=24", "checkpoint.every=1", "checkpoint.keep=9"]
-SHOWN = "{scripted: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
+IMITATION = "{scripted: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3}"
 
 
 @pytest.mark.slow
@@ -24,14 +24,14 @@ SHOWN = "{scripted: [random], matches: 128, epochs: 3, minibatches: 16, lr: 3e-3
     ],
 )
 def test_a_recipe_trains_its_policies(recipe: str, policies: list[str], more: list[str], tmp_path: Path) -> None:
-    run, begun = tmp_path / "run", ["recommender", "user"] if more else policies
-    settings = [*SMALL, *(f"policies.{policy}.imitate={SHOWN}" for policy in begun)]
-    laid = [part for setting in settings for part in ("--set", setting)]
-    done = arena("run", "selfplay", "--recipe", recipe, *more, "--out", run, *laid)
-    assert done.code == 0, done.err
+    run, imitated = tmp_path / "run", ["recommender", "user"] if more else policies
+    settings = [*SMALL, *(f"policies.{policy}.imitate={IMITATION}" for policy in imitated)]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    result = arena("run", "selfplay", "--recipe", recipe, *more, "--out", run, *flags)
+    assert result.code == 0, result.err
     (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    steers = {"steered", "untrue"} if recipe != "recommender-nano" else set()
-    assert row["matches"] == 24 and {"score", "kept", *steers} <= row["report"].keys()
+    user_figures = {"steered", "untrue"} if recipe != "recommender-nano" else set()
+    assert row["matches"] == 24 and {"score", "kept", *user_figures} <= row["report"].keys()
     for policy in policies:
         before, after = (
             load_file(run / "checkpoints" / k / "policies" / policy / "model.safetensors") for k in ("0000", "0001")

@@ -1,4 +1,4 @@
-"""Records survive JSON and Parquet whatever their texts hold, and refuse what neither can hold."""
+"""Records survive JSON and Parquet whatever their texts hold; values that neither can hold are refused."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def streams(draw: st.DrawFn) -> Stream:
 
 @st.composite
 def identities(draw: st.DrawFn) -> MatchId:
-    """Matches, their repetitions, and branches of either."""
+    """Return ids of matches, of retries, and of branches of either."""
     match = MatchId(draw(st.integers(0, 99_999)), draw(st.integers(0, 99_999)), draw(st.integers(0, 3)))
     for turn, attempt in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 3)), max_size=3)):
         match = replace(match.branch(turn), attempt=attempt)
@@ -99,7 +99,7 @@ records = st.builds(
 )
 
 
-def one_turn(**changes: object) -> Turn:
+def make_turn(**changes: object) -> Turn:
     turn = Turn(
         index=0,
         seat="opener",
@@ -120,7 +120,7 @@ def one_turn(**changes: object) -> Turn:
     return turn._replace(**changes)  # type: ignore[arg-type]
 
 
-def one_match(**changes: object) -> MatchRecord:
+def make_match(**changes: object) -> MatchRecord:
     record = MatchRecord(
         identity=MatchId(0, 0),
         game="negotiation",
@@ -134,7 +134,7 @@ def one_match(**changes: object) -> MatchRecord:
         reason="",
         payoffs={"opener": 4.0, "responder": 6.0},
         report={"deal": True},
-        turns=(one_turn(), one_turn(index=1, seat="responder")),
+        turns=(make_turn(), make_turn(index=1, seat="responder")),
         streams={"opener": (Stream([1, 2], [False, True], [0.0, -0.5], [-1, 0]),), "responder": ()},
         started="2026-01-01T00:00:00+00:00",
         seconds=1.5,
@@ -144,29 +144,29 @@ def one_match(**changes: object) -> MatchRecord:
 
 @settings(deadline=None)
 @given(records)
-def test_a_record_comes_back_from_one_line_of_json_and_from_parquet(record: MatchRecord) -> None:
+def test_record_survives_a_json_line_and_parquet(record: MatchRecord) -> None:
     row = record.to_json()
     line = record.to_line()
     assert json.loads(line) == row and line.isascii() and len(line.splitlines()) == 1
     read = MatchRecord.from_json(json.loads(line))
     assert read.to_json() == row
-    assert read == record or "\ufffd" in str(row)  # the same, or differing by replaced surrogates only
+    assert read == record or "\ufffd" in str(row)  # equal, or different only by replaced surrogates
     (sealed,) = match_rows(match_table([row]))
     assert MatchRecord.from_json(sealed).to_json() == row
 
 
 def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
-    row = one_match(reason="a\ud800b", options={"items": ("x", "y\udc00")}).to_json()
+    row = make_match(reason="a\ud800b", options={"items": ("x", "y\udc00")}).to_json()
     assert row["reason"] == "a\ufffdb" and row["options"] == {"items": ["x", "y\ufffd"]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "where"),
+    ("changes", "field_name"),
     [
         ({"payoffs": {"opener": float("nan")}}, "payoffs['opener'] is nan"),
         ({"seconds": float("inf")}, "seconds is inf"),
         ({"report": {"deal": float("-inf")}}, "report.deal is -inf"),
-        ({"turns": (one_turn(rewards={"deal": float("nan")}),)}, "turn 0: reward['deal'] is nan"),
+        ({"turns": (make_turn(rewards={"deal": float("nan")}),)}, "turn 0: reward['deal'] is nan"),
         ({"streams": {"opener": (Stream([1], [True], [float("nan")], [0]),)}}, "not finite"),
         ({"streams": {"opener": (Stream([1], [True], [-1e300], [0]),)}}, "not finite"),
         ({"streams": {"ghost": ()}}, "ghost"),
@@ -175,30 +175,30 @@ def test_surrogates_are_replaced_and_tuples_become_lists() -> None:
         ({"report": {"deal": {1, 2}}}, "report.deal is a set"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_its_place(changes: dict[str, object], where: str) -> None:
-    for kept in (MatchRecord.to_json, MatchRecord.to_line):
-        with pytest.raises(RecordError) as refusal:
-            kept(one_match(**changes))
-        message = str(refusal.value)
-        assert where in message and "match 0000-0000 cannot be stored" in message and "\n" not in message
+def test_unstorable_value_is_refused_with_its_field(changes: dict[str, object], field_name: str) -> None:
+    for convert in (MatchRecord.to_json, MatchRecord.to_line):
+        with pytest.raises(RecordError) as error:
+            convert(make_match(**changes))
+        message = str(error.value)
+        assert field_name in message and "match 0000-0000 cannot be stored" in message and "\n" not in message
 
 
-@pytest.mark.parametrize("row", [{}, {"id": 1}, {**one_match().to_json(), "turns": [{"seat": 1}]}])
-def test_a_row_that_is_no_record_is_refused_in_one_line(row: dict[str, object]) -> None:
+@pytest.mark.parametrize("row", [{}, {"id": 1}, {**make_match().to_json(), "turns": [{"seat": 1}]}])
+def test_invalid_row_is_refused_in_one_line(row: dict[str, object]) -> None:
     with pytest.raises(RecordError, match=r"^match '.*' cannot be read: .*: restore the log from a copy$"):
         MatchRecord.from_json(row)
 
 
 def test_trajectories_are_one_per_seat_that_played() -> None:
-    opener, responder = trajectories(one_match())
+    opener, responder = trajectories(make_match())
     assert (opener.seat, opener.trained, len(opener.streams), len(opener.turns)) == ("opener", True, 1, 1)
     assert (responder.seat, responder.trained, len(responder.streams)) == ("responder", False, 0)
-    assert trajectories(one_match(turns=(), streams={})) == []
-    assert trajectories(one_match(status="failed", reason="time limit")) == []
+    assert trajectories(make_match(turns=(), streams={})) == []
+    assert trajectories(make_match(status="failed", reason="time limit")) == []
 
 
-def test_credit_is_laid_on_a_copy_and_must_fit() -> None:
-    opener = trajectories(one_match())[0]
+def test_credit_is_set_on_a_copy_and_must_fit() -> None:
+    opener = trajectories(make_match())[0]
     credited = opener.credited([4.0], [0.5])
     assert (credited.turns[0].reward, credited.turns[0].advantage) == (4.0, 0.5)
     assert opener.turns[0].advantage == 0.0
@@ -206,7 +206,7 @@ def test_credit_is_laid_on_a_copy_and_must_fit() -> None:
         opener.credited([1.0, 2.0], [0.0, 0.0])
 
 
-def test_plain_leaves_gaps_where_asked() -> None:
+def test_to_plain_replaces_nan_if_asked() -> None:
     import numpy as np
 
     values = {"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True), "d": float("nan")}
@@ -214,7 +214,7 @@ def test_plain_leaves_gaps_where_asked() -> None:
     assert made == {"a": 0.5, "b": 3, "c": True, "d": None} and type(made["b"]) is int
 
 
-def test_printable_text_is_one_line_and_steers_nothing() -> None:
+def test_printable_text_is_one_line_without_escapes() -> None:
     assert printable("a\u2028b\x1b[2Jc\u202ed\r\ne\ud800") == "a b[2Jcd e\ufffd"
 
 
@@ -227,8 +227,8 @@ PARTS = st.lists(st.text(max_size=3) | st.just(Image("ab" * 32, "image/png", 3, 
 
 
 @given(PARTS)
-def test_a_message_reads_from_the_log_as_it_did_in_play(parts: list[str | Image]) -> None:
-    said = Message("x", tuple(parts))
-    back = message_of(message_to_row(said))
-    assert (back.text, back.images) == (said.text, said.images)
-    assert message_of(message_to_row(back)) == back, "and stays so"
+def test_message_survives_the_log(parts: list[str | Image]) -> None:
+    original = Message("x", tuple(parts))
+    restored = message_of(message_to_row(original))
+    assert (restored.text, restored.images) == (original.text, original.images)
+    assert message_of(message_to_row(restored)) == restored, "a second round trip changed it"

@@ -34,22 +34,22 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def run(config: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    finished(folder, given(config))
+    finished(folder, make_experiment(config))
     return folder
 
 
-def given(config: str, *assignments: str) -> Experiment:
+def make_experiment(config: str, *assignments: str) -> Experiment:
     return compose([text_layer("test", config), *map(set_layer, assignments)])
 
 
-def records(folder: Path, k: int = 1) -> list[MatchRecord]:
+def read_records(folder: Path, k: int = 1) -> list[MatchRecord]:
     reader = RunFolder.open(folder).reader.log
     found = (MatchRecord.from_json(row, reader.blobs.get) for row in reader.read(k))
     return sorted(found, key=lambda record: record.id)
 
 
-def test_every_picture_of_a_match_stands_in_its_stream(run: Path) -> None:
-    for record in records(run):
+def test_every_image_of_a_match_is_in_its_stream(run: Path) -> None:
+    for record in read_records(run):
         (stream,) = record.streams["viewer"]
         shown = [image.hash for turn in record.turns for message in turn.messages for image in message.images]
         assert [span.hash for span in stream.media] == shown and len(set(shown)) == 2
@@ -66,12 +66,12 @@ def test_the_gate_holds_and_rewards_move_the_weights(run: Path) -> None:
     assert weight_files(run, 1) != weight_files(run, 2)
 
 
-def test_logged_log_probabilities_are_those_of_transformers(run: Path) -> None:
-    """By its own forward pass over pixels, with the weights that played."""
+def test_logged_log_probabilities_match_transformers(run: Path) -> None:
+    """Compares with its own forward pass over pixels, with the weights that played."""
     model = load_module(run / "checkpoints" / "0001" / "policies" / "shared", frozen=True)
     vision = create_vision(model.config)
     assert vision
-    for record in records(run, 2):
+    for record in read_records(run, 2):
         (stream,) = record.streams["viewer"]
         pixels = torch.stack([vision.scale_image(span.data) for span in stream.media])[None]
         with torch.no_grad():
@@ -82,37 +82,37 @@ def test_logged_log_probabilities_are_those_of_transformers(run: Path) -> None:
 
 
 def test_one_level_of_one_pixel_changes_hash_and_log_probabilities(config: str, run: Path) -> None:
-    """The same deal, shown with another picture: the tokens are those of the other's match."""
+    """The same deal is shown with another image, so the tokens are equal."""
     model = load_module(run / "checkpoints" / "0001" / "policies" / "shared", frozen=True)
-    record = records(run, 2)[0]
+    record = read_records(run, 2)[0]
     game = compose([text_layer("test", config)]).game
     assert game
     import games
 
-    other = games.make(game.name, change=1)
-    other.reset(seed=record.seed)
-    (image,) = [image for message in other.messages("viewer") for image in message.images]
+    other_game = games.make(game.name, change=1)
+    other_game.reset(seed=record.seed)
+    (image,) = [image for message in other_game.messages("viewer") for image in message.images]
     (stream,) = record.streams["viewer"]
     assert image.hash != stream.media[0].hash
-    span = replace(stream.media[0], hash=image.hash, data=other.picture(image.hash))
+    span = replace(stream.media[0], hash=image.hash, data=other_game.picture(image.hash))
     changed = replace(stream, media=[span, *stream.media[1:]])
-    one, two = score_streams(StreamScorer(model), [stream, changed], [1.0, 1.0])
-    assert 0 < np.abs(one - two).max() < 0.1
+    original, altered = score_streams(StreamScorer(model), [stream, changed], [1.0, 1.0])
+    assert 0 < np.abs(original - altered).max() < 0.1
 
 
 @pytest.mark.slow
-def test_replies_are_those_of_another_engine(config: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs transformers' own pass over all pixels for every token."""
+def test_another_engine_gives_the_same_replies(config: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That engine runs transformers' own forward pass over all pixels for every token."""
     monkeypatch.setitem(ENGINES, "seeing", f"{PLACE}:Seeing")
     folder = run.parent / "toy"
-    finished(folder, given(config, "engine.kind=seeing"))
+    finished(folder, make_experiment(config, "engine.kind=seeing"))
     for k in (1, 2):
-        for one, other in zip(records(run, k), records(folder, k), strict=True):
-            assert [s.ids for s in one.streams["viewer"]] == [s.ids for s in other.streams["viewer"]]
+        for first, second in zip(read_records(run, k), read_records(folder, k), strict=True):
+            assert [s.ids for s in first.streams["viewer"]] == [s.ids for s in second.streams["viewer"]]
 
 
 def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
-    for folder in resumed(given(config, "iterations=3", "checkpoint.keep=9"), tmp_path):
+    for folder in resumed(make_experiment(config, "iterations=3", "checkpoint.keep=9"), tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         assert weight_files(folder, 3) == weight_files(tmp_path / "whole", 3)
 
@@ -129,33 +129,35 @@ def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
     ],
 )
 def test_settings_go_with_images(assignments: tuple[str, ...], config: str, tmp_path: Path) -> None:
-    finished(tmp_path / "run", given(config, *assignments))
+    finished(tmp_path / "run", make_experiment(config, *assignments))
     assert len(RunFolder.open(tmp_path / "run").reader.metrics()) >= 2
 
 
-def test_a_model_that_cannot_see_reads_a_placeholder_and_is_named(config: str) -> None:
-    def notes(*assignments: str) -> list[str]:
+def test_blind_model_reads_a_placeholder_and_is_noted(config: str) -> None:
+    def list_image_notes(*assignments: str) -> list[str]:
         return [
-            note for note in wait(preflight(given(config, *assignments), lambda what: None)).notes if "images" in note
+            note
+            for note in wait(preflight(make_experiment(config, *assignments), lambda text: None)).notes
+            if "images" in note
         ]
 
-    assert notes() == []
-    (note,) = notes("policies.shared={model: nano}")
+    assert list_image_notes() == []
+    (note,) = list_image_notes("policies.shared={model: nano}")
     assert "policy 'shared' cannot see: it reads [image png 64x48 00000000] instead" in note
 
 
 @pytest.mark.slow
 def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> None:
-    """Each later stream shows the last exchange again, with its picture."""
-    roles = Path(given(config).roles or "")
+    """Each later stream repeats the last exchange with its image."""
+    roles = Path(make_experiment(config).roles or "")
     (tmp_path / "roles").mkdir()
     text = (roles / "viewer.yaml").read_text()
     (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}memory: {{kind: window, turns: 1}}\n")
-    finished(tmp_path / "run", given(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    finished(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
     assert all(
         row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
     )
-    for record in records(tmp_path / "run"):
+    for record in read_records(tmp_path / "run"):
         first, second = record.streams["viewer"]
         assert [span.hash for span in second.media][:1] == [span.hash for span in first.media][1:]
         assert len(second.media) == 2
@@ -163,15 +165,15 @@ def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: str, tmp_path: Path) -> None:
-    """Each later stream has the newest picture, and a placeholder in place of each older one."""
+    """Each later stream has the newest image, and a placeholder for each older one."""
     (tmp_path / "roles").mkdir()
-    text = (Path(given(config).roles or "") / "viewer.yaml").read_text()
+    text = (Path(make_experiment(config).roles or "") / "viewer.yaml").read_text()
     (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}images: {{keep: 1}}\n")
-    finished(tmp_path / "run", given(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    finished(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
     assert all(
         row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
     )
-    for record in records(tmp_path / "run"):
+    for record in read_records(tmp_path / "run"):
         shown = [image.hash for turn in record.turns for message in turn.messages for image in message.images]
         streams = record.streams["viewer"]
         assert [[span.hash for span in stream.media] for stream in streams] == [[hash] for hash in shown]
@@ -186,10 +188,8 @@ def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: st
         ("torn", "ValueError: image .*: the image cannot be read: image file is truncated"),
     ],
 )
-def test_a_picture_that_cannot_be_read_fails_its_match_in_one_line(
-    fault: str, reason: str, config: str, tmp_path: Path
-) -> None:
-    spoiled = given(config, f"game.options={{fault: {fault}}}", "policies.shared.imitate=null", "iterations=1")
+def test_unreadable_image_fails_its_match_in_one_line(fault: str, reason: str, config: str, tmp_path: Path) -> None:
+    faulty = make_experiment(config, f"game.options={{fault: {fault}}}", "policies.shared.imitate=null", "iterations=1")
     with pytest.raises(PlayError, match=reason) as error:
-        finished(tmp_path / "run", spoiled)
+        finished(tmp_path / "run", faulty)
     assert "\n" not in str(error.value)

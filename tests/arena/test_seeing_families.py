@@ -1,4 +1,4 @@
-"""Policies of each family of vision-language models play, learn and are saved, with frozen towers and budgets."""
+"""Policies of each family of vision-language models play, learn and are saved, with frozen towers and pixel budgets."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,55 +28,55 @@ Configs = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> Configs:
-    made: dict[str, str] = {}
+def make_config(tmp_path_factory: pytest.TempPathFactory) -> Configs:
+    configs: dict[str, str] = {}
 
-    def of(family: str) -> str:
-        if family not in made:
+    def get_config(family: str) -> str:
+        if family not in configs:
             folder = tmp_path_factory.mktemp(family)
-            made[family] = seeing_config(folder, 0, lambda path, seed: build_eyes(path, family, seed))
-        return made[family]
+            configs[family] = seeing_config(folder, 0, lambda path, seed: build_eyes(path, family, seed))
+        return configs[family]
 
-    return of
+    return get_config
 
 
-def given(config: str, *assignments: str) -> Experiment:
+def make_experiment(config: str, *assignments: str) -> Experiment:
     plain = ("policies.shared.imitate=null", "iterations=1", "play.matches=4", "play.group=2")
     return compose([text_layer("test", config), *map(set_layer, (*plain, *assignments))])
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(load_module(folder, frozen=True).named_parameters())
 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "smolvlm"])
-def test_a_family_plays_as_transformers_computes_and_learns(family: str, config: Configs, tmp_path: Path) -> None:
-    finished(tmp_path / "run", given(config(family)))
+def test_family_plays_like_transformers_and_learns(family: str, make_config: Configs, tmp_path: Path) -> None:
+    finished(tmp_path / "run", make_experiment(make_config(family)))
     run = RunFolder.open(tmp_path / "run")
     (row,) = run.reader.metrics()
     assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["skipped"] == 0
-    model = load_module(Path(given(config(family)).policies["shared"].model), frozen=True)
+    model = load_module(Path(make_experiment(make_config(family)).policies["shared"].model), frozen=True)
     vision: Any = get_vision(model)
-    for found in run.reader.log.read(1):
-        (stream,) = MatchRecord.from_json(found, run.reader.log.blobs.get).streams["viewer"]
+    for logged in run.reader.log.read(1):
+        (stream,) = MatchRecord.from_json(logged, run.reader.log.blobs.get).streams["viewer"]
         assert len(stream.media) == 2
-        wanted = bare_scores(model, vision, stream, vision.image_token).numpy()
-        assert np.array(stream.logprobs)[stream.mask] == pytest.approx(wanted, abs=2e-5)
+        expected = bare_scores(model, vision, stream, vision.image_token).numpy()
+        assert np.array(stream.logprobs)[stream.mask] == pytest.approx(expected, abs=2e-5)
 
 
-def test_a_frozen_tower_is_not_trained_but_its_connector_is(config: Configs, tmp_path: Path) -> None:
-    experiment = given(config("qwen2_5_vl"), "policies.shared.freeze=[vision]")
+def test_a_frozen_tower_is_not_trained_but_its_connector_is(make_config: Configs, tmp_path: Path) -> None:
+    experiment = make_experiment(make_config("qwen2_5_vl"), "policies.shared.freeze=[vision]")
     finished(tmp_path / "run", experiment)
-    before = weights(Path(experiment.policies["shared"].model))
-    after = weights(tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared")
+    before = read_weights(Path(experiment.policies["shared"].model))
+    after = read_weights(tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert not {name for name in changed if "visual" in name and "merger" not in name}
     assert any("visual.merger" in name for name in changed) and any("language_model" in name for name in changed)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_tower_is_all_of_the_vision_but_its_connector(family: str, tmp_path: Path) -> None:
+def test_frozen_tower_excludes_the_connector(family: str, tmp_path: Path) -> None:
     folder = build_eyes(tmp_path / "model", family)
     policy = Policy.load("p", folder, folder, train=True, sight=VisionSettings(frozen=True))
     learned = {
@@ -87,20 +87,20 @@ def test_the_tower_is_all_of_the_vision_but_its_connector(family: str, tmp_path:
     )
 
 
-def test_a_budget_of_pixels_makes_images_smaller(config: Configs, tmp_path: Path) -> None:
-    experiment = given(config("qwen2_vl"), "policies.shared.images={pixels: 300}")
+def test_pixel_budget_shrinks_images(make_config: Configs, tmp_path: Path) -> None:
+    experiment = make_experiment(make_config("qwen2_vl"), "policies.shared.images={pixels: 300}")
     finished(tmp_path / "run", experiment)
-    for found in RunFolder.open(tmp_path / "run").reader.log.read(1):
-        (stream,) = MatchRecord.from_json(found).streams["viewer"]
+    for logged in RunFolder.open(tmp_path / "run").reader.log.read(1):
+        (stream,) = MatchRecord.from_json(logged).streams["viewer"]
         assert [(span.length, span.size) for span in stream.media] == [(4, (16, 16))] * 2
     saved = tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared"
     token = load_tokenizer_and_frame(saved)[1].image
     assert token and token.fit and token.fit(48, 48).tokens == 4
 
 
-def test_an_evaluated_adapter_sees_with_its_run_s_budget(config: Configs, tmp_path: Path) -> None:
+def test_evaluated_adapter_uses_its_runs_pixel_budget(make_config: Configs, tmp_path: Path) -> None:
     adapter = ["policies.shared.images={pixels: 300}", "policies.shared.adapter={rank: 2, targets: [q_proj]}"]
-    finished(tmp_path / "run", given(config("qwen2_vl"), *adapter))
+    finished(tmp_path / "run", make_experiment(make_config("qwen2_vl"), *adapter))
     token = read_spec(f"{tmp_path}/run", trust=True).load_policy("shared", "evaluated").frame.image
     assert token and token.fit and token.fit(48, 48).tokens == 4
 
@@ -114,15 +114,15 @@ def test_an_evaluated_adapter_sees_with_its_run_s_budget(config: Configs, tmp_pa
     ],
 )
 def test_settings_that_do_not_fit_the_model_are_refused(
-    family: str, assignment: str, reason: str, config: Configs
+    family: str, assignment: str, reason: str, make_config: Configs
 ) -> None:
     more = [] if reason else ["policies.shared.freeze=[vision]"]
     with pytest.raises(ConfigError, match=reason or r"policies\.shared\.freeze: nano has no vision") as error:
-        wait(preflight(given(config(family), f"policies.shared.{assignment}", *more), lambda what: None))
+        wait(preflight(make_experiment(make_config(family), f"policies.shared.{assignment}", *more), lambda text: None))
     assert "\n" not in str(error.value)
 
 
-def test_an_adapter_learns_on_a_model_of_another_family(config: Configs, tmp_path: Path) -> None:
-    finished(tmp_path / "run", given(config("qwen3_vl"), "policies.shared.adapter={rank: 2}"))
+def test_an_adapter_learns_on_a_model_of_another_family(make_config: Configs, tmp_path: Path) -> None:
+    finished(tmp_path / "run", make_experiment(make_config("qwen3_vl"), "policies.shared.adapter={rank: 2}"))
     (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
     assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["grad_norm"] > 0

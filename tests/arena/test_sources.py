@@ -1,4 +1,4 @@
-"""Origins of matches and turns: who writes which, and that a policy learns by reward from its own turns alone."""
+"""Sources of matches and turns: their logging, and that a policy learns by reward from its own turns only."""
 
 import json
 from dataclasses import replace
@@ -34,14 +34,14 @@ MATCH_SOURCES: tuple[MatchSource, ...] = get_args(MatchSource)
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources") / "run"
     finished(folder, experiment("iterations=1", "play.matches=8"))  # more turns than there are sources
     return folder
 
 
-def edited(run: Path, folder: Path, turns: tuple[TurnSource, ...]) -> Path:
-    """The run's matches in a log of their own, with all sources of matches and these of turns, one after the other."""
+def copy_with_sources(run: Path, folder: Path, turns: tuple[TurnSource, ...]) -> Path:
+    """Copy the run's matches to a new log, cycling through all sources of matches and these of turns."""
     matches, sources = cycle(MATCH_SOURCES), cycle(turns)
     records = [
         replace(r, source=next(matches), turns=tuple(turn._replace(source=next(sources)) for turn in r.turns))
@@ -53,27 +53,27 @@ def edited(run: Path, folder: Path, turns: tuple[TurnSource, ...]) -> Path:
     return folder
 
 
-def moved(run: Path) -> bool:
-    """Whether an iteration changed the weights."""
+def has_learned(run: Path) -> bool:
+    """Return whether the iteration changed the weights."""
     before, after = (run / f"checkpoints/{k:04d}/policies/shared/model.safetensors" for k in (0, 1))
     return before.read_bytes() != after.read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sources", [("policy",), ("policy", "patch"), ("patch", "demonstration", "voted")], ids=str)
-def test_a_policy_learns_from_its_own_turns_alone(
-    played: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
+def test_policy_learns_only_from_its_own_turns(
+    finished_run: Path, tmp_path: Path, sources: tuple[TurnSource, ...]
 ) -> None:
-    log = edited(played, tmp_path / "log", sources)
+    log = copy_with_sources(finished_run, tmp_path / "log", sources)
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
     finished(tmp_path / "run", experiment(*settings, "checkpoint.keep=9", "learn.regularisers={}"))
-    assert moved(tmp_path / "run") == ("policy" in sources)
-    assert len(RunReader(tmp_path / "run").credit(1)) > 5, "all of them have credit"
+    assert has_learned(tmp_path / "run") == ("policy" in sources)
+    assert len(RunReader(tmp_path / "run").credit(1)) > 5, "every match has credit"
 
 
-def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(played: Path, tmp_path: Path) -> None:
-    """Edited and sealed again, with right hashes; on a GPU such an id would end the process."""
-    log = edited(played, tmp_path / "log", ("policy",))
+def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(finished_run: Path, tmp_path: Path) -> None:
+    """The log is sealed with valid hashes; on a GPU such an id would end the process."""
+    log = copy_with_sources(finished_run, tmp_path / "log", ("policy",))
     rows = RunReader(log).log.read(1)
     rows[0]["streams"]["opener"][0]["ids"][3] = 99_999
     write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(match_table(rows), 1000))
@@ -83,7 +83,7 @@ def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(played: Path,
 
 
 def test_turns_of_others_are_context() -> None:
-    """Of each source one turn; what is left are its own, with their own tokens' advantages and log-probabilities."""
+    """Of one turn per source only the policy's own remain, with their tokens' advantages and log-probabilities."""
     found = trajectory([1.0] * len(TURN_SOURCES))
     turns = tuple(t._replace(source=s) for t, s in zip(found.turns, TURN_SOURCES, strict=True))
     (stream,) = found.streams
@@ -102,12 +102,12 @@ def test_turns_of_others_are_context() -> None:
         assert (
             sample.stream.ids == stream.ids and sample.stream.sampled_count == 8 and stream.sampled_count == 2 * count
         )
-    assert make_samples([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "nothing is copied"
+    assert make_samples([replace(item, trajectory=found)], {"opener": 1.0})[0].stream is stream, "the stream was copied"
     assert set(OWN) == {"policy", "replaced", "summary", "request"}
 
 
-def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: Path) -> None:
-    run = edited(played, tmp_path / "log", TURN_SOURCES)
+def test_every_source_is_read_shown_credited_and_loaded(finished_run: Path, tmp_path: Path) -> None:
+    run = copy_with_sources(finished_run, tmp_path / "log", TURN_SOURCES)
     rows = RunReader(run).log.read(1)
     assert {row["source"] for row in rows} == set(MATCH_SOURCES)
     assert {turn["source"] for row in rows for turn in row["turns"]} == set(TURN_SOURCES)
@@ -120,36 +120,38 @@ def test_every_source_is_read_shown_credited_and_loaded(played: Path, tmp_path: 
         assert [word for word in TURN_SOURCES for _ in range(shown.out.count(f"a {word}, not the policy's own"))] == [
             word for word in TURN_SOURCES for _ in range(notes.count(word))
         ]
-        quiet = record.source in ("played", "branched")
-        assert (f", {record.source}" in shown.out.splitlines()[0]) != quiet
+        is_default = record.source in ("played", "branched")
+        assert (f", {record.source}" in shown.out.splitlines()[0]) != is_default
     assert arena("credit", run, "--estimators", "mars,reinforce").code == 0
     frames = analysis.load(run)
     assert frames.matches["source"].tolist() == [record.source for record in records]
     assert frames.turns["source"].tolist() == [turn.source for record in records for turn in record.turns]
 
 
-@pytest.mark.parametrize("place", ["match", "turn"])
-def test_a_source_that_is_none_is_refused_in_one_line(played: Path, place: str) -> None:
-    row = RunReader(played).log.read(1)[0]
-    (row if place == "match" else row["turns"][0])["source"] = "divine\n"
+@pytest.mark.parametrize("record_type", ["match", "turn"])
+def test_unknown_source_is_refused_in_one_line(finished_run: Path, record_type: str) -> None:
+    row = RunReader(finished_run).log.read(1)[0]
+    (row if record_type == "match" else row["turns"][0])["source"] = "divine\n"
     with pytest.raises(RecordError, match=r"its source 'divine\\n' is none of p.*: restore the log from a copy$"):
         MatchRecord.from_json(json.loads(json.dumps(row)))
 
 
 @pytest.mark.slow
-def test_demonstrations_say_so_and_replay_recalls(
-    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_sources_of_demonstrations_and_recalled_trajectories(
+    finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By scripted policies, and of a log; a recalled trajectory is the one that was played, but for its source."""
+    """A recalled trajectory equals the one that was played except for its source."""
     seen: list[Trajectory] = []
-    whole = Demonstrations._to_samples
-    monkeypatch.setattr(Demonstrations, "_to_samples", lambda self, found: (seen.extend(found), whole(self, found))[1])
-    given = experiment("iterations=1", f"learn.demonstrations={{run: {played}, matches: 3}}")
-    lab: Lab = finished(tmp_path / "run", given, Quiet())
+    to_samples = Demonstrations._to_samples
+    monkeypatch.setattr(
+        Demonstrations, "_to_samples", lambda self, found: (seen.extend(found), to_samples(self, found))[1]
+    )
+    config = experiment("iterations=1", f"learn.demonstrations={{run: {finished_run}, matches: 3}}")
+    lab: Lab = finished(tmp_path / "run", config, Quiet())
     samples = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert samples and all(sample.learned.all() for sample in samples)
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}
-    log = RunReader(played).log
-    one = trained_trajectories(map(MatchRecord.from_json, log.read(1)))[0]
-    (again,) = load_recalled(log, [Entry(one.match, one.seat, "shared", "", 0.0)])
-    assert again == replace(one, source="recalled") and one.source == "played"
+    log = RunReader(finished_run).log
+    original = trained_trajectories(map(MatchRecord.from_json, log.read(1)))[0]
+    (recalled,) = load_recalled(log, [Entry(original.match, original.seat, "shared", "", 0.0)])
+    assert recalled == replace(original, source="recalled") and original.source == "played"

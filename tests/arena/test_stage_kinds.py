@@ -1,4 +1,4 @@
-"""Kinds of stages of one's own, in one file: one that makes an experiment, and one with a loop of its own."""
+"""User-defined kinds of stages in one file: one that makes an experiment, and one with its own loop."""
 
 import json
 import shutil
@@ -56,87 +56,89 @@ def broken(context):
 
 
 @pytest.fixture
-def kinds(tmp_path: Path) -> Path:
+def kinds_file(tmp_path: Path) -> Path:
     file = tmp_path / "kinds.py"
     file.write_text(KINDS)
     return file
 
 
-def chain(*stages: str, changes: tuple[str, ...] = ()) -> Pipeline:
-    listed = "".join(f"  - {stage}\n" for stage in stages)
-    text = CONFIG[: CONFIG.index("stages:")] + "stages:\n" + listed
+def make_pipeline(*stages: str, changes: tuple[str, ...] = ()) -> Pipeline:
+    stage_lines = "".join(f"  - {stage}\n" for stage in stages)
+    text = CONFIG[: CONFIG.index("stages:")] + "stages:\n" + stage_lines
     return read_pipeline([text_layer("test", text), *map(set_layer, changes)])
 
 
-def test_a_kind_makes_an_experiment_of_its_settings(kinds: Path) -> None:
+def test_kind_makes_an_experiment_from_its_settings(kinds_file: Path) -> None:
     notes: list[str] = []
-    given = chain(
+    pipeline = make_pipeline(
         "play: {iterations: 1}",
-        f"{{{kinds}:longer: {{times: 3}}, with: {{learn: {{lr: 0.25}}}}}}",
+        f"{{{kinds_file}:longer: {{times: 3}}, with: {{learn: {{lr: 0.25}}}}}}",
         changes=("stages.longer.with.play.group=2",),
     )
-    made = [stage.made for stage in plan(given, Path("RUN"), notes.append)]
-    assert (made[1].iterations, made[1].learn.lr) == (6, 0.25)  # type: ignore[union-attr]
-    assert (made[1].play.matches, made[1].play.group) == (4, 2)  # type: ignore[union-attr]
+    experiments = [stage.made for stage in plan(pipeline, Path("RUN"), notes.append)]
+    assert (experiments[1].iterations, experiments[1].learn.lr) == (6, 0.25)  # type: ignore[union-attr]
+    assert (experiments[1].play.matches, experiments[1].play.group) == (4, 2)  # type: ignore[union-attr]
     seen = {"seed": derive_stage_seed(3, "longer"), "folders": ["play"], "weights": ["player"], "game": "kuhn_poker"}
     assert json.loads(notes[0]) == seen
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ("{tims: 3}", "longer.tims: unknown field — did you mean 'times'?"),
         ("{times: x}", "longer.times: should be a valid integer, not 'x'"),
     ],
 )
 def test_settings_of_a_kind_are_checked_with_their_line(
-    kinds: Path, monkeypatch: pytest.MonkeyPatch, settings: str, says: str
+    kinds_file: Path, monkeypatch: pytest.MonkeyPatch, settings: str, message: str
 ) -> None:
-    monkeypatch.chdir(kinds.parent)
-    with pytest.raises(ConfigError) as raised:
-        plan(chain("play: {iterations: 1}", f"kinds.py:longer: {settings}"), Path("RUN"), print)
+    monkeypatch.chdir(kinds_file.parent)
+    with pytest.raises(ConfigError) as error:
+        plan(make_pipeline("play: {iterations: 1}", f"kinds.py:longer: {settings}"), Path("RUN"), print)
     line = CONFIG[: CONFIG.index("stages:")].count("\n") + 3
-    assert str(raised.value).startswith(f"stage longer: test:{line}: stages[1].") and says in str(raised.value)
+    assert str(error.value).startswith(f"stage longer: test:{line}: stages[1].") and message in str(error.value)
 
 
-def test_a_kind_that_fails_or_is_not_there_is_told(kinds: Path) -> None:
+def test_failing_or_missing_kind_is_refused(kinds_file: Path) -> None:
     with pytest.raises(ConfigError, match=r"stage broken: .*kinds.py:broken failed: .*no such luck"):
-        plan(chain(f"{kinds}:broken: {{}}"), Path("RUN"), print)
+        plan(make_pipeline(f"{kinds_file}:broken: {{}}"), Path("RUN"), print)
     with pytest.raises(ConfigError, match=r"longr"):
-        chain(f"{kinds}:longr: {{}}")
+        make_pipeline(f"{kinds_file}:longr: {{}}")
     with pytest.raises(ConfigError, match="makes no experiment that these settings could change"):
         plan(
-            chain("play: {iterations: 1}", f"{{{kinds}:copies: {{policy: player}}, with: {{seed: 1}}}}"),
+            make_pipeline("play: {iterations: 1}", f"{{{kinds_file}:copies: {{policy: player}}, with: {{seed: 1}}}}"),
             Path("R"),
             print,
         )
 
 
 @pytest.mark.slow
-def test_a_loop_of_its_own_is_run_sealed_and_started_from(kinds: Path, tmp_path: Path) -> None:
-    """Interrupted in its loop, it is run again; the next stage names its weights, and its own code is kept in mind."""
-    stop, folder = tmp_path / "stop", tmp_path / "run"
-    stop.touch()
-    given = chain(
+def test_own_loop_is_run_sealed_and_continued_from(kinds_file: Path, tmp_path: Path) -> None:
+    """An interrupted loop is run again; the next stage uses its weights, and its code is recorded."""
+    stop_file, folder = tmp_path / "stop", tmp_path / "run"
+    stop_file.touch()
+    pipeline = make_pipeline(
         "play: {iterations: 1}",
-        f"{kinds}:copies: {{policy: player, fails: {stop}}}",
+        f"{kinds_file}:copies: {{policy: player, fails: {stop_file}}}",
         "{name: last, play: {iterations: 1, policies: {old: {model: stage:copies, train: false}}, "
         "seats: {second: {policy: old}}}}",
     )
     with pytest.raises(Interrupted, match="arena resume"):
-        wait(start_pipeline(given, folder, Quiet()))
-    place = folder / "stages" / "02-copies"
-    assert (place / "weights").exists() and read_stage_end(place) is None
+        wait(start_pipeline(pipeline, folder, Quiet()))
+    stage_folder = folder / "stages" / "02-copies"
+    assert (stage_folder / "weights").exists() and read_stage_end(stage_folder) is None
     with pytest.raises(ConfigError, match=r"the settings of .*copies cannot change now"):
         wait(resume_pipeline(folder, Quiet(), [set_layer("iterations=3")]))
-    stop.unlink()
+    stop_file.unlink()
     wait(resume_pipeline(folder, Quiet()))
-    done = read_stage_end(place)
-    assert done and done.weights == {"copied": place / "weights"} and done.metrics == {"iteration": 1, "loss": 0.5}
+    done = read_stage_end(stage_folder)
+    assert (
+        done and done.weights == {"copied": stage_folder / "weights"} and done.metrics == {"iteration": 1, "loss": 0.5}
+    )
     experiment = RunReader(folder / "stages" / "03-last").environment()["experiment"]["policies"]
-    assert experiment["old"]["model"] == str(place / "weights")
+    assert experiment["old"]["model"] == str(stage_folder / "weights")
     assert experiment["player"]["model"].startswith(str(folder / "stages" / "01-play" / "checkpoints"))
     shutil.rmtree(folder / "stages" / "03-last")
-    kinds.write_text(KINDS + "# edited\n")
+    kinds_file.write_text(KINDS + "# edited\n")
     with pytest.raises(ConfigError, match="read it, then pass --trust"):
         wait(resume_pipeline(folder, Quiet()))

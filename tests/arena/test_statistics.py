@@ -26,12 +26,12 @@ from arena.statistics import (
     ("p", "freedom", "value"),
     [(0.975, 1, 12.7062), (0.975, 2, 4.30265), (0.975, 10, 2.22814), (0.95, 5, 2.01505), (0.5, 3, 0.0)],
 )
-def test_quantiles_are_those_of_the_tables(p: float, freedom: float, value: float) -> None:
+def test_quantiles_match_the_tables(p: float, freedom: float, value: float) -> None:
     assert t_quantile(p, freedom) == pytest.approx(value, rel=1e-5, abs=1e-12)
     assert t_quantile(1 - p, freedom) == pytest.approx(-value, rel=1e-5, abs=1e-12)
 
 
-def test_the_mean_has_its_interval() -> None:
+def test_interval_of_a_mean() -> None:
     assert mean_ci([1.0, 2.0, 3.0]) == pytest.approx((2.0, 2.0 - 2.48414, 2.0 + 2.48414), abs=1e-4)
     assert mean_ci([5.0, 5.0]) == (5.0, 5.0, 5.0)
     assert math.isnan(mean_ci([]).estimate)
@@ -39,9 +39,9 @@ def test_the_mean_has_its_interval() -> None:
     assert single.estimate == 7.0 and math.isnan(single.low) and math.isnan(single.high)
 
 
-def test_a_difference_is_later_minus_earlier_by_welch() -> None:
-    found = difference_ci([1, 2, 4.5, 3], [2, 2.2, 9, 4, 5])
-    assert found == pytest.approx((1.815, -1.756042680, 5.386042680), abs=1e-8)
+def test_difference_is_later_minus_earlier_by_welch() -> None:
+    interval = difference_ci([1, 2, 4.5, 3], [2, 2.2, 9, 4, 5])
+    assert interval == pytest.approx((1.815, -1.756042680, 5.386042680), abs=1e-8)
     assert difference_ci([1, 1], [3, 3]) == (2.0, 2.0, 2.0)
     assert math.isnan(difference_ci([1], [2, 3]).low)
 
@@ -53,7 +53,7 @@ def test_a_rate_has_wilsons_interval() -> None:
     assert math.isnan(rate_ci(0, 0).estimate)
 
 
-def test_intervals_of_means_cover_what_they_promise() -> None:
+def test_intervals_of_means_have_their_coverage() -> None:
     rng, n = np.random.default_rng(0), 4000
     covered = {"mean": 0, "difference": 0}
     for _ in range(n):
@@ -67,10 +67,10 @@ def test_intervals_of_means_cover_what_they_promise() -> None:
     assert abs(covered["difference"] / n - 0.946) < noise
 
 
-def test_wilsons_interval_covers_what_it_promises_exactly() -> None:
-    found = [rate_ci(k, 20) for k in range(21)]
+def test_wilsons_interval_has_its_exact_coverage() -> None:
+    intervals = [rate_ci(k, 20) for k in range(21)]
     chance = [math.comb(20, k) * 0.3**k * 0.7 ** (20 - k) for k in range(21)]
-    covered = sum(p for p, at in zip(chance, found, strict=True) if at.low <= 0.3 <= at.high)
+    covered = sum(p for p, candidate in zip(chance, intervals, strict=True) if candidate.low <= 0.3 <= candidate.high)
     assert covered == pytest.approx(0.975218, abs=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_scipy_is_loaded_on_demand() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_worked_numbers_of_a_mean_within_bounds() -> None:
+def test_bounded_means_by_hand() -> None:
     # 0.34, 0.13, 0.06: p = 0.1767, s² = 0.02123, s² / p(1-p) = 0.146, times t² = 18.51 is 2.703, over 3 values 0.901:
     # (p + 0.4505 ± sqrt(0.901 p(1-p) + 0.4505²)) / 1.901 = 0.3299 ± 0.3041. Student's goes from -0.19 to 0.54.
     assert mean_ci([0.34, 0.13, 0.06], SHARE) == pytest.approx((0.17667, 0.0258, 0.6340), abs=2e-4)
@@ -119,7 +119,7 @@ def test_values_that_are_all_at_a_bound_are_not_certain() -> None:
         assert mean_ci([0.1, 0.1, 0.1], bounds) == (0.1, 0.1, 0.1)
 
 
-def test_far_from_its_bounds_an_interval_is_students() -> None:
+def test_interval_far_from_its_bounds_is_students() -> None:
     values = [0.50, 0.51, 0.49, 0.50]
     assert mean_ci(values, SHARE) == pytest.approx(mean_ci(values), abs=2e-4)
     assert mean_ci([1000.0, 1001.0, 1003.0], COUNT) == pytest.approx(mean_ci([1000.0, 1001.0, 1003.0]), abs=0.02)
@@ -134,13 +134,13 @@ def test_no_interval_leaves_its_range_or_its_estimate(bounds: Bounds) -> None:
             a, b = (
                 np.clip(rng.normal(rng.choice([low, 0.5, high]), rng.choice([0, 0.1, 1]), n), low, high) for _ in "ab"
             )
-            for found, (least, most) in (
+            for interval, (least, most) in (
                 (mean_ci(a, bounds), bounds),
                 (difference_ci(a, b, bounds), (bounds[0] - bounds[1], bounds[1] - bounds[0])),
                 (paired_ci(a, b, bounds), (bounds[0] - bounds[1], bounds[1] - bounds[0])),
             ):
-                assert least - 1e-12 <= found.low <= found.estimate + 1e-12
-                assert found.estimate - 1e-12 <= found.high <= most + 1e-12
+                assert least - 1e-12 <= interval.low <= interval.estimate + 1e-12
+                assert interval.estimate - 1e-12 <= interval.high <= most + 1e-12
 
 
 def test_values_out_of_bounds_are_refused() -> None:
@@ -148,39 +148,43 @@ def test_values_out_of_bounds_are_refused() -> None:
         mean_ci([0.5, 1.5], SHARE)
 
 
-def test_a_difference_of_rates_is_newcombes_or_welchs_where_that_is_wider() -> None:
-    # His table II: 56/70 - 48/80 has by method 10 the interval 0.0524 to 0.3339, 10/10 - 0/20 0.6791 to 1, 10/10 - 0/10
-    # 0.6075 to 1. The quantile here is Student's times the sample's deviation, at most the normal one: the same.
+def test_difference_of_rates_is_newcombes_or_welchs_if_wider() -> None:
+    # Newcombe's table II, method 10: 56/70 - 48/80 has the interval 0.0524 to 0.3339, 10/10 - 0/20 0.6791 to 1, and
+    # 10/10 - 0/10 0.6075 to 1. The quantile here is Student's times the sample's deviation, at most the normal one,
+    # which gives the same.
     for (x, m), (y, n), ends in (
         ((56, 70), (48, 80), (0.0524, 0.3339)),
         ((10, 10), (0, 20), (0.6791, 1.0)),
         ((10, 10), (0, 10), (0.6075, 1.0)),
     ):
-        one, other = ([1.0] * k + [0.0] * (of - k) for k, of in ((x, m), (y, n)))
-        welch = difference_ci(other, one)
-        low, high = difference_ci(other, one, SHARE)[1:]
+        first, second = ([1.0] * k + [0.0] * (of - k) for k, of in ((x, m), (y, n)))
+        welch = difference_ci(second, first)
+        low, high = difference_ci(second, first, SHARE)[1:]
         assert low == pytest.approx(min(ends[0], welch.low), abs=1e-4)
         assert high == pytest.approx(max(ends[1], welch.high), abs=1e-4)
 
 
 def test_one_failed_seed_of_eight_is_no_difference() -> None:
-    well, once = [0.99, 0.992, 0.989, 0.991, 0.99, 0.99, 0.991, 0.99], [0.99, 0.99, 0.991, 0.0, 0.99, 0.99, 0.992, 0.99]
-    assert difference_ci(once, well, SHARE).low < 0 < difference_ci(once, well, SHARE).high
+    healthy, one_failed = (
+        [0.99, 0.992, 0.989, 0.991, 0.99, 0.99, 0.991, 0.99],
+        [0.99, 0.99, 0.991, 0.0, 0.99, 0.99, 0.992, 0.99],
+    )
+    assert difference_ci(one_failed, healthy, SHARE).low < 0 < difference_ci(one_failed, healthy, SHARE).high
     rng, missed = np.random.default_rng(0), 0
     for _ in range(500):  # both arms alike: a seed in twenty fails
         a, b = ((rng.random(8) > 0.05) * 0.99 + rng.random(8) / 1000 for _ in "ab")
-        found = difference_ci(a, b, SHARE)
-        missed += not found.low <= 0 <= found.high
+        interval = difference_ci(a, b, SHARE)
+        missed += not interval.low <= 0 <= interval.high
     assert missed <= 25
 
 
-def test_pairs_are_compared_one_by_one() -> None:
+def test_paired_intervals() -> None:
     assert paired_ci([1.0, 2.0, 3.0], [2.0, 4.0, 6.0]) == mean_ci([1.0, 2.0, 3.0])
     assert paired_ci([0.1, 0.2, 0.1], [0.2, 0.4, 0.4], SHARE) == mean_ci([0.1, 0.2, 0.30000000000000004], (-1.0, 1.0))
 
 
 def bootstrap(seeds: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Percentiles over resampled seeds, a row of them per study."""
+    """Return percentiles over resampled seeds, one row per study."""
     drawn = seeds[:, rng.integers(seeds.shape[1], size=(300, seeds.shape[1]))].mean(-1)
     return tuple(np.quantile(drawn, [0.025, 0.975], axis=1))
 
@@ -205,29 +209,34 @@ def test_coverage_of_rates_over_few_seeds(
     size = 1 / spread - 1
     measured = rng.binomial(24, rng.beta(rate * size, (1 - rate) * size, (studies, seeds))) / 24
 
-    def covered(intervals: list[Interval]) -> float:
+    def measure_coverage(intervals: list[Interval]) -> float:
         return float(np.mean([i.low <= rate <= i.high for i in intervals]))
 
     low, high = bootstrap(measured, rng)
     noise = 0.04  # some four standard errors
-    assert covered([mean_ci(row, SHARE) for row in measured.tolist()]) == pytest.approx(ours, abs=noise)
-    assert covered([mean_ci(row) for row in measured.tolist()]) == pytest.approx(students, abs=noise)
+    assert measure_coverage([mean_ci(row, SHARE) for row in measured.tolist()]) == pytest.approx(ours, abs=noise)
+    assert measure_coverage([mean_ci(row) for row in measured.tolist()]) == pytest.approx(students, abs=noise)
     assert float(np.mean((low <= rate) & (rate <= high))) == pytest.approx(resampled, abs=noise)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "ours", "welchs"), [(0.02, 0.1, 0.99, 0.92), (0.5, 0.9, 0.95, 0.95), (0.05, 0.95, 0.97, 0.84)]
+    ("first_rate", "second_rate", "ours", "welchs"),
+    [(0.02, 0.1, 0.99, 0.92), (0.5, 0.9, 0.95, 0.95), (0.05, 0.95, 0.97, 0.84)],
 )
-def test_coverage_of_differences_over_few_seeds(one: float, other: float, ours: float, welchs: float) -> None:
+def test_coverage_of_differences_over_few_seeds(
+    first_rate: float, second_rate: float, ours: float, welchs: float
+) -> None:
     rng, studies = np.random.default_rng(1), 1000
-    a, b = (rng.binomial(24, rng.beta(9 * p, 9 * (1 - p), (studies, 3))) / 24 for p in (one, other))
+    a, b = (rng.binomial(24, rng.beta(9 * p, 9 * (1 - p), (studies, 3))) / 24 for p in (first_rate, second_rate))
 
-    def covered(bounds: Bounds) -> float:
-        found = (difference_ci(x, y, bounds) for x, y in zip(a.tolist(), b.tolist(), strict=True))
-        return float(np.mean([i.low <= other - one <= i.high for i in found]))
+    def measure_coverage(bounds: Bounds) -> float:
+        intervals = (difference_ci(x, y, bounds) for x, y in zip(a.tolist(), b.tolist(), strict=True))
+        return float(np.mean([i.low <= second_rate - first_rate <= i.high for i in intervals]))
 
     noise = 0.04
-    assert covered(SHARE) == pytest.approx(ours, abs=noise) and covered(ANY) == pytest.approx(welchs, abs=noise)
+    assert measure_coverage(SHARE) == pytest.approx(ours, abs=noise) and measure_coverage(ANY) == pytest.approx(
+        welchs, abs=noise
+    )
 
 
 @pytest.mark.parametrize(
@@ -251,7 +260,5 @@ def test_coverage_of_differences_over_few_seeds(one: float, other: float, ours: 
         ("answer", ["a"], ANY),
     ],
 )
-def test_a_figure_has_the_range_of_its_name_where_its_values_keep_to_it(
-    name: str, values: list[float], bounds: Bounds
-) -> None:
+def test_figure_has_the_range_of_its_name_if_its_values_fit(name: str, values: list[float], bounds: Bounds) -> None:
     assert range_of(name, values) == bounds

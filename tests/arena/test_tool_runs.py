@@ -1,4 +1,4 @@
-"""Runs whose seats have tools: from role and recipe to log, export and evaluation."""
+"""Runs whose seats have tools: role and recipe, log, export and evaluation."""
 
 import re
 import shutil
@@ -52,36 +52,36 @@ tracker: []
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a role, its tools and a scripted player, where the user is."""
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the user's working folder with a role, its tools and a scripted player."""
     from agents.weights import resolve
 
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "models").symlink_to(resolve("nano").parent)
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
-    here = tmp_path / "here"
-    (here / "roles").mkdir(parents=True)
-    (here / "roles/asker.yaml").write_text(ROLE.replace("python", sys.executable))
-    shutil.copy(FACTORIES / "mcp_server.py", here / "roles/server.py")
-    shutil.copy(FACTORIES / "own_tools.py", here / "roles/own.py")
-    (here / "caller.py").write_text(CALLER)
-    (here / "run.yaml").write_text(CONFIG)
-    monkeypatch.chdir(here)
-    return here
+    folder = tmp_path / "here"
+    (folder / "roles").mkdir(parents=True)
+    (folder / "roles/asker.yaml").write_text(ROLE.replace("python", sys.executable))
+    shutil.copy(FACTORIES / "mcp_server.py", folder / "roles/server.py")
+    shutil.copy(FACTORIES / "own_tools.py", folder / "roles/own.py")
+    (folder / "caller.py").write_text(CALLER)
+    (folder / "run.yaml").write_text(CONFIG)
+    monkeypatch.chdir(folder)
+    return folder
 
 
-def configured(*assignments: str) -> Mapping[str, Any]:
-    """Return the options of the run's game with assignments."""
+def make_game_options(*assignments: str) -> Mapping[str, Any]:
+    """Return the options of the run's game after assignments."""
     experiment = compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
     return experiment.all_tables()[0].game.options
 
 
-def test_seats_have_their_roles_tools_unless_they_have_their_own(place: Path) -> None:
-    server = {"mcp": f"{sys.executable} {place / 'roles/server.py'}", "only": ["add"]}
-    both = {"first": [f"{place / 'roles/own.py'}:double", server], "second": ["calculator"]}
-    assert configured()[SEAT_TOOLS] == both
-    assert configured("seats.first.tools=[]")[SEAT_TOOLS] == {"second": ["calculator"]}
-    assert SEAT_TOOLS not in configured("seats.first.tools=[]", "seats.second.tools=null")
+def test_seats_default_to_their_roles_tools(user_folder: Path) -> None:
+    server = {"mcp": f"{sys.executable} {user_folder / 'roles/server.py'}", "only": ["add"]}
+    expected = {"first": [f"{user_folder / 'roles/own.py'}:double", server], "second": ["calculator"]}
+    assert make_game_options()[SEAT_TOOLS] == expected
+    assert make_game_options("seats.first.tools=[]")[SEAT_TOOLS] == {"second": ["calculator"]}
+    assert SEAT_TOOLS not in make_game_options("seats.first.tools=[]", "seats.second.tools=null")
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def test_seats_have_their_roles_tools_unless_they_have_their_own(place: Path) ->
         ("[{mcp: nonesuch}]", "nonesuch"),
     ],
 )
-def test_wrong_tools_are_one_line(place: Path, tools: str, words: str) -> None:
+def test_wrong_tools_give_one_line(user_folder: Path, tools: str, words: str) -> None:
     line = refused("run", "selfplay", "--config", "run.yaml", "--set", f"seats.second.tools={tools}", "--out", "x")
-    assert words in line and not (place / "x").exists()
+    assert words in line and not (user_folder / "x").exists()
 
 
-def test_a_match_with_tools_is_logged_shown_and_exported(place: Path) -> None:
-    told = arena("run", "selfplay", "--config", "run.yaml", "--out", "run")
-    assert told.code == 0, told
-    run = RunFolder.open(place / "run")
+def test_a_match_with_tools_is_logged_shown_and_exported(user_folder: Path) -> None:
+    result = arena("run", "selfplay", "--config", "run.yaml", "--out", "run")
+    assert result.code == 0, result
+    run = RunFolder.open(user_folder / "run")
     rows = list(run.log.rows())
     assert len(rows) == 2
     for row in rows:
@@ -118,41 +118,41 @@ def test_a_match_with_tools_is_logged_shown_and_exported(place: Path) -> None:
     assert exported.code == 0, exported
 
 
-def test_evaluation_gives_the_seats_the_same_tools(place: Path) -> None:
+def test_evaluation_gives_the_seats_the_same_tools(user_folder: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
-    told = arena("eval", "run", "--game", "nim", "--against", "caller.py:caller", "--matches", "4", "--json")
-    assert told.code == 0, told
-    assert "own.py:double" in told.out
+    result = arena("eval", "run", "--game", "nim", "--against", "caller.py:caller", "--matches", "4", "--json")
+    assert result.code == 0, result
+    assert "own.py:double" in result.out
 
 
-def test_a_model_evaluated_in_a_role_has_the_roles_tools(place: Path) -> None:
-    told = arena("eval", "nano", "--game", "nim", "--role", "roles/asker.yaml", "--matches", "2", "--json")
-    assert told.code == 0 and "own.py:double" in told.out, told
+def test_a_model_evaluated_in_a_role_has_the_roles_tools(user_folder: Path) -> None:
+    result = arena("eval", "nano", "--game", "nim", "--role", "roles/asker.yaml", "--matches", "2", "--json")
+    assert result.code == 0 and "own.py:double" in result.out, result
 
 
-def test_a_strangers_run_starts_no_server(place: Path) -> None:
+def test_foreign_run_starts_no_server(user_folder: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
-    (place.parent / "home" / "trusted").unlink()
-    row = next(iter(RunFolder.open(place / "run").log.rows()))
+    (user_folder.parent / "home" / "trusted").unlink()
+    row = next(iter(RunFolder.open(user_folder / "run").log.rows()))
     try:
         line = refused("eval", "run", "--game", "nim")
         assert "pass --trust" in line
         with pytest.raises(Exception, match="trust"):
-            find_facts_of_match(place / "run", row)
+            find_facts_of_match(user_folder / "run", row)
     finally:
         REFUSED.clear()
 
 
-def test_an_edited_log_starts_no_other_program(place: Path) -> None:
+def test_an_edited_log_starts_no_other_program(user_folder: Path) -> None:
     assert arena("run", "selfplay", "--config", "run.yaml", "--out", "run").code == 0
-    row = dict(next(iter(RunFolder.open(place / "run").log.rows())))
-    row["options"] = {SEAT_TOOLS: {"first": [{"mcp": f"touch {place / 'owned'}"}]}}
+    row = dict(next(iter(RunFolder.open(user_folder / "run").log.rows())))
+    row["options"] = {SEAT_TOOLS: {"first": [{"mcp": f"touch {user_folder / 'owned'}"}]}}
     with pytest.raises(Exception, match="tools that its experiment does not"):
-        find_facts_of_match(place / "run", row)
-    assert not (place / "owned").exists()
+        find_facts_of_match(user_folder / "run", row)
+    assert not (user_folder / "owned").exists()
 
 
-def test_a_game_may_be_given_tools_by_its_options() -> None:
+def test_game_options_can_give_tools() -> None:
     game = make_game(GameSpec(name="nim", options={SEAT_TOOLS: {"first": ["calculator"]}}))
     game.reset(seed=0)
     game.step("calculator('1+1')")
@@ -161,16 +161,16 @@ def test_a_game_may_be_given_tools_by_its_options() -> None:
         make_game(GameSpec(name="nim", options={SEAT_TOOLS: ["calculator"]}))
 
 
-def test_matches_are_equal_whatever_runs_at_once(place: Path) -> None:
+def test_matches_are_equal_at_any_concurrency(user_folder: Path) -> None:
     """Tools that take 20 to 60 ms answer in any order; the transcripts are the same."""
     config = CONFIG.replace("first: {role: asker, ", "first: {role: asker, tools: ['roles/own.py:later'], ")
-    own = CALLER.replace('"double(number=21)"', """f"later(text='42', seconds={0.02 + seed % 5 / 100})\"""")
-    (place / "caller.py").write_text(own)
+    slow_caller = CALLER.replace('"double(number=21)"', """f"later(text='42', seconds={0.02 + seed % 5 / 100})\"""")
+    (user_folder / "caller.py").write_text(slow_caller)
     logs = []
     for number, in_flight in enumerate((1, 6)):
         experiment = compose([text_layer("test", config), set_layer(f"play.in_flight={in_flight}"),
                               set_layer("play.matches=6")])  # fmt: skip
-        finished(place / f"run{number}", experiment)
-        rows = RunFolder.open(place / f"run{number}").log.rows()
+        finished(user_folder / f"run{number}", experiment)
+        rows = RunFolder.open(user_folder / f"run{number}").log.rows()
         logs.append([[(turn["seat"], turn["raw"]) for turn in row["turns"]] for row in rows])
     assert logs[0] == logs[1]

@@ -1,4 +1,4 @@
-"""A second engine plugs in by a line of the table; what it cannot do is refused before a run begins."""
+"""A second engine plugs in through the table of engines; what it cannot do is refused before a run begins."""
 
 from pathlib import Path
 
@@ -22,41 +22,43 @@ PAST = "league={opponents: [{play: self}, {play: past, lag: 1}]}"
 
 
 @pytest.fixture(autouse=True)
-def table(monkeypatch: pytest.MonkeyPatch) -> None:
+def toy_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     places = {"toy": "ToyEngine", "only_one": "OnlyOne", "elsewhere": "Elsewhere"}
     for kind, name in places.items():
         monkeypatch.setitem(ENGINES, kind, f"{PLACE}:{name}")
 
 
-def matches(folder: Path, k: int) -> list[MatchRecord]:
+def read_matches(folder: Path, k: int) -> list[MatchRecord]:
     log = RunFolder.open(folder).reader.log
     return sorted(map(MatchRecord.from_json, log.read(k)), key=lambda record: record.id)
 
 
-def test_a_run_with_another_engine_plays_and_learns_as_with_ours(tmp_path: Path) -> None:
-    """Its gate passes, and the seeds' replies are the same, though it computes each token in another way."""
+def test_run_with_another_engine_plays_and_learns_equally(tmp_path: Path) -> None:
+    """Its gate passes and the replies are equal, although it computes each token differently."""
     for kind in ("toy", "in_process"):
         finished(tmp_path / kind, experiment(f"engine.kind={kind}"))
     toy, ours = (RunFolder.open(tmp_path / kind).reader.metrics() for kind in ("toy", "in_process"))
     assert all(row["learn"]["shared"]["logprob_gap"] < 1e-4 for row in toy)
     for k in (1, 2):
-        for one, other in zip(matches(tmp_path / "toy", k), matches(tmp_path / "in_process", k), strict=True):
-            assert one.payoffs == other.payoffs
-            for seat, streams in one.streams.items():
-                assert [s.ids for s in streams] == [s.ids for s in other.streams[seat]]
+        for first, second in zip(
+            read_matches(tmp_path / "toy", k), read_matches(tmp_path / "in_process", k), strict=True
+        ):
+            assert first.payoffs == second.payoffs
+            for seat, streams in first.streams.items():
+                assert [s.ids for s in streams] == [s.ids for s in second.streams[seat]]
         loss = ours[k - 1]["learn"]["shared"]["loss"]
         assert toy[k - 1]["learn"]["shared"]["loss"] == pytest.approx(loss, abs=1e-4)
 
 
-def refusal(given: Experiment) -> str:
-    with pytest.raises(ConfigError) as refused:
-        wait(preflight(given, lambda what: None))
-    return str(refused.value)
+def get_refusal(config: Experiment) -> str:
+    with pytest.raises(ConfigError) as error:
+        wait(preflight(config, lambda text: None))
+    return str(error.value)
 
 
 def test_adapters_are_refused() -> None:
-    given = experiment("engine.kind=toy", "policies.shared={model: nano, adapter: {rank: 2}}")
-    assert refusal(given) == (
+    config = experiment("engine.kind=toy", "policies.shared={model: nano, adapter: {rank: 2}}")
+    assert get_refusal(config) == (
         "engine.kind: toy serves no adapters, and policy 'shared' is one: set engine.kind to "
         "in_process or vllm or only_one or elsewhere"
     )
@@ -74,29 +76,31 @@ def test_adapters_are_refused() -> None:
     ],
 )
 def test_several_policies_are_refused(settings: tuple[str, ...], served: str) -> None:
-    said = refusal(experiment("engine.kind=only_one", *settings))
-    assert said.startswith(f"engine.kind: only_one serves one policy, and this run has {served}: set engine.kind to")
+    message = get_refusal(experiment("engine.kind=only_one", *settings))
+    assert message.startswith(f"engine.kind: only_one serves one policy, and this run has {served}: set engine.kind to")
 
 
 def test_one_policy_without_a_reference_is_served() -> None:
-    wait(preflight(experiment("engine.kind=only_one", *NO_REFERENCE), lambda what: None))
+    wait(preflight(experiment("engine.kind=only_one", *NO_REFERENCE), lambda text: None))
 
 
-def test_past_versions_of_full_weights_are_refused_where_each_is_a_process() -> None:
-    said = refusal(experiment("engine.kind=elsewhere", *NO_REFERENCE, PAST))
-    assert said.startswith("engine.kind: elsewhere serves past versions of adapters only: set policies.shared.adapter")
+def test_past_versions_of_full_weights_are_refused_with_a_process_each() -> None:
+    message = get_refusal(experiment("engine.kind=elsewhere", *NO_REFERENCE, PAST))
+    assert message.startswith(
+        "engine.kind: elsewhere serves past versions of adapters only: set policies.shared.adapter"
+    )
     adapters = "policies.shared={model: nano, adapter: {rank: 2}}"
-    wait(preflight(experiment("engine.kind=elsewhere", adapters, PAST), lambda what: None))
+    wait(preflight(experiment("engine.kind=elsewhere", adapters, PAST), lambda text: None))
 
 
-def test_a_role_that_goes_by_entropies_is_refused(tmp_path: Path) -> None:
+def test_role_that_needs_entropies_is_refused(tmp_path: Path) -> None:
     role = "{role: careful, turn: '{{ messages }}', sampling: {cautious: {most: 4, low: 0.5, high: 2.0}}}\n"
     (tmp_path / "careful.yaml").write_text(role)
     other = ("policies.other={model: nano-1, train: false}", "seats.responder={role: careful, policy: other}")
     settings = (f"roles={tmp_path}", *other, *NO_REFERENCE)
-    wait(preflight(experiment(*settings), lambda what: None))
-    said = refusal(experiment("engine.kind=toy", *settings))
-    assert said.startswith("role careful: sampling.cautious needs entropies, which engine toy does not report")
+    wait(preflight(experiment(*settings), lambda text: None))
+    message = get_refusal(experiment("engine.kind=toy", *settings))
+    assert message.startswith("role careful: sampling.cautious needs entropies, which engine toy does not report")
 
 
 def test_several_gpus_for_a_model_are_refused() -> None:
@@ -106,7 +110,7 @@ def test_several_gpus_for_a_model_are_refused() -> None:
         check_scale(spec, EngineSpec(kind="toy"))
 
 
-def test_only_weights_that_are_shared_must_be_copied_for_play_ahead() -> None:
+def test_play_ahead_copies_only_shared_weights() -> None:
     ahead = ("play.ahead=1", "learn.zero_stage=3", "learn.loss.policy_gradient.correction=truncated")
     with pytest.raises(ConfigError, match="full copy of the weights"):
         experiment("engine.kind=toy", *ahead)

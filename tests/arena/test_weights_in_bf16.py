@@ -1,4 +1,4 @@
-"""Runs whose weights are bfloat16 themselves: half the bytes, float32 masters beside, the same when interrupted."""
+"""Runs with bfloat16 weights: half the bytes, float32 masters, and bit-equal resumption."""
 
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from arena.play.contenders import ModelContender
 from tests.factories.commands import refused
 from tests.factories.labs import finished, log, resumed, started_warm
 
-HALF = ("precision=bf16-true", "learn.zero_stage=2")
+BF16 = ("precision=bf16-true", "learn.zero_stage=2")
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
 
 
-def tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
+def load_tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "0003" / "policies" / "shared" / name)
 
 
@@ -27,48 +27,48 @@ SHARDED = pytest.param(("learn.zero_stage=3", "learn.offload_optimizer=true"), m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), SHARDED], ids=str)
-def test_they_resume_bit_by_bit_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:
-    given = started_warm(
-        warm, *HALF, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
+def test_bf16_runs_resume_bit_equal_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:
+    config = started_warm(
+        warm, *BF16, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
     )
-    for folder in resumed(given, tmp_path):
+    for folder in resumed(config, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
         for file in ("model.safetensors", "optimizer.safetensors"):
-            one, other = tensors(folder, file), tensors(tmp_path / "whole", file)
-            assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-    held, beside = (
-        tensors(tmp_path / "whole", "model.safetensors"),
-        tensors(tmp_path / "whole", "optimizer.safetensors"),
+            first, second = load_tensors(folder, file), load_tensors(tmp_path / "whole", file)
+            assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    held, optimizer = (
+        load_tensors(tmp_path / "whole", "model.safetensors"),
+        load_tensors(tmp_path / "whole", "optimizer.safetensors"),
     )
     assert {tensor.dtype for tensor in held.values()} == {torch.bfloat16}
-    masters = {name.removesuffix(".master"): tensor for name, tensor in beside.items() if name.endswith(".master")}
+    masters = {name.removesuffix(".master"): tensor for name, tensor in optimizer.items() if name.endswith(".master")}
     assert masters.keys() == held.keys()
     assert all(torch.equal(master.bfloat16(), held[name]) for name, master in masters.items())
     assert any(not torch.equal(master, held[name].float()) for name, master in masters.items())
 
 
 @pytest.mark.slow
-def test_all_that_is_served_is_held_in_bfloat16_and_met_again_so(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", started_warm(warm, *HALF, LEAGUE, "iterations=2", "learn.lr=0"))
+def test_served_and_reloaded_weights_are_bfloat16(warm: str, tmp_path: Path) -> None:
+    lab = finished(tmp_path / "run", started_warm(warm, *BF16, LEAGUE, "iterations=2", "learn.lr=0"))
     assert isinstance(lab.engine, InProcessEngine)
     past = [name for name in lab.engine._served if name.startswith("shared@")]
     assert "shared@reference" in past and len(past) > 1
     for name in ("shared", *past):
-        assert _dtypes(lab.engine, name) == {torch.bfloat16}, name
+        assert list_dtypes(lab.engine, name) == {torch.bfloat16}, name
     row = next(iter(lab.run_folder.reader.metrics()))
-    assert row["learn"]["shared"]["kl"] == 0, "what has not moved is its own reference, to the last bit"
+    assert row["learn"]["shared"]["kl"] == 0, "unchanged weights differ from their reference"
     (contender,) = wait(Contenders().load(str(tmp_path / "run")))
     assert isinstance(contender, ModelContender) and isinstance(contender.engine, InProcessEngine)
-    assert {d for name in contender.engine._served for d in _dtypes(contender.engine, name)} == {torch.bfloat16}
+    assert {d for name in contender.engine._served for d in list_dtypes(contender.engine, name)} == {torch.bfloat16}
 
 
-def _dtypes(engine: Any, name: str) -> set[torch.dtype]:
+def list_dtypes(engine: Any, name: str) -> set[torch.dtype]:
     return {parameter.dtype for parameter in engine._served[name].model.parameters()}
 
 
-def test_without_zero_they_are_refused(tmp_path: Path) -> None:
+def test_bf16_weights_without_zero_are_refused(tmp_path: Path) -> None:
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
     for stage in (0, 1):
-        said = refused(*start, "--set", "precision=bf16-true", "--set", f"learn.zero_stage={stage}")
-        assert "set learn.zero_stage to 2 or 3" in said
+        line = refused(*start, "--set", "precision=bf16-true", "--set", f"learn.zero_stage={stage}")
+        assert "set learn.zero_stage to 2 or 3" in line
     assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""Bad input: one clear line on stderr, exit code 2, no traceback, and nothing lost or left behind."""
+"""Bad input: one clear line on stderr, exit code 2, no traceback; nothing is lost or left behind."""
 
 import json
 import os
@@ -21,15 +21,15 @@ RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
 
 
 @pytest.fixture(autouse=True)
-def empty_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where each test stands: an empty folder of its own."""
+def empty_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to an empty folder for each test."""
     place = tmp_path_factory.mktemp("here")
     monkeypatch.chdir(place)
     return place
 
 
-def run_refused(*arguments: str | Path) -> str:
-    """The one line of a run that does not begin, and leaves nothing."""
+def get_run_refusal(*arguments: str | Path) -> str:
+    """Return the one line of a run that is refused, and check that it leaves nothing."""
     before = sorted(Path.cwd().rglob("*"))
     by_default = refused(*RUN, *arguments)
     named = refused(*RUN, *arguments, "--out", "out")
@@ -42,7 +42,7 @@ def run_refused(*arguments: str | Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--game", "negotation"], "unknown game 'negotation' — did you mean 'negotiation'? (arena list games)"),
         (["--set", "game.name=negotation"], "unknown game 'negotation' — did you mean 'negotiation'?"),
@@ -67,8 +67,8 @@ def run_refused(*arguments: str | Path) -> str:
         (["--seed=-1"], "seed"),
     ],
 )
-def test_unknown_names(arguments: list[str], told: str) -> None:
-    assert told in run_refused(*arguments)
+def test_unknown_names(arguments: list[str], message: str) -> None:
+    assert message in get_run_refusal(*arguments)
 
 
 def test_a_recipe_given_as_a_command() -> None:
@@ -82,7 +82,7 @@ def test_an_unknown_recipe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["list", "rols"], "unknown list 'rols' — did you mean 'roles'?"),
         (["list", "roles", "--roles", "nowhere"], "nowhere: the folder of roles does not exist"),
@@ -92,14 +92,14 @@ def test_an_unknown_recipe() -> None:
         (["check", "role", "opener", "--seat", "openr"], "no seat 'openr' — did you mean 'opener'?"),
     ],
 )
-def test_unknown_names_elsewhere(arguments: list[str], told: str) -> None:
-    assert told in refused(*arguments)
+def test_unknown_names_in_list_and_check(arguments: list[str], message: str) -> None:
+    assert message in refused(*arguments)
 
 
 # YAML
 
 # One of each kind; tests/agents/test_strict_yaml.py has all messages.
-BROKEN: dict[str, tuple[str | bytes, str]] = {
+BROKEN_YAML: dict[str, tuple[str | bytes, str]] = {
     "duplicate key": ("{key}: 1\n{key}: 2\n", r":{2}: {key}: written twice, first in line {1}"),
     "alias bomb": ("{key}: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", r":{1}: {key}: anchors"),
     "nested deep": ("{key}: " + "[" * 5000 + "]" * 5000 + "\n", r":{1}: {key}.*nested deeper than 32"),
@@ -107,14 +107,14 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     "tag": ("{key}: !!python/object/apply:os.system [x]\n", r":{1}: {key}: tags"),
     "two documents": ("{key}: 1\n---\n{key}: 2\n", r"more than one document"),
 }
-BARE = {
+NOT_A_MAPPING = {
     "empty": (b"", "the text is empty"),
     "comments only": (b"# nothing\n\n", "the text is empty"),
     "a list": (b"[1, 2]\n", ":1: .*expected `key: value` lines"),
     "a word": (b"hello\n", ":1: .*expected `key: value` lines"),
     "too large": (b"# x\n" * 300_000, "larger than 1 MB"),
 }
-AS_CONFIG = {
+BROKEN_CONFIGS = {
     "unknown field": (b"learn:\n  lrr: 1e-5\n", r":2: learn\.lrr: unknown field — did you mean 'lr'\?"),
     "unknown section": (b"seed: 1\nlern: {lr: 1}\n", r":2: lern: unknown field — did you mean 'learn'\?"),
     "a word for a number": (b"play:\n  matches: many\n", r":2: play\.matches: .*integer, not 'many'"),
@@ -130,32 +130,32 @@ AS_CONFIG = {
 }
 
 
-def broken(key: str, first_line: int) -> list[tuple[bytes, str]]:
-    """The broken texts about one key, with what must be told when they begin at this line."""
+def fill_broken_yaml(key: str, first_line: int) -> list[tuple[bytes, str]]:
+    """Return the broken texts about one key, each with the expected message if the text starts at `first_line`."""
     lines = {"1": str(first_line), "2": str(first_line + 1)}
-    found = []
-    for text, told in BROKEN.values():
+    cases = []
+    for text, message in BROKEN_YAML.values():
         data = text.encode() if isinstance(text, str) else text
         data = data.replace(b"{key}", key.encode()).replace(b"{{", b"{")
         for name, value in {**lines, "key": key}.items():
-            told = told.replace(f"{{{name}}}", value)
-        found.append((data, told))
-    return found
+            message = message.replace(f"{{{name}}}", value)
+        cases.append((data, message))
+    return cases
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
-    [*broken("learn", 1), *BARE.values(), *AS_CONFIG.values()],
-    ids=[*BROKEN, *BARE, *AS_CONFIG],
+    ("data", "message"),
+    [*fill_broken_yaml("learn", 1), *NOT_A_MAPPING.values(), *BROKEN_CONFIGS.values()],
+    ids=[*BROKEN_YAML, *NOT_A_MAPPING, *BROKEN_CONFIGS],
 )
-def test_a_broken_config(data: bytes, told: str) -> None:
+def test_a_broken_config(data: bytes, message: str) -> None:
     Path("mine.yaml").write_bytes(data)
-    line = run_refused("--config", "mine.yaml")
-    assert line.startswith("mine.yaml") and re.search(told, line), line
+    line = get_run_refusal("--config", "mine.yaml")
+    assert line.startswith("mine.yaml") and re.search(message, line), line
     assert len(line) < 500
 
 
-AS_ROLE = {
+BROKEN_ROLES = {
     "unknown field": (b"role: mine\npersonna: x\n", r":2: personna: unknown field — did you mean 'persona'\?"),
     "deep unknown field": (b"role: mine\nsampling:\n  temprature: 1\n", r":3: sampling\.temprature: unknown field"),
     "bad type": (b"role: mine\nsampling: {max_tokens: many}\n", r":2: sampling\.max_tokens: .*integer"),
@@ -172,44 +172,48 @@ AS_ROLE = {
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
-    [*((b"role: mine\n" + text, told) for text, told in broken("persona", 2)), *BARE.values(), *AS_ROLE.values()],
-    ids=[*BROKEN, *BARE, *AS_ROLE],
+    ("data", "message"),
+    [
+        *((b"role: mine\n" + text, message) for text, message in fill_broken_yaml("persona", 2)),
+        *NOT_A_MAPPING.values(),
+        *BROKEN_ROLES.values(),
+    ],
+    ids=[*BROKEN_YAML, *NOT_A_MAPPING, *BROKEN_ROLES],
 )
-def test_a_broken_role(data: bytes, told: str) -> None:
+def test_a_broken_role(data: bytes, message: str) -> None:
     Path("mine.yaml").write_bytes(data)
     line = refused("check", "role", "mine.yaml")
-    assert line.startswith("mine.yaml") and re.search(told, line), line
-    assert run_refused("--set", "seats.opener.role=mine.yaml") == line
+    assert line.startswith("mine.yaml") and re.search(message, line), line
+    assert get_run_refusal("--set", "seats.opener.role=mine.yaml") == line
 
 
-def test_a_role_that_reaches_out_of_its_template() -> None:
+def test_role_template_cannot_reach_python_internals() -> None:
     Path("mine.yaml").write_text("role: mine\nsystem: \"{{ ''.__class__.__mro__ }}\"\n")
     assert refused("check", "role", "mine.yaml")
 
 
-def test_a_role_under_another_name_and_a_name_taken_twice() -> None:
+def test_role_name_must_match_its_file_and_be_unique() -> None:
     Path("roles").mkdir()
     Path("roles/mine.yaml").write_text("role: yours\n")
-    assert "'yours' is not the file's name" in run_refused("--roles", "roles", "--set", "seats.opener.role=mine")
+    assert "'yours' is not the file's name" in get_run_refusal("--roles", "roles", "--set", "seats.opener.role=mine")
     Path("roles/opener.yaml").write_text("role: opener\n")
-    assert "the name 'opener' is taken" in run_refused("--roles", "roles")
+    assert "the name 'opener' is taken" in get_run_refusal("--roles", "roles")
 
 
 @pytest.mark.parametrize("sampling", ["top_p: 0.9", "top_k: 5", "temperature: 0"])
-def test_a_trained_policy_must_be_sampled_whole(sampling: str) -> None:
+def test_trained_policy_refuses_truncated_sampling(sampling: str) -> None:
     Path("mine.yaml").write_text(f"role: mine\nsystem: x\nsampling: {{{sampling}}}\n")
-    line = run_refused("--set", "seats.opener.role=mine.yaml")
+    line = get_run_refusal("--set", "seats.opener.role=mine.yaml")
     assert "policy 'shared' is trained" in line and "change the role's sampling" in line
 
 
 @pytest.mark.parametrize("path", ["nowhere.yaml", "."])
 def test_a_config_that_cannot_be_read(path: str) -> None:
-    assert "cannot be read" in run_refused("--config", path)
+    assert "cannot be read" in get_run_refusal("--config", path)
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "message"),
     [
         ("learn.lr", "write it as a.b=value"),
         ("=5", "write it as a.b=value"),
@@ -225,13 +229,13 @@ def test_a_config_that_cannot_be_read(path: str) -> None:
         ("game.options.max_turns=\x00", "U+0000"),
     ],
 )
-def test_a_bad_setting(assignment: str, told: str) -> None:
-    line = run_refused("--set", assignment)
-    assert told in line and len(line) < 1200
+def test_a_bad_setting(assignment: str, message: str) -> None:
+    line = get_run_refusal("--set", assignment)
+    assert message in line and len(line) < 1200
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ("max_turns=0", "max_turns"),
         ("max_turns=many", "max_turns"),
@@ -244,16 +248,16 @@ def test_a_bad_setting(assignment: str, told: str) -> None:
         ("items=[a]", "items"),
     ],
 )
-def test_bad_game_options(options: str, told: str) -> None:
-    line = run_refused("--set", f"game.options.{options}")
-    assert line.startswith("game.options: ") and told in line
+def test_bad_game_options(options: str, message: str) -> None:
+    line = get_run_refusal("--set", f"game.options.{options}")
+    assert line.startswith("game.options: ") and message in line
 
 
 HUGE = "1" + "0" * 40
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         (f"threads={HUGE}", "threads: "),
         (f"play.matches={HUGE}", "play.matches: "),
@@ -272,11 +276,11 @@ HUGE = "1" + "0" * 40
         ("play.limits.seconds=1e308", "play.limits.seconds"),
     ],
 )
-def test_numbers_beyond_any_use(setting: str, told: str) -> None:
-    assert told in run_refused("--set", setting)
+def test_refuses_absurd_numbers(setting: str, message: str) -> None:
+    assert message in get_run_refusal("--set", setting)
 
 
-def test_an_option_that_a_simulator_sets_itself() -> None:
+def test_refuses_option_that_the_simulator_sets_itself() -> None:
     for game in ("clinic", "desk"):
         for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
             name = ["--game", game] if command[0] != "check" else [game]
@@ -286,16 +290,16 @@ def test_an_option_that_a_simulator_sets_itself() -> None:
         )
 
 
-def test_a_task_that_would_take_hours_to_make() -> None:
+def test_refuses_task_that_would_take_hours_to_generate() -> None:
     task = "task={chain_sum: {max_digits: 1000000}}"
     assert "chain_sum.max_digits: at most 1000" in refused("eval", "noop", "--game", "reasoning", "--option", task)
 
 
 @pytest.mark.parametrize("name", ["~nobody", "~nobody/x", "x" * 5000, "a\x00b", "a/" * 3000])
-def test_names_that_no_file_can_have(name: str) -> None:
+def test_refuses_names_that_no_file_can_have(name: str) -> None:
     quoted = json.dumps(name)
     for setting in ("policies.shared.model", "seats.opener.role", "game.name", "roles"):
-        assert run_refused("--set", f"{setting}={quoted}")
+        assert get_run_refusal("--set", f"{setting}={quoted}")
     if "\0" not in name:
         assert refused("eval", name, "--game", "nim")
         assert refused("eval", "random", "--game", f"{name}.py:A")
@@ -303,21 +307,21 @@ def test_names_that_no_file_can_have(name: str) -> None:
             assert refused(command, name)
 
 
-def test_a_complaint_is_short_whatever_it_repeats() -> None:
+def test_error_with_a_long_name_is_short() -> None:
     assert len(refused("list", "x" * 100_000)) <= 1000
 
 
-def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path) -> None:
+def test_file_in_place_of_the_tensorboard_folder(tmp_path: Path, unbroken: Path) -> None:
     run = shutil.copytree(unbroken, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
     shutil.rmtree(run / "tensorboard")
     (run / "tensorboard").touch()
-    told = arena("resume", run)
-    assert told.code == 2 and "tensorboard is no folder" in told.err and "Traceback" not in told.err
+    result = arena("resume", run)
+    assert result.code == 2 and "tensorboard is no folder" in result.err and "Traceback" not in result.err
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (["seats.opner.role=nano_opener"], "seats.opner: there is no 'opner' — did you mean 'opener'?"),
         (["policies.shard.train=false"], "policies.shard: there is no 'shard' — did you mean 'shared'?"),
@@ -328,29 +332,29 @@ def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path)
         (["policies.shared.imitate.scriptd=[random]"], "did you mean 'scripted'?"),
     ],
 )
-def test_a_key_that_is_nearly_one(settings: list[str], told: str) -> None:
-    assert told in run_refused(*(part for setting in settings for part in ("--set", setting)))
+def test_misspelled_key_suggests_the_nearest(settings: list[str], message: str) -> None:
+    assert message in get_run_refusal(*(part for setting in settings for part in ("--set", setting)))
 
 
 def test_a_seat_that_the_game_does_not_have() -> None:
-    line = run_refused("--set", "seats.oponer={role: opener, policy: shared}")
+    line = get_run_refusal("--set", "seats.oponer={role: opener, policy: shared}")
     assert "negotiation has no seat 'oponer' — did you mean 'opener'? (its seats: opener, responder)" in line
 
 
 # Folders
 
 
-def test_an_output_folder_that_is_not_free(unbroken: Path) -> None:
+def test_refuses_occupied_output_folder(unbroken: Path) -> None:
     Path("full").mkdir()
     Path("full/thesis.tex").write_text("years of work")
     Path("file").touch()
-    for out, told in (
+    for out, result in (
         ("full", "full is not empty (it holds 'thesis.tex'): choose another --out"),
         ("file", "file is a file: choose another --out"),
         (unbroken, f"{unbroken} already holds a run: arena resume {unbroken}, or choose another --out"),
     ):
         before = {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")}
-        assert refused(*RUN, "--out", out) == told
+        assert refused(*RUN, "--out", out) == result
         assert {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")} == before
     assert "file/run" in refused(*RUN, "--out", "file/run")
 
@@ -359,26 +363,26 @@ def test_a_folder_in_use(tmp_path: Path, unbroken: Path) -> None:
     run = RunFolder.open(shutil.copytree(unbroken, tmp_path / "run"))
     with run.lock():
         assert refused("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
-    begun = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
-    with begun.lock():
+    unstarted = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
+    with unstarted.lock():
         for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "trackers", "run.log"):
-            part = begun.path / name
+            part = unstarted.path / name
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
-        assert refused(*RUN, "--out", begun.path) == f"{begun.path} is in use by process {os.getpid()}"
+        assert refused(*RUN, "--out", unstarted.path) == f"{unstarted.path} is in use by process {os.getpid()}"
 
 
 @pytest.mark.parametrize("command", [["resume"], ["show"], ["export", "--to", "x"]])
-def test_a_run_that_is_none(command: list[str], empty_place: Path) -> None:
+def test_refuses_what_is_not_a_run(command: list[str], empty_folder: Path) -> None:
     Path("folder").mkdir()
     Path("file").touch()
     assert refused(*command, "nowhere") == "there is no folder nowhere"
     assert "folder is not a run folder: it has no config.yaml" in refused(*command, "folder")
     assert "file is not a run folder" in refused(*command, "file")
-    assert sorted(p.name for p in empty_place.iterdir()) == ["file", "folder"]
+    assert sorted(p.name for p in empty_folder.iterdir()) == ["file", "folder"]
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", r"config\.yaml:1: the text is empty"),
         (b"name: x\nname: y\n", r"config\.yaml:2: name: written twice"),
@@ -386,14 +390,14 @@ def test_a_run_that_is_none(command: list[str], empty_place: Path) -> None:
         (b"\xff", r"config\.yaml"),
     ],
 )
-def test_a_run_whose_config_is_broken(tmp_path: Path, data: bytes, told: str) -> None:
+def test_a_run_whose_config_is_broken(tmp_path: Path, data: bytes, message: str) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
     (run.path / "config.yaml").write_bytes(data)
     line = refused("resume", run.path)
-    assert str(run.path) in line and re.search(told, line)
+    assert str(run.path) in line and re.search(message, line)
 
 
-def test_a_seat_where_nobody_sits(tmp_path: Path) -> None:
+def test_refuses_run_with_an_empty_seat(tmp_path: Path) -> None:
     experiment = compose([recipe_layer("negotiation-nano")])
     assert experiment.seats
     seats = {"opener": experiment.seats["opener"]}
@@ -405,7 +409,7 @@ def test_a_seat_where_nobody_sits(tmp_path: Path) -> None:
 # Checkpoints
 
 
-def test_a_run_none_of_whose_checkpoints_is_whole_keeps_its_log(tmp_path: Path, unbroken: Path) -> None:
+def test_run_without_an_intact_checkpoint_keeps_its_log(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     for folder in (run / "checkpoints").iterdir():
         flip_a_byte(folder / "policies" / "shared" / "model.safetensors")
@@ -415,12 +419,12 @@ def test_a_run_none_of_whose_checkpoints_is_whole_keeps_its_log(tmp_path: Path, 
     assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert_same(left(run), before)
     assert refused("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
-    told = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
-    assert told.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
+    line = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
+    assert line.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert not Path("x").exists()
 
 
-def test_what_cannot_be_exported(unbroken: Path) -> None:
+def test_refuses_impossible_exports(unbroken: Path) -> None:
     Path("full").mkdir()
     Path("full/mine").touch()
     Path("file").touch()
@@ -441,14 +445,14 @@ def test_a_run_before_its_first_checkpoint(tmp_path: Path) -> None:
     assert arena("show", run.path).code == 0
 
 
-def test_a_match_that_is_not_there(tmp_path: Path, unbroken: Path) -> None:
+def test_unknown_or_damaged_match_is_refused(tmp_path: Path, unbroken: Path) -> None:
     assert "has no match '0002-0009' — did you mean '0002-000" in refused("show", unbroken, "0002-0009")
     for id in ("9999999999-1", "../../x", "-x", "0002", "²-1", "\x1b[31m"):
         assert "has no match" in refused("show", unbroken, "--", id)
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     os.truncate(run / "log" / "0002.parquet", 5000)
     assert str(run / "log" / "0002.parquet") in refused("show", run, "0002-0000")
-    shutil.rmtree(run / "checkpoints")  # which tell sooner
+    shutil.rmtree(run / "checkpoints")  # their hashes would be checked first
     (run / "metrics.jsonl").write_text("{\n" + (run / "metrics.jsonl").read_text())
     assert "metrics.jsonl:1: this line is damaged" in refused("show", run)
 
@@ -456,38 +460,40 @@ def test_a_match_that_is_not_there(tmp_path: Path, unbroken: Path) -> None:
 # Model folders
 
 
-def no_config(folder: Path) -> str:
+def remove_config(folder: Path) -> str:
     (folder / "config.json").unlink()
     return "has no config.json"
 
 
-def pickled(folder: Path) -> str:
+def rename_weights_to_pickle(folder: Path) -> str:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     return "pickled weights"
 
 
-def torn_weights(folder: Path) -> str:
+def truncate_weights(folder: Path) -> str:
     os.truncate(folder / "model.safetensors", 1000)
     return "torn"
 
 
-def no_tokenizer(folder: Path) -> str:
+def remove_tokenizer(folder: Path) -> str:
     for file in folder.glob("tokenizer*"):
         file.unlink()
     return "has no tokenizer"
 
 
-def config_that_is_no_json(folder: Path) -> str:
+def break_config(folder: Path) -> str:
     (folder / "config.json").write_text("{")
     return "config.json cannot be read"
 
 
-@pytest.mark.parametrize("spoil", [no_config, pickled, torn_weights, no_tokenizer, config_that_is_no_json])
-def test_a_model_folder_that_is_none(unbroken: Path, spoil: Callable[[Path], str]) -> None:
+@pytest.mark.parametrize(
+    "damage", [remove_config, rename_weights_to_pickle, truncate_weights, remove_tokenizer, break_config]
+)
+def test_refuses_broken_model_folder(unbroken: Path, damage: Callable[[Path], str]) -> None:
     arena("export", unbroken, "--to", "model")
-    told = spoil(Path("model"))
-    line = run_refused("--set", "policies.shared.model=./model")
-    assert told in line and "model" in line
+    message = damage(Path("model"))
+    line = get_run_refusal("--set", "policies.shared.model=./model")
+    assert message in line and "model" in line
 
 
 # Disks
@@ -497,50 +503,54 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
     with files_of_at_most(3_000_000):
-        told = arena("resume", run)
-    assert told.code == 2, told
-    note, line = told.err.splitlines()
+        result = arena("resume", run)
+    assert result.code == 2, result
+    note, line = result.err.splitlines()
     assert note == f"arena: no checkpoint has iteration {ITERATIONS}, which was played: resuming from iteration 2"
     assert line.startswith(f"arena: disk full while writing {run}/") and line.endswith(f"arena resume {run}")
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
-    told = arena("resume", run)
-    assert told.code == 0, told.err
+    result = arena("resume", run)
+    assert result.code == 0, result.err
     assert_same(left(run), left(unbroken))
 
 
 def test_a_disk_full_from_the_first_byte(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with files_of_at_most(500):
-        told = arena(*TINY, *NO_IMITATION, "--out", run)
-    assert told.code == 2 and "disk full while writing" in told.line and told.out == ""
+        result = arena(*TINY, *NO_IMITATION, "--out", run)
+    assert result.code == 2 and "disk full while writing" in result.line and result.out == ""
 
 
 def test_a_disk_full_while_exporting(tmp_path: Path, unbroken: Path) -> None:
     with files_of_at_most(100_000):
-        told = arena("export", unbroken, "--to", tmp_path / "x")
-    assert told.code == 2 and f"disk full while writing {tmp_path / 'x'}" in told.line
+        result = arena("export", unbroken, "--to", tmp_path / "x")
+    assert result.code == 2 and f"disk full while writing {tmp_path / 'x'}" in result.line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full(tmp_path: Path, unbroken: Path) -> None:
-    apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+def test_a_small_real_disk_that_runs_full(tmp_path: Path, unbroken: Path) -> None:
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f"mount -t tmpfs -o size=30m tmpfs '{disk}'"
-    if not shutil.which("unshare") or subprocess.run([*apart, mount], capture_output=True).returncode:
+    if not shutil.which("unshare") or subprocess.run([*unshare, mount], capture_output=True).returncode:
         pytest.skip("a small disk cannot be mounted here")
-    go = f'"$@" --out {disk}/run; echo $? > {tmp_path}/code'
+    start = f'"$@" --out {disk}/run; echo $? > {tmp_path}/code'
     grow = f"mount -o remount,size=200m '{disk}'"
     resume = f"{sys.executable} -m arena resume {disk}/run && cp -r {disk}/run {tmp_path}/run"
-    command = [*apart, f"{mount} && {go}; {grow} && {resume}", "sh", sys.executable, "-m", "arena", *TINY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    command = [*unshare, f"{mount} && {start}; {grow} && {resume}", "sh", sys.executable, "-m", "arena", *TINY]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "code").read_text() == "2\n"
     line = f"arena: disk full while writing {disk}/run/(.*); free some space, then arena resume {disk}/run\n"
-    told = re.match(line, done.stderr)
-    assert told, done.stderr
-    lost = re.match(r"checkpoints/0*([1-9]\d*)", told[1])  # then that iteration had been played, and is said to be lost
+    match = re.match(line, result.stderr)
+    assert match, result.stderr
+    lost_checkpoint = re.match(
+        r"checkpoints/0*([1-9]\d*)", match[1]
+    )  # that iteration had been played, and is reported as lost
     note = "arena: no checkpoint has iteration {}, which was played: resuming from iteration {}\n"
-    assert done.stderr[told.end() :] == (note.format(int(lost[1]), int(lost[1]) - 1) if lost else "")
+    assert result.stderr[match.end() :] == (
+        note.format(int(lost_checkpoint[1]), int(lost_checkpoint[1]) - 1) if lost_checkpoint else ""
+    )
     assert_same(left(tmp_path / "run"), left(unbroken))

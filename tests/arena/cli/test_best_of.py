@@ -27,10 +27,10 @@ seats: {{solver: {{role: nano_player, policy: one}}, judge: {{role: nano_player,
 
 def test_the_table_and_its_json(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    told = arena(*COMMAND, "--deals", "20", "--out", out, "--seed", "5")
-    assert told.code == 0 and told.err == "", told.err
+    result = arena(*COMMAND, "--deals", "20", "--out", out, "--seed", "5")
+    assert result.code == 0 and result.err == "", result.err
     for words in ("third: 20 deals, the best of 4 matches", "majority", "oracle", "success by number of matches"):
-        assert words in told.out
+        assert words in result.out
     data = json.loads(out.read_text())
     assert json.loads(arena(*COMMAND, "--deals", "20", "--json", "--seed", "5").out) == data
     assert_schema(data, 20)
@@ -59,9 +59,9 @@ def test_all_rules_and_decodings_of_a_run_with_a_judge(tmp_path: Path) -> None:
     RewardModel.load(resolve("nano")).save(scores)
     command = ["eval", f"{run}:one", "--game", JUDGED, "--best-of", "3", "--deals", "2", "--trust"]
     judges = ["--reward-model", scores, "--judge", f"{run}:two"]
-    told = arena(*command, *judges, "--decoding", "votes", "--json")
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+    result = arena(*command, *judges, "--decoding", "votes", "--json")
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert_schema(data, 2)
     names = ["mean", "majority", "p_yes", "reward_model", "oracle", "votes"]
     assert [row["by"] for row in data["rows"]] == names
@@ -72,14 +72,14 @@ def test_all_rules_and_decodings_of_a_run_with_a_judge(tmp_path: Path) -> None:
     )
 
 
-def test_the_contender_is_its_own_judge(tmp_path: Path) -> None:
-    told = arena("eval", "nano", "--game", GUESS, "--best-of", "2", "--deals", "2", "--by", "p_yes", "--json")
-    assert told.code == 0, told.err
-    assert json.loads(told.out)["judge"] == "nano"
+def test_contender_judges_itself_by_default(tmp_path: Path) -> None:
+    result = arena("eval", "nano", "--game", GUESS, "--best-of", "2", "--deals", "2", "--by", "p_yes", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["judge"] == "nano"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--by", "orcale"], "did you mean 'oracle'"),
         (["--decoding", "voted"], "did you mean 'votes'"),
@@ -96,23 +96,23 @@ def test_the_contender_is_its_own_judge(tmp_path: Path) -> None:
         (["--game", "kuhn_poker"], "reports no `success`"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(arguments: list[str], says: str) -> None:
-    assert says in refused(*COMMAND, *arguments)
+def test_contradictory_options_are_refused(arguments: list[str], message: str) -> None:
+    assert message in refused(*COMMAND, *arguments)
 
 
-def test_its_options_need_it() -> None:
+def test_options_require_best_of() -> None:
     for option in (["--by", "oracle"], ["--judge", "nano"], ["--decoding", "votes"]):
         assert f"{option[0]} needs --best-of" in refused("eval", "random", "--game", "reasoning", *option)
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, kept = iter(range(100)), sampled._sample_of
+    calls, original = iter(range(100)), sampled._sample_of
 
-    def interrupted(*given: Any) -> Sample:
+    def interrupt_at_sixth(*arguments: Any) -> Sample:
         if next(calls) == 5:
             signal.raise_signal(signal.SIGINT)
-        return kept(*given)
+        return original(*arguments)
 
-    monkeypatch.setattr(sampled, "_sample_of", interrupted)
-    told = arena(*COMMAND, "--deals", "10", "--out", tmp_path / "out.json")
-    assert (told.code, told.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])
+    monkeypatch.setattr(sampled, "_sample_of", interrupt_at_sixth)
+    result = arena(*COMMAND, "--deals", "10", "--out", tmp_path / "out.json")
+    assert (result.code, result.err, list(tmp_path.iterdir())) == (130, "arena: interrupted; nothing was written\n", [])

@@ -1,4 +1,4 @@
-"""`arena check game`: what it prints, its exit codes, and that bad names are told in one line."""
+"""`arena check game` and `check role`: output, exit codes, and one-line errors for bad names."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.factories.commands import arena, refused
 from tests.factories.thorough import cases
 
-BROKEN = """
+LEAKY_GAME = """
 from games.kuhn_poker import KuhnPoker
 class Leaky(KuhnPoker):
     def public(self):
@@ -18,44 +18,46 @@ class Leaky(KuhnPoker):
 
 def test_a_sound_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    told = arena("check", "game", "kuhn_poker", "--seeds", "5", "--acts", "200")
-    assert told.code == 0 and told.out.splitlines()[-1] == "kuhn_poker: keeps what games promise"
-    assert "views at 2 of 2 seats, 5 seeds each" in told.out and "200 acts" in told.out and "FAILED" not in told.out
+    result = arena("check", "game", "kuhn_poker", "--seeds", "5", "--acts", "200")
+    assert result.code == 0 and result.out.splitlines()[-1] == "kuhn_poker: keeps what games promise"
+    assert (
+        "views at 2 of 2 seats, 5 seeds each" in result.out and "200 acts" in result.out and "FAILED" not in result.out
+    )
 
 
-def test_for_scripts_and_for_games_of_others() -> None:
-    told = arena("check", "game", "pettingzoo:tictactoe_v3", "--seeds", "2", "--acts", "50", "--json")
-    findings = json.loads(told.out)
-    assert told.code == 0 and all(finding["ok"] for finding in findings)
+def test_json_findings_for_a_foreign_game() -> None:
+    result = arena("check", "game", "pettingzoo:tictactoe_v3", "--seeds", "2", "--acts", "50", "--json")
+    findings = json.loads(result.out)
+    assert result.code == 0 and all(finding["ok"] for finding in findings)
     assert {"name", "ok", "detail", "seconds"} == set(findings[0]) and findings[-1]["name"] == "fuzz"
 
 
-def test_what_could_not_be_checked_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchecked_property_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    told = arena("check", "game", "wordle", "--seeds", "2", "--acts", "50")
-    assert told.code == 0 and "not checked  secrets" in told.out
-    assert told.out.splitlines()[-1] == "wordle: keeps what games promise (not checked: secrets)"
+    result = arena("check", "game", "wordle", "--seeds", "2", "--acts", "50")
+    assert result.code == 0 and "not checked  secrets" in result.out
+    assert result.out.splitlines()[-1] == "wordle: keeps what games promise (not checked: secrets)"
     findings = json.loads(arena("check", "game", "wordle", "--seeds", "2", "--acts", "50", "--json").out)
     assert [finding["ok"] for finding in findings if finding["name"] == "secrets"] == [None]
 
 
 @pytest.mark.thorough
-def test_a_simulator_is_held_to_its_yardsticks_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_passes_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     seeds = cases(3, 10)
-    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", cases(50, 100))
-    assert told.code == 0 and told.out.splitlines()[-1] == "clinic: keeps what simulators promise"
-    assert f"score 1 on each of {seeds} seeds" in told.out and "nothing found" in told.out
+    result = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", cases(50, 100))
+    assert result.code == 0 and result.out.splitlines()[-1] == "clinic: keeps what simulators promise"
+    assert f"score 1 on each of {seeds} seeds" in result.out and "nothing found" in result.out
 
 
 def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("FORCE_COLOR", "1")
     path = tmp_path / "leaky.py"
-    path.write_text(BROKEN)
-    told = arena("check", "game", f"{path}:Leaky", "--seeds", "3", "--acts", "50")
-    assert told.code == 1 and "FAILED" in told.out and "first sees what only others know" in told.out
-    assert "does not keep secrets" in told.out and "\x1b[31mh" not in told.out
+    path.write_text(LEAKY_GAME)
+    result = arena("check", "game", f"{path}:Leaky", "--seeds", "3", "--acts", "50")
+    assert result.code == 1 and "FAILED" in result.out and "first sees what only others know" in result.out
+    assert "does not keep secrets" in result.out and "\x1b[31mh" not in result.out
     findings = json.loads(arena("check", "game", f"{path}:Leaky", "--seeds", "3", "--acts", "50", "--json").out)
     assert [finding["name"] for finding in findings if not finding["ok"]] == ["secrets"]
 
@@ -74,13 +76,13 @@ def test_bad_names(words: list[str], line: str) -> None:
     assert line in refused("check", "game", *words)
 
 
-def test_help_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_names_examples_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    told = arena("check", "game", "--help")
-    assert told.code == 0 and "textarena:TicTacToe-v0" in told.out and "exit with code 1" in told.out
+    result = arena("check", "game", "--help")
+    assert result.code == 0 and "textarena:TicTacToe-v0" in result.out and "exit with code 1" in result.out
 
 
-def test_a_role_for_another_game_is_told_to_name_it(tmp_path: Path) -> None:
+def test_role_for_another_game_suggests_the_game_option(tmp_path: Path) -> None:
     role = tmp_path / "racer.yaml"
     role.write_text('role: racer\nsystem: "{{ rules }}"\nturn: "Total {{ public.total }}"\nreply: {format: free}\n')
     assert "name the role's own game with --game" in refused("check", "role", role)
@@ -94,8 +96,8 @@ def test_a_role_is_shown_line_by_line_at_every_seat(tmp_path: Path) -> None:
         "  {% if first %}Values {{ private['values'] | join(' ') }}.{% endif %}\n"
         "  {% for m in messages %}{{ m.sender }}: {{ m.text }}\n  {% endfor %}\n"
     )
-    told = arena("check", "role", role, "--game", "negotiation")
-    assert told.code == 0, told.err
-    assert "— responder, turn 1 —\n│ Values 1 3 1.\n│ opener: OFFER 0 0 0\n" in told.out
-    assert "— opener, turn 2 —\n│ responder: " in told.out
+    result = arena("check", "role", role, "--game", "negotiation")
+    assert result.code == 0, result.err
+    assert "— responder, turn 1 —\n│ Values 1 3 1.\n│ opener: OFFER 0 0 0\n" in result.out
+    assert "— opener, turn 2 —\n│ responder: " in result.out
     assert "opener, turn" not in arena("check", "role", role, "--game", "negotiation", "--seat", "responder").out

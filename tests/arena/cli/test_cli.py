@@ -1,4 +1,4 @@
-"""The commands, as a user types them: what they print, what they leave, and that nobody's text steers a terminal."""
+"""The commands as a user types them: output, files, and terminal safety of other people's text."""
 
 import json
 import os
@@ -28,7 +28,7 @@ from tests.factories.children import Hurt, arena_child
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
 from tests.factories.traces import assert_same, json_lines, left
 
-LINES = [argument for argument in TINY if argument != "--json"]
+TINY_WITHOUT_JSON = [argument for argument in TINY if argument != "--json"]
 ROLE = """
 role: {name}
 game: negotiation
@@ -47,12 +47,12 @@ HOSTILE = (
 
 
 def test_version() -> None:
-    told = arena("--version")
-    assert told.code == 0 and re.fullmatch(r"arena \d+\.\d+\.\d+\n", told.out)
+    result = arena("--version")
+    assert result.code == 0 and re.fullmatch(r"arena \d+\.\d+\.\d+\n", result.out)
 
 
 @pytest.mark.parametrize(
-    ("words", "teaches"),
+    ("words", "expected"),
     [
         ([], "arena run selfplay --game negotiation"),
         (["--help"], "resume"),
@@ -65,54 +65,54 @@ def test_version() -> None:
         (["check", "role", "--help"], "role file"),
     ],
 )
-def test_help_teaches(words: list[str], teaches: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_explains(words: list[str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    told = arena(*words)
-    assert told.code == (0 if words else 2)
-    assert re.search(teaches, told.out + told.err)
+    result = arena(*words)
+    assert result.code == (0 if words else 2)
+    assert re.search(expected, result.out + result.err)
 
 
 @pytest.mark.parametrize(
     "words", [["--nope"], ["fly"], ["run"], ["show"], ["export", "x"], ["list"], ["run", "selfplay", "x"]]
 )
-def test_wrong_use_is_told_with_exit_code_2(words: list[str]) -> None:
-    told = arena(*words)
-    assert told.code == 2 and "Traceback" not in told.out + told.err
-    assert "Usage" in told.out + told.err
+def test_wrong_use_exits_with_code_2(words: list[str]) -> None:
+    result = arena(*words)
+    assert result.code == 2 and "Traceback" not in result.out + result.err
+    assert "Usage" in result.out + result.err
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)
 def test_every_kind_is_listed(kind: str) -> None:
     rows = json.loads(arena("list", kind, "--json").out)
     shown = arena("list", kind).out
-    of_studies = {"family", "minutes", "replicates"}  # which not all recipes have
-    assert rows and all(value or name in of_studies for row in rows for name, value in row.items())
-    assert any(row.keys() >= of_studies and all(row.values()) for row in rows) == (kind == "recipes")
+    study_columns = {"family", "minutes", "replicates"}  # only recipes with a study have them
+    assert rows and all(value or name in study_columns for row in rows for name, value in row.items())
+    assert any(row.keys() >= study_columns and all(row.values()) for row in rows) == (kind == "recipes")
     for row in rows:
         assert next(iter(row.values())) in shown
 
 
-def test_what_is_listed_can_be_named() -> None:
+def test_listed_names_are_accepted() -> None:
     known = get_args(OpponentSpec.model_fields["play"].annotation)
     assert {row["play"] for row in catalogue.list_entries("opponents")} == set(known)
     assert {f"{library}:NAME" for library in LIBRARIES} <= {row["game"] for row in catalogue.list_entries("games")}
 
 
-def test_models_and_doctor_for_scripts() -> None:
+def test_models_and_doctor_as_json() -> None:
     rows = json.loads(arena("list", "models", "--json").out)
     assert {"nano", "smollm2-135m-instruct"} <= {row["name"] for row in rows}
-    told = arena("doctor", "--json")
-    findings = json.loads(told.out)
-    assert told.code == (0 if all(finding["ok"] for finding in findings) else 1)
+    result = arena("doctor", "--json")
+    findings = json.loads(result.out)
+    assert result.code == (0 if all(finding["ok"] for finding in findings) else 1)
     assert {"python", "learning", "device"} <= {finding["what"] for finding in findings}
-    found = {finding["what"]: finding["found"] for finding in json.loads(told.out)}
+    found = {finding["what"]: finding["found"] for finding in json.loads(result.out)}
     assert re.match(r"\d+ \(time of the same work: ", found["threads"])
     for what in ("threads", describe_environment()["instruction_set"], torch.__version__):
         assert what in found["same bits"], "what bit-repeatability depends on"
     assert len(arena("doctor").out.splitlines()) >= len(findings)
 
 
-def test_names_of_foreign_packages_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shadowing_package_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from arena.doctor import find_shadowed_package
@@ -129,8 +129,8 @@ def test_names_of_foreign_packages_are_refused(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_role_is_shown_as_its_model_will_see_it(tmp_path: Path) -> None:
-    told = arena("check", "role", "nano_opener")
-    assert told.code == 0 and "pool" in told.out and "fit to play" in told.out
+    result = arena("check", "role", "nano_opener")
+    assert result.code == 0 and "pool" in result.out and "fit to play" in result.out
     file = tmp_path / "haggler.yaml"
     file.write_text(ROLE.format(name="haggler"))
     fields = json.loads(arena("check", "role", file, "--seat", "responder", "--json").out)
@@ -146,9 +146,9 @@ def test_a_role_cannot_steer_the_terminal(tmp_path: Path, monkeypatch: pytest.Mo
         'examples: [{see: "\\e[2J", say: "ok"}]\n'
     )
     monkeypatch.setenv("FORCE_COLOR", "1")
-    told = arena("check", "role", file)
-    assert "[bold]b[/bold]" in told.out
-    assert "\x1b[31m" not in told.out and "\x1b]8" not in told.out and "\x1b[2J" not in told.out
+    result = arena("check", "role", file)
+    assert "[bold]b[/bold]" in result.out
+    assert "\x1b[31m" not in result.out and "\x1b]8" not in result.out and "\x1b[2J" not in result.out
 
 
 def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
@@ -159,8 +159,8 @@ def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
     run = tmp_path / "run"
     seats = ["--set", "seats.opener.role=haggler", "--set", f"seats.responder.role={tmp_path / 'other.yaml'}"]
     quick = [*NO_IMITATION, "--iterations", "1", "--roles", folder]
-    told = arena(*TINY, *seats, *quick, "--policies", "separate", "--out", run)
-    assert told.code == 0, told.err
+    result = arena(*TINY, *seats, *quick, "--policies", "separate", "--out", run)
+    assert result.code == 0, result.err
     rows = list(RunFolder.open(run).reader.matches())
     assert {s["role"] for row in rows for s in row["seats"].values()} == {"haggler", "other"}
     assert {s["policy"] for row in rows for s in row["seats"].values()} == {"haggler", "other"}
@@ -169,52 +169,52 @@ def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
 # A run
 
 
-def test_a_run_for_scripts_is_json_lines_and_a_summary(unbroken: Path) -> None:
-    told = (unbroken.parent / "out").read_text(), (unbroken.parent / "err").read_text()
-    *rows, summary = json_lines(told[0])
+def test_json_run_prints_rows_and_a_summary(unbroken: Path) -> None:
+    output = (unbroken.parent / "out").read_text(), (unbroken.parent / "err").read_text()
+    *rows, summary = json_lines(output[0])
     assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
     assert summary["run"] == str(unbroken) and {"valid per match", "deal rate"} <= {
         c["figure"] for c in summary["changes"]
     }
-    assert told[1] == ""
+    assert output[1] == ""
     for file in ("config.yaml", "environment.json", "metrics.jsonl"):
         assert (unbroken / file).stat().st_size
     assert json.loads((unbroken / "environment.json").read_text())["chat_clock"] == CLOCK.isoformat()
     assert (unbroken.parent / "latest").resolve() == unbroken.resolve()
 
 
-def test_a_run_for_people_is_lines_without_a_terminal(tmp_path: Path) -> None:
+def test_run_without_a_terminal_prints_lines(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = arena(*LINES, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
-    assert told.code == 0 and told.err == ""
-    assert len(re.findall(r"^it \d .*valid .*deal .*loss ", told.out, re.M)) == 2
-    assert "Iteration 1 against 2 (95 % intervals; ≈ within noise)" in told.out
-    assert f"arena show {run} 0002-" in told.out and f"arena export {run} --policy shared --to DIR" in told.out
-    assert "\x1b" not in told.out
+    result = arena(*TINY_WITHOUT_JSON, *NO_IMITATION, "--iterations", "2", "--seed", "5", "--out", run)
+    assert result.code == 0 and result.err == ""
+    assert len(re.findall(r"^it \d .*valid .*deal .*loss ", result.out, re.M)) == 2
+    assert "Iteration 1 against 2 (95 % intervals; ≈ within noise)" in result.out
+    assert f"arena show {run} 0002-" in result.out and f"arena export {run} --policy shared --to DIR" in result.out
+    assert "\x1b" not in result.out
     assert "seed: 5" in (run / "config.yaml").read_text()
 
 
 @pytest.mark.slow
 def test_separate_policies_are_two_sets_of_weights(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = arena_child(tmp_path, *TINY, "--policies", "separate", "--iterations", "1", "--out", run)
-    assert told.code == 0, told.err
+    result = arena_child(tmp_path, *TINY, "--policies", "separate", "--iterations", "1", "--out", run)
+    assert result.code == 0, result.err
     newest = run / "checkpoints" / "0001" / "policies"
     assert sorted(p.name for p in newest.iterdir()) == ["nano_opener", "nano_responder"]
-    one, other = (load_file(newest / name / "model.safetensors") for name in ("nano_opener", "nano_responder"))
-    assert one.keys() == other.keys() and not all(torch.equal(one[k], other[k]) for k in one)
-    learned = json_lines(told.out)[0]["learn"]
+    first, second = (load_file(newest / name / "model.safetensors") for name in ("nano_opener", "nano_responder"))
+    assert first.keys() == second.keys() and not all(torch.equal(first[k], second[k]) for k in first)
+    learned = json_lines(result.out)[0]["learn"]
     assert sorted(learned) == ["nano_opener", "nano_responder"]
     rows = [s["policy"] for row in RunFolder.open(run).reader.matches() for s in row["seats"].values()]
     assert set(rows) == {"nano_opener", "nano_responder"}
 
 
-def test_brains_alone_may_play(tmp_path: Path) -> None:
+def test_scripted_policies_can_play_without_a_model(tmp_path: Path) -> None:
     run = tmp_path / "run"
     seats = ["--set", "seats.opener.policy=fair_split", "--set", "seats.responder.policy=conceder"]
-    told = arena(*LINES, *seats, *NO_IMITATION, "--iterations", "1", "--out", run)
-    assert told.code == 0, told.err
-    for words in (told.out, arena("show", run).out):
+    result = arena(*TINY_WITHOUT_JSON, *seats, *NO_IMITATION, "--iterations", "1", "--out", run)
+    assert result.code == 0, result.err
+    for words in (result.out, arena("show", run).out):
         assert "Iteration 1 (95 % intervals)" in words and "deal rate" in words
         assert "against 1" not in words and "difference" not in words, "one iteration is not compared with itself"
     assert "has no trained policy 'shared'" in refused("export", run, "--to", tmp_path / "x")
@@ -223,59 +223,59 @@ def test_brains_alone_may_play(tmp_path: Path) -> None:
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, unbroken: Path) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     before = left(run)
-    told = arena("resume", run)
-    assert told.code == 0 and told.err == ""
-    assert f"Iteration 1 against {ITERATIONS}" in told.out and f"arena show {run}" in told.out
-    assert "\niter" not in told.out
+    result = arena("resume", run)
+    assert result.code == 0 and result.err == ""
+    assert f"Iteration 1 against {ITERATIONS}" in result.out and f"arena show {run}" in result.out
+    assert "\niter" not in result.out
     assert_same(left(run), before)
 
 
 @pytest.mark.slow
-def test_a_run_may_be_resumed_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_can_be_resumed_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "roles").mkdir()
     (tmp_path / "roles" / "haggler.yaml").write_text(ROLE.format(name="haggler"))
     monkeypatch.chdir(tmp_path)
     more = ["--set", "seats.opener.role=haggler", "--roles", "roles", *NO_IMITATION, "--iterations", "1"]
-    told = arena_child(tmp_path, *TINY, *more, "--out", "run", hurt=Hurt(kill_at_step=30))
-    assert told.code == -signal.SIGKILL
+    result = arena_child(tmp_path, *TINY, *more, "--out", "run", hurt=Hurt(kill_at_step=30))
+    assert result.code == -signal.SIGKILL
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    told = arena_child(tmp_path, "resume", tmp_path / "run")
-    assert told.code == 0, told.err
+    result = arena_child(tmp_path, "resume", tmp_path / "run")
+    assert result.code == 0, result.err
 
 
 def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
     limit = ["--set", "play.limits.tokens=1", "--set", "play.attempts=2"]
-    told = arena(*LINES, *NO_IMITATION, *limit, "--out", run)
-    assert told.code == 1 and "failed 2 times" in told.line and "token limit" in told.line
+    result = arena(*TINY_WITHOUT_JSON, *NO_IMITATION, *limit, "--out", run)
+    assert result.code == 1 and "failed 2 times" in result.line and "token limit" in result.line
     failed = [row for row in RunFolder.open(run).reader.matches() if row["status"] == "failed"]
     assert {row["attempt"] for row in failed} == {0, 1} and not any(row["payoffs"] for row in failed)
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    ("number", "code", "word"),
+    ("signal_number", "code", "word"),
     [
         (signal.SIGINT, 130, "interrupted"),
         (signal.SIGTERM, 143, "ended by SIGTERM"),
         (signal.SIGHUP, 129, "ended by SIGHUP"),
     ],
 )
-def test_whoever_ends_a_run_is_told_how_to_go_on(
-    tmp_path: Path, unbroken: Path, number: signal.Signals, code: int, word: str
+def test_ended_run_names_the_resume_command(
+    tmp_path: Path, unbroken: Path, signal_number: signal.Signals, code: int, word: str
 ) -> None:
     run = tmp_path / "run"
 
-    def send() -> None:
+    def send_signal() -> None:
         while not (run / "log" / "0002.jsonl").exists():
             time.sleep(0.01)
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal_number)
 
-    threading.Thread(target=send, daemon=True).start()
-    told = arena(*TINY, "--out", run)
-    assert told.code == code
-    assert told.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
+    threading.Thread(target=send_signal, daemon=True).start()
+    result = arena(*TINY, "--out", run)
+    assert result.code == code
+    assert result.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena("resume", run).code == 0
     assert_same(left(run), left(unbroken))
 
@@ -284,9 +284,9 @@ def test_whoever_ends_a_run_is_told_how_to_go_on(
 
 
 def test_a_run_and_its_matches_are_shown(unbroken: Path) -> None:
-    told = arena("show", unbroken)
-    assert told.code == 0 and f"{ITERATIONS} of {ITERATIONS} iterations" in told.out
-    match = re.search(r"arena show \S+ (\d{4}-\d{4})", told.out)
+    result = arena("show", unbroken)
+    assert result.code == 0 and f"{ITERATIONS} of {ITERATIONS} iterations" in result.out
+    match = re.search(r"arena show \S+ (\d{4}-\d{4})", result.out)
     assert match
     shown = arena("show", unbroken, match[1]).out
     row = json.loads(arena("show", unbroken, match[1], "--json").out)
@@ -297,7 +297,7 @@ def test_a_run_and_its_matches_are_shown(unbroken: Path) -> None:
     assert len(json.loads(arena("show", unbroken, "--json").out)) == ITERATIONS
 
 
-def hostile_match() -> MatchRecord:
+def make_hostile_match() -> MatchRecord:
     turn = Turn(
         index=0, seat="opener", role="opener", policy="shared", version=1, messages=(Message.of("referee", HOSTILE),),
         raw=HOSTILE, public=HOSTILE, private=HOSTILE, action=HOSTILE, valid=False, rewards={HOSTILE: -1.0},
@@ -321,52 +321,52 @@ def hostile_match() -> MatchRecord:
     )
 
 
-@pytest.mark.parametrize("terminal", [False, True])
-def test_what_models_write_is_never_markup_nor_escapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_model_text_is_never_markup_nor_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
-    run.log.append(hostile_match())
-    if terminal:
+    run.log.append(make_hostile_match())
+    if is_terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    told = arena("show", run.path, "0001-0000")
-    assert told.code == 0, told.err
+    result = arena("show", run.path, "0001-0000")
+    assert result.code == 0, result.err
     for literal in ("[/im_end]", "[link=http://x]click[/link]", "[bold]loud"):
-        assert told.out.count(literal) == 5  # heard, said, thought, earned, ended
+        assert result.out.count(literal) == 5  # heard, said, thought, earned, ended
     ours = re.compile(r"\x1b\[[0-9;]*m")
-    assert ("\x1b" in told.out) == terminal
-    assert "\x1b[31m red" not in told.out and "\x1b" not in ours.sub("", told.out)
-    assert not {"\u202e", "\r", "\x07"} & set(told.out)
-    assert not re.search(r"^opener: ACCEPT", told.out, re.M)
+    assert ("\x1b" in result.out) == is_terminal
+    assert "\x1b[31m red" not in result.out and "\x1b" not in ours.sub("", result.out)
+    assert not {"\u202e", "\r", "\x07"} & set(result.out)
+    assert not re.search(r"^opener: ACCEPT", result.out, re.M)
 
 
 # Taking it away
 
 
-def test_an_export_is_a_model_that_transformers_load(tmp_path: Path, unbroken: Path) -> None:
+def test_transformers_loads_an_export(tmp_path: Path, unbroken: Path) -> None:
     to = tmp_path / "mine"
-    told = arena("export", unbroken, "--policy", "shared", "--to", to, "--json")
-    assert json.loads(told.out) == {"folder": str(to), "iteration": ITERATIONS}
-    kept = unbroken / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
-    assert {p.name for p in to.iterdir()} == {p.name for p in kept.iterdir()} - {"optimizer.safetensors"}
+    result = arena("export", unbroken, "--policy", "shared", "--to", to, "--json")
+    assert json.loads(result.out) == {"folder": str(to), "iteration": ITERATIONS}
+    saved = unbroken / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
+    assert {p.name for p in to.iterdir()} == {p.name for p in saved.iterdir()} - {"optimizer.safetensors"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
     tokenizer = load_tokenizer(to)
     asked = tokenizer.apply_chat_template([{"role": "user", "content": "pool 1 2 3"}], add_generation_prompt=True)
     ids = torch.tensor([asked["input_ids"] if not isinstance(asked, list) else asked])
-    ours, theirs = load_model(kept), loaded(to)
+    ours, theirs = load_model(saved), load_with_transformers(to)
     with torch.no_grad():
         assert torch.equal(ours(ids).logits, theirs(ids).logits)
     written = theirs.generate(ids, max_new_tokens=4, do_sample=False)
     assert written.shape[1] > ids.shape[1]
 
 
-def loaded(folder: Path) -> Any:
+def load_with_transformers(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
 def test_an_older_checkpoint_can_be_exported(tmp_path: Path, unbroken: Path) -> None:
-    told = arena("export", unbroken, "--iteration", ITERATIONS - 1, "--to", tmp_path / "new" / "older")
-    assert told.out == f"{tmp_path / 'new' / 'older'}: shared after iteration {ITERATIONS - 1}\n"
+    result = arena("export", unbroken, "--iteration", ITERATIONS - 1, "--to", tmp_path / "new" / "older")
+    assert result.out == f"{tmp_path / 'new' / 'older'}: shared after iteration {ITERATIONS - 1}\n"
     assert "has no checkpoint of iteration 1" in refused("export", unbroken, "--iteration", "1", "--to", tmp_path / "x")

@@ -1,8 +1,8 @@
-"""A run folder damaged in any way is healed or refused in one line: never silent, no traceback, no hang, no escape.
+"""A damaged run folder is healed or refused in one line: no silence, traceback, hang or terminal escape.
 
-One small real run, with a league and a critic; every kind of file in it is damaged in every way that fits it. `arena
-show`, `eval` and `resume` then either tell in one line what is wrong, or say and do what they did before the damage;
-and a run that `resume` heals is, to the bit, the run that it was.
+There is one small real run with a league and a critic. Every kind of its files is damaged in every way that fits it.
+Then `arena show`, `eval` and `resume` either report the damage in one line or do what they did before the damage. A
+run that `resume` heals is bit-equal to the original.
 """
 
 import json
@@ -54,59 +54,59 @@ BINARIES = {
     "league/shared@1/model.safetensors": "league/shared@2/model.safetensors",
 }
 UNCOMMITTED = "log/0004.jsonl"
-"""Nothing counts on it: a resumed run drops it unread."""
+"""A resumed run drops this file unread."""
 
 
-def swapped(path: Path, other: Path) -> None:
+def swap_files(path: Path, other: Path) -> None:
     first, second = path.read_bytes(), other.read_bytes()
     path.write_bytes(second)
     other.write_bytes(first)
 
 
-def a_folder(path: Path) -> None:
+def replace_by_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def a_link_to_itself(path: Path) -> None:
+def replace_by_looping_link(path: Path) -> None:
     path.unlink()
     path.symlink_to(path.name)
 
 
-def a_pipe(path: Path) -> None:
+def replace_by_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def with_a_huge_number(path: Path) -> None:
-    """In place of every number, in what may be JSON or YAML."""
+def enlarge_numbers(path: Path) -> None:
+    """Replace every digit by a huge number; the text may be JSON or YAML."""
     text = path.read_text()
     path.write_text("".join("9" * 500 if c.isdigit() else c for c in text)[:400_000])
 
 
-def with_escapes(path: Path) -> None:
+def insert_escapes(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"e", b"\x1b[31me\x07", 40))
 
 
-ANY: dict[str, Callable[[Path], object]] = {
+ANY_DAMAGE: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "emptied": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "flipped": flip_a_byte,
     "flipped elsewhere": lambda path: flip_a_byte(path, 1),
-    "a folder": a_folder,
-    "a link to itself": a_link_to_itself,
-    "a pipe": a_pipe,
+    "a folder": replace_by_folder,
+    "a link to itself": replace_by_looping_link,
+    "a pipe": replace_by_pipe,
 }
-TEXT: dict[str, Callable[[Path], object]] = {
+TEXT_DAMAGE: dict[str, Callable[[Path], object]] = {
     "a list": lambda path: path.write_text("[]\n"),
     "a text": lambda path: path.write_text('"\x1b[31m"\n{"a": 1}\n'),
     "another table": lambda path: path.write_text('{"manifest": {"files": 3}, "iteration": "1", "schema": []}\n'),
     "deep": lambda path: path.write_text("[" * 100_000),
-    "huge": with_a_huge_number,
-    "escapes": with_escapes,
+    "huge": enlarge_numbers,
+    "escapes": insert_escapes,
 }
-FOLDERS: dict[str, Callable[[Path], object]] = {
+FOLDER_DAMAGE: dict[str, Callable[[Path], object]] = {
     "no checkpoints": lambda run: shutil.rmtree(run / "checkpoints"),
     "no log": lambda run: shutil.rmtree(run / "log"),
     "no league": lambda run: shutil.rmtree(run / "league"),
@@ -130,10 +130,10 @@ FOLDERS: dict[str, Callable[[Path], object]] = {
     "another file in the checkpoint": lambda run: (run / NEWEST / "policies" / "evil.pt").write_bytes(b"x"),
     "a pipe in the log": lambda run: os.mkfifo(run / "log" / "0005.jsonl"),
 }  # fmt: skip
-CASES = [(file, name, damage) for file in TEXTS for name, damage in {**ANY, **TEXT}.items()]
-CASES += [(file, name, damage) for file in BINARIES for name, damage in ANY.items()]
+CASES = [(file, name, damage) for file in TEXTS for name, damage in {**ANY_DAMAGE, **TEXT_DAMAGE}.items()]
+CASES += [(file, name, damage) for file in BINARIES for name, damage in ANY_DAMAGE.items()]
 CASES += [(file, "swapped", lambda path: None) for file in (*TEXTS, *BINARIES)]
-CASES += [("", name, damage) for name, damage in FOLDERS.items()]
+CASES += [("", name, damage) for name, damage in FOLDER_DAMAGE.items()]
 SAMPLE = {
     ("config.yaml", "flipped"),
     ("environment.json", "huge"),
@@ -145,24 +145,24 @@ SAMPLE = {
     ("", "log is a file"),
 }
 EVAL = ["--game", "kuhn_poker", "--against", "random", "--matches", "2", "--json"]
-_made: list[tuple[Path, dict[str, Told]]] = []
+_intact_runs: list[tuple[Path, dict[str, Told]]] = []
 
 
 @pytest.fixture
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
-    """The run, and what is said of it while it is whole; made once."""
-    if not _made:
+def intact_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
+    """Return the run and the results of reading it before any damage; made once."""
+    if not _intact_runs:
         run = tmp_path_factory.mktemp("whole") / "run"
         settings = [part for setting in SETTINGS for part in ("--set", setting)]
-        told = arena(*LAUNCH, *settings, "--out", run)
-        assert told.code == 0, told.err
-        _made.append((run, {name: arena(*command) for name, command in reading(run).items()}))
-        assert all(told.code == 0 and not told.err for told in _made[0][1].values()), _made
-    return _made[0]
+        result = arena(*LAUNCH, *settings, "--out", run)
+        assert result.code == 0, result.err
+        _intact_runs.append((run, {name: arena(*command) for name, command in read_commands(run).items()}))
+        assert all(result.code == 0 and not result.err for result in _intact_runs[0][1].values()), _intact_runs
+    return _intact_runs[0]
 
 
-def reading(run: Path) -> dict[str, list[Any]]:
-    """Commands that change nothing."""
+def read_commands(run: Path) -> dict[str, list[Any]]:
+    """Return commands that only read the run."""
     return {
         "show": ["show", run],
         "json": ["show", run, "--json"],
@@ -171,98 +171,98 @@ def reading(run: Path) -> dict[str, list[Any]]:
     }
 
 
-def well_told(told: Told) -> None:
-    """One line where it is refused, notes before it; nothing that steers a terminal."""
-    lines = told.err.splitlines()
-    assert told.code in (0, 2), told
-    assert all(line.startswith("arena: ") for line in lines) and (told.code == 0 or lines), told
-    assert not {c for c in told.out + told.err if (ord(c) < 32 and c != "\n") or ord(c) == 127}, ascii(told)
+def check_output(result: Told) -> None:
+    """Check that a refusal is one line, notes come before it, and no character steers a terminal."""
+    lines = result.err.splitlines()
+    assert result.code in (0, 2), result
+    assert all(line.startswith("arena: ") for line in lines) and (result.code == 0 or lines), result
+    assert not {c for c in result.out + result.err if (ord(c) < 32 and c != "\n") or ord(c) == 127}, ascii(result)
 
 
-def survives(run: Path, said: dict[str, Told], uncommitted: bool) -> None:
-    before = left(_made[0][0])
-    for name, command in reading(run).items():
+def check_damaged_run(run: Path, expected_results: dict[str, Told], is_uncommitted: bool) -> None:
+    intact = left(_intact_runs[0][0])
+    for name, command in read_commands(run).items():
         with at_most(30):
-            told = arena(*command)
-        well_told(told)
-        if told.code == 0 and not told.err:
-            expected = said[name]
-            assert told.out.replace(str(run), "RUN") == expected.out.replace(str(_made[0][0]), "RUN"), name
+            result = arena(*command)
+        check_output(result)
+        if result.code == 0 and not result.err:
+            expected = expected_results[name]
+            assert result.out.replace(str(run), "RUN") == expected.out.replace(str(_intact_runs[0][0]), "RUN"), name
     with at_most(60):
-        told = arena("resume", run, "--json")
-    well_told(told)
-    if told.code == 0:
-        assert_same(left(run), before)
-        assert told.err or uncommitted, "healed, and nothing was said"
+        result = arena("resume", run, "--json")
+    check_output(result)
+    if result.code == 0:
+        assert_same(left(run), intact)
+        assert result.err or is_uncommitted, "healed without a message"
 
 
-def case_id(case: tuple[str, str, Any]) -> str:
+def format_case(case: tuple[str, str, Any]) -> str:
     return f"{case[0] or 'folder'}-{case[1]}".replace("/", "_")
 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[] if c[:2] in SAMPLE else pytest.mark.slow, id=case_id(c)) for c in CASES]
+    "case", [pytest.param(c, marks=[] if c[:2] in SAMPLE else pytest.mark.slow, id=format_case(c)) for c in CASES]
 )
 def test_a_damaged_run_is_healed_or_refused(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
+    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
 ) -> None:
     file, name, damage = case
-    run = Path(shutil.copytree(whole[0], tmp_path / "run"))
+    run = Path(shutil.copytree(intact_run[0], tmp_path / "run"))
     if file == UNCOMMITTED:
         (run / file).write_text((run / "metrics.jsonl").read_text())
     if name == "swapped":
-        swapped(run / file, run / {**TEXTS, **BINARIES}[file])
+        swap_files(run / file, run / {**TEXTS, **BINARIES}[file])
     else:
         damage(run / file)
-    survives(run, whole[1], uncommitted=file == UNCOMMITTED or name == "a pipe in the log")
+    check_damaged_run(run, intact_run[1], is_uncommitted=file == UNCOMMITTED or name == "a pipe in the log")
 
 
-def test_there_are_enough_of_them() -> None:
+def test_case_count() -> None:
     assert len(CASES) >= 100
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["league", "checkpoints", "log", "tensorboard", "roles"])
-def test_resume_changes_nothing_where_a_link_of_a_copied_run_leads(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+def test_resume_writes_nothing_through_links(
+    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
 ) -> None:
-    run, home = Path(shutil.copytree(whole[0], tmp_path / "run")), tmp_path / "home"
+    run, home = Path(shutil.copytree(intact_run[0], tmp_path / "run")), tmp_path / "home"
     (run / name).rename(home)
     (home / "old@3").mkdir()
     (run / name).symlink_to("../home")
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
-    told = arena("resume", run, "--iterations", "4", "--json")
-    assert told.code == 2 and name in told.line and "leads out of" in told.line
+    result = arena("resume", run, "--iterations", "4", "--json")
+    assert result.code == 2 and name in result.line and "leads out of" in result.line
     assert {path: path.stat().st_mtime_ns for path in home.rglob("*")} == before
 
 
-def dangling(link: Path) -> None:
+def make_dangling_link(link: Path) -> None:
     link.symlink_to("nowhere")
 
 
-def looping(link: Path) -> None:
+def make_looping_link(link: Path) -> None:
     link.symlink_to(link.name)
 
 
-def to_a_file(link: Path) -> None:
+def link_to_a_file(link: Path) -> None:
     (link.parent / "file").write_text("x")
     link.symlink_to("file")
 
 
-def to_an_empty_folder(link: Path) -> None:
+def link_to_an_empty_folder(link: Path) -> None:
     (link.parent / "empty").mkdir()
     link.symlink_to("empty")
 
 
-@pytest.mark.parametrize("make", [dangling, looping, to_a_file, to_an_empty_folder])
-def test_a_link_to_no_run_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("make_link", [make_dangling_link, make_looping_link, link_to_a_file, link_to_an_empty_folder])
+def test_a_link_to_no_run_is_refused(tmp_path: Path, make_link: Callable[[Path], None]) -> None:
     link = tmp_path / "latest"
-    make(link)
+    make_link(link)
     for command in (["show", link], ["resume", link], ["export", link, "--to", tmp_path / "x"], ["eval", link, *EVAL]):
-        told = arena(*command)
-        well_told(told)
-        assert told.code == 2 and told.out == "" and "latest" in told.line
+        result = arena(*command)
+        check_output(result)
+        assert result.code == 2 and result.out == "" and "latest" in result.line
 
 
 NONSENSE: dict[str, Any] = {
@@ -288,10 +288,10 @@ NONSENSE: dict[str, Any] = {
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", NONSENSE)
 def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
 ) -> None:
-    """As a stranger may have written it."""
-    run = Path(shutil.copytree(whole[0], tmp_path / "run", symlinks=True))
+    """The checkpoint of another author may hold anything."""
+    run = Path(shutil.copytree(intact_run[0], tmp_path / "run", symlinks=True))
     folder, nonsense = run / NEWEST, NONSENSE[name]
     if isinstance(nonsense, bytes):
         (place,) = folder.rglob(name)
@@ -301,6 +301,6 @@ def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
         (folder / "state.json").write_text(json.dumps({**state, **nonsense} if nonsense else nonsense))
     (folder / "manifest.json").unlink()
     manifest.seal(folder, {"schema": 1, "iteration": 3})
-    told = arena("resume", run, "--iterations", "4", "--json")
-    well_told(told)
-    assert told.code == 2 and told.err.splitlines()[-1].startswith(f"arena: {folder}"), told
+    result = arena("resume", run, "--iterations", "4", "--json")
+    check_output(result)
+    assert result.code == 2 and result.err.splitlines()[-1].startswith(f"arena: {folder}"), result

@@ -1,4 +1,4 @@
-"""`arena doctor --model`: what is said, and what of its options is refused."""
+"""`arena doctor --model`: its report and refused options."""
 
 import json
 import os
@@ -9,27 +9,27 @@ import pytest
 from tests.factories.commands import arena
 
 
-def test_what_fits_for_scripts_and_for_people() -> None:
+def test_report_of_a_fitting_model_as_json_and_text() -> None:
     words = ["doctor", "--model", "nano", "--recipe", "negotiation-nano", "--context", "128"]
-    told = arena(*words, "--json")
-    said = json.loads(told.out)
-    assert said["model"]["parameters"] == 873_984 and said["settings"]["learn.token_budget"] == 8192
-    assert said["devices"][0]["kind"] == "cpu"
-    (own,) = (way for way in said["ways"] if way["asked"])
-    assert own["way"]["precision"] == "fp32" and own["way"]["rank"] is None and own["fits"] is (told.code == 0)
+    result = arena(*words, "--json")
+    report = json.loads(result.out)
+    assert report["model"]["parameters"] == 873_984 and report["settings"]["learn.token_budget"] == 8192
+    assert report["devices"][0]["kind"] == "cpu"
+    (own,) = (way for way in report["ways"] if way["asked"])
+    assert own["way"]["precision"] == "fp32" and own["way"]["rank"] is None and own["fits"] is (result.code == 0)
     assert sum(own["learning"].values()) > own["learning"]["libraries"]
     shown = arena(*words)
-    assert shown.code == told.code and "all weights (as asked)" in shown.out and "activations" in shown.out
+    assert shown.code == result.code and "all weights (as asked)" in shown.out and "activations" in shown.out
 
 
-def test_what_does_not_fit_says_what_would_and_ends_with_1() -> None:
+def test_model_that_does_not_fit_suggests_a_setting() -> None:
     budget = ["--set", "learn.token_budget=10000000"]
-    told = arena("doctor", "--model", "nano", "--recipe", "negotiation-nano", *budget)
-    assert told.code == 1 and "does not fit: at most --set learn.token_budget=" in told.out
+    result = arena("doctor", "--model", "nano", "--recipe", "negotiation-nano", *budget)
+    assert result.code == 1 and "does not fit: at most --set learn.token_budget=" in result.out
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--adapters", "2"], "add --model"),
         (["--set", "a=1"], "add --model"),
@@ -40,12 +40,12 @@ def test_what_does_not_fit_says_what_would_and_ends_with_1() -> None:
         (["--model", "nano", "--context", "0"], "--context"),
     ],
 )
-def test_bad_words_are_refused(words: list[str], said: str) -> None:
-    told = arena("doctor", *words)
-    assert told.code == 2 and said in told.err + told.out
+def test_bad_options_are_refused(words: list[str], message: str) -> None:
+    result = arena("doctor", *words)
+    assert result.code == 2 and message in result.err + result.out
 
 
-def test_a_folder_that_is_no_model_is_one_line(tmp_path: Path) -> None:
+def test_folder_without_a_model_gives_one_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
-    told = arena("doctor", "--model", str(tmp_path))
-    assert told.code == 2 and len(told.err.splitlines()) == 1 and "is no regular file" in told.err
+    result = arena("doctor", "--model", str(tmp_path))
+    assert result.code == 2 and len(result.err.splitlines()) == 1 and "is no regular file" in result.err

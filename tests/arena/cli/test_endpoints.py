@@ -1,4 +1,4 @@
-"""Servers in a run, an evaluation, a tournament, a matrix and at the terminal: real ones, on loopback."""
+"""Model servers in runs, evaluations, tournaments, matrices and at the terminal: real ones, on loopback."""
 
 import json
 import time
@@ -22,44 +22,44 @@ KUHN = ["--game", "kuhn_poker"]
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_endpoint_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
 
 
 @pytest.fixture
-def gone() -> str:
-    """The url of a server that is there no more."""
+def closed_server_url() -> str:
+    """Return the URL of a server that no longer runs."""
     with Server() as server:
         return server.url
 
 
-def passes() -> Server:
+def serve_passes() -> Server:
     return Server(says(completion("PASS")), models=lists("m"))
 
 
 @pytest.mark.slow
 def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", "a-local-secret")
-    with passes() as one, passes() as two:
-        endpoints = f"endpoints={{local: {{url: '{two.url}', key_variable: LOCAL_KEY}}}}"
+    with serve_passes() as default, serve_passes() as local:
+        endpoints = f"endpoints={{local: {{url: '{local.url}', key_variable: LOCAL_KEY}}}}"
         league = "league={opponents: [{play: fixed, policy: 'endpoint@local:m'}, {play: fixed, policy: 'endpoint:m'}]}"
-        settings = [f"endpoint.url={one.url}", endpoints, league, "play.matches=16"]
-        told = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
-    assert told.code == 0, told.err
-    met = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
-    assert {"endpoint:m", "endpoint@local:m"} <= met and one.asked and two.asked
-    assert {headers["authorization"] for _, headers, _ in two.asked} == {"Bearer a-local-secret"}
+        settings = [f"endpoint.url={default.url}", endpoints, league, "play.matches=16"]
+        result = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
+    assert result.code == 0, result.err
+    policies = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
+    assert {"endpoint:m", "endpoint@local:m"} <= policies and default.asked and local.asked
+    assert {headers["authorization"] for _, headers, _ in local.asked} == {"Bearer a-local-secret"}
     assert "a-local-secret" not in (tmp_path / "run" / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize(
     "setting", ["seats.second.policy=endpoint:m", "evaluate={games: [{name: kuhn_poker}], against: ['endpoint:m']}"]
 )
-def test_a_wrong_port_is_found_before_a_run_begins(tmp_path: Path, gone: str, setting: str) -> None:
-    begun = time.monotonic()
-    line = refused(*RUN, "--set", f"endpoint.url={gone}", "--set", setting, "--out", tmp_path / "run")
-    assert gone in line and "is a server running there?" in line and time.monotonic() - begun < 8
+def test_wrong_port_is_noticed_before_a_run_begins(tmp_path: Path, closed_server_url: str, setting: str) -> None:
+    started = time.monotonic()
+    line = refused(*RUN, "--set", f"endpoint.url={closed_server_url}", "--set", setting, "--out", tmp_path / "run")
+    assert closed_server_url in line and "is a server running there?" in line and time.monotonic() - started < 8
     assert not (tmp_path / "run").exists()
 
 
@@ -72,28 +72,28 @@ def test_a_wrong_port_is_found_before_a_run_begins(tmp_path: Path, gone: str, se
         ["play", *KUHN, "--seat", "0=endpoint:m", "--seat", "1=nash"],
     ],
 )
-def test_commands_ask_the_server_that_they_are_told_of(command: list[str], gone: str) -> None:
-    with passes() as server:
-        told = arena(*command, "--endpoint", f"url={server.url}", "--endpoint", "seed=false", "--json")
-    assert told.code == 0, told.err
+def test_commands_ask_the_given_server(command: list[str], closed_server_url: str) -> None:
+    with serve_passes() as server:
+        result = arena(*command, "--endpoint", f"url={server.url}", "--endpoint", "seed=false", "--json")
+    assert result.code == 0, result.err
     assert server.asked and len(server.looked) == 1 and not any("seed" in body for _, _, body in server.asked)
-    begun = time.monotonic()
-    told = arena(*command, "--endpoint", f"url={gone}")
-    assert told.code == 2 and gone in told.line and time.monotonic() - begun < 5
+    started = time.monotonic()
+    result = arena(*command, "--endpoint", f"url={closed_server_url}")
+    assert result.code == 2 and closed_server_url in result.line and time.monotonic() - started < 5
 
 
 def test_a_matrix_of_two_servers() -> None:
-    with Server(says(completion("DIAGNOSE flu"))) as one, Server(says(completion("ASK cough"))) as two:
-        servers = ["--endpoint", f"url={one.url}", "--endpoint", f"local.url={two.url}"]
-        told = arena("matrix", "endpoint:m", "endpoint@local:m", "--game", "clinic", "--persons", "terse", "--tasks",
+    with Server(says(completion("DIAGNOSE flu"))) as default, Server(says(completion("ASK cough"))) as local:
+        servers = ["--endpoint", f"url={default.url}", "--endpoint", f"local.url={local.url}"]
+        result = arena("matrix", "endpoint:m", "endpoint@local:m", "--game", "clinic", "--persons", "terse", "--tasks",
                      "2", "--trials", "1", *servers, "--json")  # fmt: skip
-    assert told.code == 0, told.err
-    assert [cell["agent"] for cell in json.loads(told.out)["cells"]] == ["endpoint:m", "endpoint@local:m"]
-    assert one.asked and two.asked
+    assert result.code == 0, result.err
+    assert [cell["agent"] for cell in json.loads(result.out)["cells"]] == ["endpoint:m", "endpoint@local:m"]
+    assert default.asked and local.asked
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("url", "--endpoint url: write A=B"),
         ("lcoal host.url=x", "write A=B, such as"),
@@ -102,11 +102,11 @@ def test_a_matrix_of_two_servers() -> None:
         ("local.requests_per_minute=fast", "--endpoint local: requests_per_minute"),
     ],
 )
-def test_what_is_no_setting_of_a_server(setting: str, says: str) -> None:
-    assert says in refused("eval", "endpoint:m", *KUHN, "--endpoint", setting)
+def test_bad_server_setting_is_refused(setting: str, message: str) -> None:
+    assert message in refused("eval", "endpoint:m", *KUHN, "--endpoint", setting)
 
 
-def test_a_server_that_has_no_name_here() -> None:
+def test_unknown_server_name_is_refused() -> None:
     line = refused("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
     assert "unknown server 'lcal'" in line and "did you mean 'local'" in line
 
@@ -137,31 +137,33 @@ def test_turns_are_counted_while_matches_are_under_way() -> None:
     assert "3 turns" in console.export_text()
 
 
-def test_a_strangers_run_asks_no_server_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its config may name any server, and any variable as the key's."""
+def test_foreign_run_contacts_no_server_without_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its config could name any server, and any variable as the key's."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "models").symlink_to(resolve("nano").parent)
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DATABASE_PASSWORD", "a-private-secret")
     run, seat = tmp_path / "run", ["--set", "seats.second.policy=endpoint:m", "--set", "play.matches=2"]
-    with passes() as server, passes() as other:
+    with serve_passes() as server, serve_passes() as other:
         key = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
         assert arena(*RUN, *seat, *key, "--out", run).code == 0
-        assert arena("resume", run, "--iterations", "2", "--json").code == 0, "begun here"
+        assert arena("resume", run, "--iterations", "2", "--json").code == 0, "a run that was started here is trusted"
         (tmp_path / "home" / "trusted").unlink()
         looked = len(server.looked)
         line = refused("resume", run, "--iterations", "3")
         assert f"would ask {server.url} with the key in DATABASE_PASSWORD: to allow that, pass --trust" in line
         assert len(server.looked) == looked > 0
         own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
-        assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, "the user's own word"
+        assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, (
+            "settings given by the user are trusted"
+        )
         assert len(server.looked) == looked and other.looked
-        assert arena("resume", run, "--iterations", "4", "--json").code == 0, "which the run keeps"
+        assert arena("resume", run, "--iterations", "4", "--json").code == 0, "the run keeps the user's settings"
         again = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
         assert arena("resume", run, "--iterations", "5", *again, "--trust", "--json").code == 0
 
 
-def test_a_password_in_a_url_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_password_in_a_url_is_never_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "http://user:hunter2@127.0.0.1:9/v1"
     for option in ([], ["--endpoint", f"url={url}"]):
         monkeypatch.setenv("OPENAI_BASE_URL", url)

@@ -1,4 +1,4 @@
-"""`arena export-env` writes a project that names game and options, and refuses in one line what cannot be."""
+"""`arena export-env` writes a project that names game and options, and refuses impossible ones in one line."""
 
 import ast
 import json
@@ -34,22 +34,22 @@ def test_refusals(words: tuple[str, ...], tmp_path: Path) -> None:
 @pytest.mark.parametrize("library", TARGETS)
 def test_every_template_is_python_and_names_the_game(library: str, tmp_path: Path) -> None:
     words = ["export-env", "negotiation", "--as", library, "--to", tmp_path / "env", "--option", "max_turns=6"]
-    seat = [] if TARGETS[library].is_for_all_seats else ["--seat", "1", "--against", "random"]
-    told = arena(*words, *seat, "--json")
-    assert json.loads(told.out)["module"] == "arena_negotiation"
+    seat_options = [] if TARGETS[library].is_for_all_seats else ["--seat", "1", "--against", "random"]
+    result = arena(*words, *seat_options, "--json")
+    assert json.loads(result.out)["module"] == "arena_negotiation"
     assert {path.name for path in (tmp_path / "env").iterdir()} == {"arena_negotiation.py", "pyproject.toml"}
     source = (tmp_path / "env" / "arena_negotiation.py").read_text("utf-8")
     assigned = {ast.unparse(node.targets[0]): node for node in ast.parse(source).body if isinstance(node, ast.Assign)}
     text = ast.unparse(assigned["GAME"])
-    assert "negotiation" in text and "'max_turns': 6" in text and ("'responder'" in text) == bool(seat)
+    assert "negotiation" in text and "'max_turns': 6" in text and ("'responder'" in text) == bool(seat_options)
     assert not {"MODULE", "SLUG", "PROJECT", "NEEDS", "TASK", "INTERPRETER"} & set(source.split())
     project = tomllib.loads((tmp_path / "env" / "pyproject.toml").read_text("utf-8"))
     assert project["project"]["name"] == "arena-negotiation"
     assert TARGETS[library].needs in project["project"]["dependencies"]
-    assert "already holds something" in refused(*words, *seat)
+    assert "already holds something" in refused(*words, *seat_options)
 
 
-def test_a_game_of_a_file_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_game_from_a_file_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert arena("init", "game", "coins").code == 0
     assert arena("export-env", "coins.py:Coins", "--as", "gymnasium", "--to", "env").code == 0

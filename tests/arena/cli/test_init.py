@@ -1,4 +1,4 @@
-"""`arena init`: what it writes passes its check, names its schema, and never overwrites."""
+"""`arena init`: its files pass their check, name their schema, and never overwrite."""
 
 import json
 from pathlib import Path
@@ -10,22 +10,22 @@ from tests.factories.commands import arena, refused
 
 
 @pytest.fixture(autouse=True)
-def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def next_commands(out: str) -> list[list[str]]:
-    """The commands that are named to be typed next."""
+def parse_next_commands(out: str) -> list[list[str]]:
+    """Return the commands that the output suggests to run next."""
     marked = "next: arena "
     return [line.removeprefix(marked).split() for line in out.splitlines() if line.startswith(marked)]
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-def test_what_it_writes_passes_the_check_that_it_names(kind: str) -> None:
-    told = arena("init", kind, f"my_{kind}")
-    assert told.code == 0, told.err
-    command = next_commands(told.out)[0]
+def test_written_file_passes_the_suggested_check(kind: str) -> None:
+    result = arena("init", kind, f"my_{kind}")
+    assert result.code == 0, result.err
+    command = parse_next_commands(result.out)[0]
     if kind == "experiment":
         command += ["--set", "policies.shared.model=nano"]
     if kind in ("game", "simulator"):
@@ -48,35 +48,35 @@ def test_a_new_experiment_runs_and_a_new_role_plays() -> None:
     arena("init", "role", "polite")
     small = ["policies.shared.model=nano", "iterations=1", "play.matches=4", "seats.first.role=polite.yaml"]
     settings = [part for setting in small for part in ("--set", setting)]
-    told = arena("run", "selfplay", "--config", "mine.yaml", *settings, "--out", "run")
-    assert told.code == 0, told.err
+    result = arena("run", "selfplay", "--config", "mine.yaml", *settings, "--out", "run")
+    assert result.code == 0, result.err
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ["game", "simulator"])
-def test_what_is_begun_is_played_and_learned(kind: str) -> None:
-    run = next_commands(arena("init", kind, "mine").out)[1]
+def test_new_game_plays_and_learns(kind: str) -> None:
+    run = parse_next_commands(arena("init", kind, "mine").out)[1]
     assert run == ["run", "selfplay", "--config", "mine.yaml"]
     small = ["iterations=1", "play.matches=8", "evaluate.matches=4"]
     small += ["policies.shared.imitate.matches=16", "policies.shared.imitate.minibatches=4"]
-    told = arena(*run, *(part for setting in small for part in ("--set", setting)), "--out", "run")
-    assert told.code == 0, told.err
+    result = arena(*run, *(part for setting in small for part in ("--set", setting)), "--out", "run")
+    assert result.code == 0, result.err
     assert "lr: 0.0005" in Path("run/config.yaml").read_text(), "the tiny model's own"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "figure", "least"), [("game", "win", 0.2), ("simulator", "success", 0.3)])
-def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) -> None:
-    run = next_commands(arena("init", kind, "mine").out)[1]
-    told = arena(*run, "--out", "run")
-    assert told.code == 0, told.err
+def test_new_game_learns_within_a_minute(kind: str, figure: str, least: float) -> None:
+    run = parse_next_commands(arena("init", kind, "mine").out)[1]
+    result = arena(*run, "--out", "run")
+    assert result.code == 0, result.err
     evaluation = json.loads(Path("run/evaluation.json").read_text())
     before, after = (evaluation[moment][0]["figures"][figure][0] for moment in ("before", "results"))
     assert after - before > least
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["rol", "x"], "unknown kind 'rol' — did you mean 'role'?"),
         (["role", "My Role"], "a name is of small letters"),
@@ -86,8 +86,8 @@ def test_what_is_begun_learns_in_a_minute(kind: str, figure: str, least: float) 
         (["role", "x", "--to", "nowhere"], "there is no such folder"),
     ],
 )
-def test_what_it_refuses(arguments: list[str], told: str) -> None:
-    assert told in refused("init", *arguments)
+def test_refusals(arguments: list[str], message: str) -> None:
+    assert message in refused("init", *arguments)
     assert not list(Path.cwd().iterdir())
 
 
@@ -97,7 +97,7 @@ def test_it_never_overwrites() -> None:
     assert Path("mine.yaml").read_text() == "years of work"
 
 
-def test_an_experiment_that_cannot_run_is_told_before_it_does() -> None:
+def test_check_finds_an_experiment_that_cannot_run() -> None:
     arena("init", "experiment", "mine")
     assert "seats.frst: there is no 'frst' — did you mean 'first'?" in refused(
         "check", "experiment", "mine.yaml", "--set", "seats.frst.policy=random"
@@ -105,7 +105,7 @@ def test_an_experiment_that_cannot_run_is_told_before_it_does() -> None:
     assert "unknown role 'plyer'" in refused("check", "experiment", "mine.yaml", "--set", "seats.first.role=plyer")
 
 
-def test_a_file_that_is_in_the_way_of_one_of_several_leaves_nothing() -> None:
+def test_one_existing_file_prevents_all_files() -> None:
     Path("mine.yaml").write_text("years of work")
     assert "mine.yaml is there already" in refused("init", "game", "mine")
     assert [path.name for path in Path().iterdir()] == ["mine.yaml"]

@@ -1,4 +1,4 @@
-"""What a run's summary and evaluations show of a rate stays one."""
+"""Rates in a run's summary and in evaluations have intervals within their range."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from arena.statistics import rate_ci
 from tests.factories.made_run import make_run
 
 
-def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path) -> None:
+def test_summary_rates_have_wilson_intervals(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2, live=False)
     shown = {c.name: c for c in compute_changes(run.path)}
-    deals = shown["deal rate"]  # 2 of 3 matches of both iterations; Student's interval goes up to 2.10
+    deals = shown["deal rate"]  # 2 of 3 matches in both iterations; Student's interval reaches 2.10
     assert deals.first == pytest.approx(rate_ci(2, 3)) and deals.difference
     assert -1 <= deals.difference.low < 0 < deals.difference.high <= 1
     for name in ("valid per match", "deal rate", "joint value / best"):
@@ -25,8 +25,8 @@ def test_rates_in_the_summary_are_wilsons_and_stay_within_0_and_1(tmp_path: Path
 
 
 def test_figures_of_an_evaluation_keep_to_their_ranges() -> None:
-    (who,) = wait(Contenders().load("random"))
-    once, again = (wait(evaluate(who, [who], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
+    (contender,) = wait(Contenders().load("random"))
+    once, again = (wait(evaluate(contender, [contender], GameSpec(name="ultimatum"), 6, seed=0))[0] for _ in range(2))
     assert once.ranges["invalid"] == once.ranges["deal"] == (0, 1) and once.ranges["turns"][0] == 0
     for name in ("invalid", "deal", "offered"):
         assert 0 <= once.mean(name).low <= once.mean(name).high <= 1

@@ -1,4 +1,4 @@
-"""One event loop for the process: what fails or is interrupted leaves nothing in it, and others' tasks live on."""
+"""One event loop for the process: failures and interrupts leave no task in it, and other tasks keep running."""
 
 import asyncio
 import inspect
@@ -8,95 +8,95 @@ import pytest
 from arena.cli.loop import wait
 
 
-async def loop() -> asyncio.AbstractEventLoop:
+async def get_loop() -> asyncio.AbstractEventLoop:
     return asyncio.get_running_loop()
 
 
-def test_it_is_always_the_same_loop() -> None:
-    assert wait(loop()) is wait(loop(), by_signal=False)
+def test_loop_is_always_the_same() -> None:
+    assert wait(get_loop()) is wait(get_loop(), by_signal=False)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("by_signal", [True, False])
-def test_what_ends_badly_leaves_no_task_behind(error: type[BaseException], by_signal: bool) -> None:
+def test_failure_leaves_no_task_behind(error: type[BaseException], by_signal: bool) -> None:
     done: list[str] = []
 
-    async def slow() -> None:
+    async def finish_later() -> None:
         await asyncio.sleep(0.01)
         done.append("slow")
 
-    async def fails() -> None:
+    async def fail() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(slow())
-            group.create_task(stop())
+            group.create_task(finish_later())
+            group.create_task(raise_error())
 
-    async def stop() -> None:
+    async def raise_error() -> None:
         await asyncio.sleep(0)
         raise error
 
     with pytest.raises((error, BaseExceptionGroup)):
-        wait(fails(), by_signal)
+        wait(fail(), by_signal)
     wait(asyncio.sleep(0.05))
     assert not done
 
 
-def test_what_is_interrupted_before_it_begins_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else Python says on stderr, beside the one line of whoever pressed Ctrl-C, that nobody awaited it."""
+def test_coroutine_interrupted_before_it_begins_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise Python warns on stderr of a coroutine that was never awaited."""
 
-    def interrupted() -> None:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
-    work = loop()
-    monkeypatch.setattr(asyncio, "all_tasks", lambda of: interrupted())
+    work = get_loop()
+    monkeypatch.setattr(asyncio, "all_tasks", lambda of: interrupt())
     with pytest.raises(KeyboardInterrupt):
         wait(work)
     assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
-def test_the_tasks_of_others_live_on() -> None:
-    heard: list[int] = []
+def test_other_tasks_keep_running() -> None:
+    ticks: list[int] = []
 
-    async def engine() -> None:
+    async def tick() -> None:
         for number in range(3):
             await asyncio.sleep(0.01)
-            heard.append(number)
+            ticks.append(number)
 
-    async def begin() -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(engine())
+    async def start_task() -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(tick())
 
-    async def fails() -> None:
+    async def fail() -> None:
         raise ValueError
 
-    task = wait(begin())
+    task = wait(start_task())
     with pytest.raises(ValueError):
-        wait(fails())
+        wait(fail())
     wait(asyncio.sleep(0.1))
-    assert heard == [0, 1, 2] and task.done()
+    assert ticks == [0, 1, 2] and task.done()
 
 
-def test_within_another_loop_as_in_a_notebook_the_same_loop_is_waited_on_beside_it() -> None:
-    async def own_loop() -> asyncio.AbstractEventLoop:
+def test_wait_inside_another_loop_uses_the_same_process_loop() -> None:
+    async def get_process_loop() -> asyncio.AbstractEventLoop:
         await asyncio.sleep(0)
         return asyncio.get_running_loop()
 
-    async def fails() -> None:
-        raise ValueError("told")
+    async def fail() -> None:
+        raise ValueError("failed")
 
-    async def cell() -> list[asyncio.AbstractEventLoop]:
-        with pytest.raises(ValueError, match="told"):
-            wait(fails())
-        return [wait(own_loop()), wait(own_loop()), asyncio.get_running_loop()]
+    async def run_cell() -> list[asyncio.AbstractEventLoop]:
+        with pytest.raises(ValueError, match="failed"):
+            wait(fail())
+        return [wait(get_process_loop()), wait(get_process_loop()), asyncio.get_running_loop()]
 
-    first, again, cells = asyncio.run(cell())
-    assert first is again is wait(own_loop()) and cells is not first
+    first, again, notebook_loop = asyncio.run(run_cell())
+    assert first is again is wait(get_process_loop()) and notebook_loop is not first
 
 
-def test_within_our_own_loop_one_awaits() -> None:
-    async def inner() -> None:
-        """Nothing."""
+def test_wait_inside_the_process_loop_is_refused() -> None:
+    async def do_nothing() -> None:
+        """Do nothing."""
 
-    async def outer() -> None:
-        wait(inner())
+    async def wait_inside() -> None:
+        wait(do_nothing())
 
     with pytest.raises(RuntimeError, match="running"):
-        wait(outer())
+        wait(wait_inside())

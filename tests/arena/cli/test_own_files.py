@@ -1,4 +1,4 @@
-"""A run's own game, role and data lie in its folder, are found there first, and run no code that nobody agreed to."""
+"""A run's own game, roles and data lie in its folder, are found there first, and run no untrusted code."""
 
 import json
 import re
@@ -46,63 +46,65 @@ LAUNCH = ["run", "selfplay", "--config", "race.yaml", "--roles", "roles", "--jso
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a game, roles and data, where the user is; and an ARENA_HOME of its own."""
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the user's working folder with a game, roles and data; ARENA_HOME is beside it."""
     models = resolve("nano").parent
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "models").symlink_to(models)
     monkeypatch.setenv("ARENA_HOME", str(tmp_path / "home"))
-    here = tmp_path / "here"
-    (here / "roles").mkdir(parents=True)
+    folder = tmp_path / "here"
+    (folder / "roles").mkdir(parents=True)
     guide = (ROOT / "docs" / "new-game.md").read_text("utf-8")
     for name, text in re.findall(r"`(race\.py|roles/racer\.yaml)`\n\n```\w+\n(.*?)```\n", guide, re.S):
-        (here / name).write_text(text)
-    (here / "race.py").write_text((here / "race.py").read_text() + WORDED)
-    (here / "roles" / "other.yaml").write_text((here / "roles" / "racer.yaml").read_text().replace("racer", "other"))
-    (here / "words.txt").write_text("Welcome.\n")
-    (here / "race.yaml").write_text(CONFIG)
-    monkeypatch.chdir(here)
-    return here
+        (folder / name).write_text(text)
+    (folder / "race.py").write_text((folder / "race.py").read_text() + WORDED)
+    (folder / "roles" / "other.yaml").write_text(
+        (folder / "roles" / "racer.yaml").read_text().replace("racer", "other")
+    )
+    (folder / "words.txt").write_text("Welcome.\n")
+    (folder / "race.yaml").write_text(CONFIG)
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture
-def run(place: Path) -> Path:
-    told = arena(*LAUNCH, place.parent / "run")
-    assert told.code == 0, told.err
-    return place.parent / "run"
+def run(user_folder: Path) -> Path:
+    result = arena(*LAUNCH, user_folder.parent / "run")
+    assert result.code == 0, result.err
+    return user_folder.parent / "run"
 
 
 @pytest.mark.slow
-def test_a_copied_folder_is_the_run(place: Path, run: Path) -> None:
+def test_a_copied_folder_is_the_run(user_folder: Path, run: Path) -> None:
     assert {str(p.relative_to(run)) for d in ("roles", "games", "data") for p in (run / d).iterdir()} == {
         "games/race.py", "roles/racer.yaml", "roles/other.yaml", "data/words.txt",
     }  # fmt: skip
-    away = Path(shutil.copytree(run, place.parent / "away"))
-    for gone in (run, place / "roles"):
+    moved = Path(shutil.copytree(run, user_folder.parent / "away"))
+    for gone in (run, user_folder / "roles"):
         shutil.rmtree(gone)
     for name in ("race.py", "words.txt"):
-        (place / name).unlink()
-    told = arena("resume", away, "--iterations", "2", "--json")
-    assert told.code == 0, told.err
-    games = {row["game"] for row in RunReader(away).matches()}
-    assert games == {f"{place}/race.py:Worded"}, "by the same name as before"
-    for name in (f"{place}/race.py:Worded", "race.py:Worded", f"{away}/games/race.py:Worded"):
-        told = arena("eval", away, "--game", name, "--matches", "2", "--json")
-        assert told.code == 0 and told.err == "", told.err
-        assert json.loads(told.out)["results"][0]["options"]["target"] == 5, "with the run's own options"
+        (user_folder / name).unlink()
+    result = arena("resume", moved, "--iterations", "2", "--json")
+    assert result.code == 0, result.err
+    games = {row["game"] for row in RunReader(moved).matches()}
+    assert games == {f"{user_folder}/race.py:Worded"}, "by the same name as before"
+    for name in (f"{user_folder}/race.py:Worded", "race.py:Worded", f"{moved}/games/race.py:Worded"):
+        result = arena("eval", moved, "--game", name, "--matches", "2", "--json")
+        assert result.code == 0 and result.err == "", result.err
+        assert json.loads(result.out)["results"][0]["options"]["target"] == 5, "with the run's own options"
 
 
 @pytest.mark.slow
-def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
-    role = place / "roles" / "racer.yaml"
+def test_edits_outside_the_run_are_reported_and_not_used(user_folder: Path, run: Path) -> None:
+    role = user_folder / "roles" / "racer.yaml"
     role.write_text(role.read_text().replace("Answer with", "Please answer with"))
-    (place / "words.txt").write_text("Go away.\n")
-    told = arena("eval", run, "--game", "race.py:Worded", "--matches", "2", "--json")
-    assert told.code == 0
-    assert f"racer was edited since {run} began; the run uses its own copy, {run}/roles/racer.yaml" in told.err
-    assert f"{place}/words.txt was edited since" in told.err
-    told = arena("resume", run, "--iterations", "2", "--json")
-    assert told.code == 0 and "racer was edited since" in told.err
+    (user_folder / "words.txt").write_text("Go away.\n")
+    result = arena("eval", run, "--game", "race.py:Worded", "--matches", "2", "--json")
+    assert result.code == 0
+    assert f"racer was edited since {run} began; the run uses its own copy, {run}/roles/racer.yaml" in result.err
+    assert f"{user_folder}/words.txt was edited since" in result.err
+    result = arena("resume", run, "--iterations", "2", "--json")
+    assert result.code == 0 and "racer was edited since" in result.err
 
 
 @pytest.mark.slow_after(1)
@@ -115,46 +117,46 @@ def test_a_copy_that_was_edited_or_lost_is_refused(run: Path, copy: str) -> None
         assert refused(*command).startswith(f"{run / copy} cannot be read")
 
 
-def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> None:
-    """The folder comes to another machine, where nobody began it."""
-    away = Path(shutil.copytree(run, place.parent / "away"))
-    shutil.rmtree(place)
-    place.mkdir()
-    (place.parent / "home" / "trusted").unlink()
+def test_foreign_code_runs_only_with_trust(user_folder: Path, run: Path) -> None:
+    """The folder was copied to a machine where nobody started the run."""
+    moved = Path(shutil.copytree(run, user_folder.parent / "away"))
+    shutil.rmtree(user_folder)
+    user_folder.mkdir()
+    (user_folder.parent / "home" / "trusted").unlink()
     resume, evaluate = (
-        ["resume", away, "--iterations", "2"],
-        ["eval", away, "--matches", "2", "--game", "race.py:Worded"],
+        ["resume", moved, "--iterations", "2"],
+        ["eval", moved, "--matches", "2", "--game", "race.py:Worded"],
     )
-    before = {p: p.read_bytes() for p in away.rglob("*") if p.is_file()}
+    before = {p: p.read_bytes() for p in moved.rglob("*") if p.is_file()}
     for command in (resume, evaluate):
         line = refused(*command)
-        assert f"would run the code of {away}/games/race.py: read it, then pass --trust" in line
-    assert {p: p.read_bytes() for p in away.rglob("*") if p.is_file()} == before
-    assert arena("show", away).code == 0, "shows without any code"
-    told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
-    assert told.code == 0, "another game needs none of it"
-    exploit = ["exploit", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
-    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
-    (place.parent / "home" / "trusted").unlink()
+        assert f"would run the code of {moved}/games/race.py: read it, then pass --trust" in line
+    assert {p: p.read_bytes() for p in moved.rglob("*") if p.is_file()} == before
+    assert arena("show", moved).code == 0, "shows without any code"
+    result = arena("eval", moved, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
+    assert result.code == 0, "another game needs none of it"
+    exploit = ["exploit", moved, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
+    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "--trust is accepted"
+    (user_folder.parent / "home" / "trusted").unlink()
     assert arena(*evaluate, "--before", "--trust").code == 0
-    assert arena(*resume, "--json").code == 0, "once is enough"
+    assert arena(*resume, "--json").code == 0, "trust is remembered"
 
 
 @pytest.mark.slow
-def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Path) -> None:
-    """A folder that hides its copies may name any file of the machine."""
-    about = json.loads((run / "environment.json").read_text())
+def test_file_outside_the_run_needs_trust_too(user_folder: Path, run: Path) -> None:
+    """A run folder without its copies could name any file of the machine."""
+    environment = json.loads((run / "environment.json").read_text())
     for key in ("files", "commands", "experiment", "sha256"):
-        del about[key]
-    (run / "environment.json").write_text(json.dumps({**about, "sha256": digest(about)}))
+        del environment[key]
+    (run / "environment.json").write_text(json.dumps({**environment, "sha256": digest(environment)}))
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
-    (place.parent / "home" / "trusted").unlink()
-    assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")
+    (user_folder.parent / "home" / "trusted").unlink()
+    assert f"would run the code of {user_folder}/race.py" in refused("resume", run, "--iterations", "2")
 
 
 @pytest.mark.parametrize(
-    ("game", "told"),
+    ("game", "message"),
     [
         ('{name: "pettingzoo:strangers_own.game"}', "has no function env()"),
         ('{name: "pettingzoo:connect_four_v3", options: {env: strangers_own.game}}', "has no function env()"),
@@ -162,32 +164,32 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
         ('{name: "gymnasium:FrozenLake-v1", options: {env: "strangers_own.game:Own-v0"}}', "no environment 'Own-v0'"),
     ],
 )
-def test_a_module_that_a_strangers_run_names_asks_first(
-    place: Path, monkeypatch: pytest.MonkeyPatch, game: str, told: str
+def test_module_named_by_a_foreign_run_needs_trust(
+    user_folder: Path, monkeypatch: pytest.MonkeyPatch, game: str, message: str
 ) -> None:
-    (place / "strangers_own").mkdir()
-    (place / "strangers_own" / "game.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n")
-    monkeypatch.syspath_prepend(place)
+    (user_folder / "strangers_own").mkdir()
+    (user_folder / "strangers_own" / "game.py").write_text(f"open({str(user_folder / 'ran')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(user_folder)
     for name in ("strangers_own", "strangers_own.game"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     config = SHARED.replace("{name: kuhn_poker, options: {illegal: end, penalty: 2}}", game)
     assert game in config
-    run = RunFolder.create(place / "strangers", config, {}).path
+    run = RunFolder.create(user_folder / "strangers", config, {}).path
     loading.reset()
     line = refused("resume", run)
     assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
-    assert not (place / "ran").exists()
+    assert not (user_folder / "ran").exists()
     loading.reset()
-    assert told in refused("resume", run, "--trust")
-    assert (place / "ran").exists()
+    assert message in refused("resume", run, "--trust")
+    assert (user_folder / "ran").exists()
 
 
-def test_what_is_no_name_of_a_module_is_refused_in_one_line() -> None:
+def test_invalid_module_name_is_refused() -> None:
     for name in ("../x", "..", ".x", "a..b", "xml.nothing"):
         assert "module" in refused("check", "game", f"pettingzoo:{name}")
 
 
-PLAYERS = """
+PLAYER_CODE = """
 def careful(game, seed):
     return lambda view: f"ADD {(view.public['target'] - view.public['total']) % 4 or 1}"
 
@@ -215,28 +217,28 @@ evaluate:
 
 
 @pytest.fixture
-def players(place: Path) -> Path:
-    """The same folder with players of the user's own: one that the game brings, and one of another file."""
-    (place / "own.py").write_text(PLAYERS)
-    (place / "race.py").write_text(
-        f"{(place / 'race.py').read_text()}{PLAYERS}\n\nWorded.players = {{'careful': careful}}\n"
+def user_players(user_folder: Path) -> Path:
+    """Return the user's folder with players of its own: one in the game's file, one in another file."""
+    (user_folder / "own.py").write_text(PLAYER_CODE)
+    (user_folder / "race.py").write_text(
+        f"{(user_folder / 'race.py').read_text()}{PLAYER_CODE}\n\nWorded.players = {{'careful': careful}}\n"
     )
-    return place
+    return user_folder
 
 
-def test_own_players_sit_wherever_a_name_does(players: Path) -> None:
+def test_own_players_work_wherever_a_name_does(user_players: Path) -> None:
     game = ["--game", "race.py:Worded", "--option", "words=words.txt", "--option", "target=5"]
-    told = arena("eval", "careful", *game, "--against", "own.py:numb", "--matches", "4", "--json")
-    assert told.code == 0, told.err
-    assert json.loads(told.out)["results"][0]["payoff_by_seat"]["first"][0] == 1.0, "from 0 of 5 the first seat wins"
-    told = arena("tournament", "own.py:numb", "careful", "random", *game, "--matches", "4", "--json")
-    assert told.code == 0, told.err
-    told = arena("play", *game, "--seat", "first=careful", "--seat", "second=own.py:numb", "--json")
-    assert json.loads(told.out)["payoffs"] == {"first": 1.0, "second": -1.0}
+    result = arena("eval", "careful", *game, "--against", "own.py:numb", "--matches", "4", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["results"][0]["payoff_by_seat"]["first"][0] == 1.0, "from 0 of 5 the first seat wins"
+    result = arena("tournament", "own.py:numb", "careful", "random", *game, "--matches", "4", "--json")
+    assert result.code == 0, result.err
+    result = arena("play", *game, "--seat", "first=careful", "--seat", "second=own.py:numb", "--json")
+    assert json.loads(result.out)["payoffs"] == {"first": 1.0, "second": -1.0}
 
 
 @pytest.mark.parametrize(
-    ("who", "says"),
+    ("player", "message"),
     [
         ("own.py:nubm", "has no function 'nubm' — did you mean 'numb'?"),
         ("own.py:Nobody", "has no function 'Nobody' (its functions: careful, numb)"),
@@ -244,14 +246,14 @@ def test_own_players_sit_wherever_a_name_does(players: Path) -> None:
         ("reckless", "unknown contender 'reckless'"),
     ],
 )
-def test_players_that_there_are_not_are_refused(players: Path, who: str, says: str) -> None:
-    assert says in refused(
-        "eval", who, "--game", "race.py:Worded", "--option", "words=words.txt", "--against", "random"
+def test_unknown_players_are_refused(user_players: Path, player: str, message: str) -> None:
+    assert message in refused(
+        "eval", player, "--game", "race.py:Worded", "--option", "words=words.txt", "--against", "random"
     )
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "message"),
     [
         (
             "def own(view): return 'ADD 1'",
@@ -264,34 +266,34 @@ def test_players_that_there_are_not_are_refused(players: Path, who: str, says: s
         ("def own(game, seed): return None", "own.py:own made a NoneType: it is called with the game and a seed"),
     ],
 )
-def test_own_players_that_cannot_be_made_are_one_line(players: Path, code: str, says: str) -> None:
-    (players / "own.py").write_text(code)
+def test_own_player_that_fails_gives_one_line(user_players: Path, code: str, message: str) -> None:
+    (user_players / "own.py").write_text(code)
     game = ["--game", "race.py:Worded", "--option", "words=words.txt"]
-    assert says in refused("eval", "own.py:own", *game, "--against", "random")
-    told = arena("play", *game, "--seat", "first=own.py:own", "--seat", "second=careful")
-    assert told.code == 2 and says in told.err and len(told.err.splitlines()) == 1
+    assert message in refused("eval", "own.py:own", *game, "--against", "random")
+    result = arena("play", *game, "--seat", "first=own.py:own", "--seat", "second=careful")
+    assert result.code == 2 and message in result.err and len(result.err.splitlines()) == 1
 
 
-def test_a_games_own_player_plays_no_other_game(players: Path) -> None:
+def test_a_games_own_player_plays_no_other_game(user_players: Path) -> None:
     both = ["--game", "race.py:Worded,nim", "--option", "words=words.txt"]
     assert arena("eval", "random", *both, "--against", "careful").code == 2
 
 
 @pytest.mark.slow
-def test_a_run_keeps_its_own_players(players: Path) -> None:
-    (players / "race.yaml").write_text(SEATED)
-    run = players.parent / "run"
-    told = arena(*LAUNCH, run)
-    assert told.code == 0, told.err
-    assert (run / "parts" / "own.py").read_text() == PLAYERS
+def test_a_run_keeps_its_own_players(user_players: Path) -> None:
+    (user_players / "race.yaml").write_text(SEATED)
+    run = user_players.parent / "run"
+    result = arena(*LAUNCH, run)
+    assert result.code == 0, result.err
+    assert (run / "parts" / "own.py").read_text() == PLAYER_CODE
     rows = list(RunReader(run).matches())
     assert {s["policy"] for row in rows for s in row["seats"].values()} == {
         "shared",
         "careful",
-        f"{players}/own.py:numb",
+        f"{user_players}/own.py:numb",
     }
-    (players / "own.py").write_text("no Python\n")
-    told = arena("resume", run, "--iterations", "2", "--json")
-    assert told.code == 0 and f"{players}/own.py was edited since {run} began" in told.err, told.err
+    (user_players / "own.py").write_text("no Python\n")
+    result = arena("resume", run, "--iterations", "2", "--json")
+    assert result.code == 0 and f"{user_players}/own.py was edited since {run} began" in result.err, result.err
     (run / "parts" / "own.py").write_text("no Python\n")
     assert refused("resume", run, "--iterations", "3").startswith(f"{run}/parts/own.py was edited since its run began")

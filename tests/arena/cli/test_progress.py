@@ -1,4 +1,4 @@
-"""How far a command is: estimates by hand, lines where there is no terminal, and what long commands say."""
+"""Progress of a command: remaining-time estimates, lines without a terminal, and long commands."""
 
 import io
 import re
@@ -15,7 +15,7 @@ from arena.cli.progress import format_duration, format_remaining, progress
 from tests.factories.commands import arena
 
 
-def test_an_estimate_is_the_rest_at_the_pace_so_far() -> None:
+def test_estimate_extrapolates_the_pace_so_far() -> None:
     assert format_remaining(100, 400, 60.0) == "about 3 min left"
     assert format_remaining(1, 2, 5.0) == "about 5 s left"
     assert format_remaining(1, 1000, 10.0) == "about 2.8 h left"
@@ -23,7 +23,7 @@ def test_an_estimate_is_the_rest_at_the_pace_so_far() -> None:
     assert [format_duration(s) for s in (0.1, 89, 91, 5399, 5401)] == ["1 s", "89 s", "2 min", "90 min", "1.5 h"]
 
 
-def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
+def test_without_a_terminal_progress_is_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter(range(0, 10_000, 10))
@@ -39,7 +39,7 @@ def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "message"),
     [
         (["eval", "random", "--game", "nim", "--matches", "8"], "matches: 8 of 8"),
         (["tournament", "random", "first_legal", "--game", "nim", "--matches", "8"], "matches: 8 of 8"),
@@ -48,43 +48,43 @@ def test_where_there_is_no_terminal_it_says_a_line_now_and_then(
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_long_commands_say_how_far_they_are(command: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_commands_report_progress(command: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REPORT_INTERVAL", 0.0)
-    told = arena(*command)
-    assert told.code == 0 and f"arena: {says}" in told.err
+    result = arena(*command)
+    assert result.code == 0 and f"arena: {message}" in result.err
     assert arena(*command, "--json").err == ""
 
 
 @pytest.mark.slow
-def test_a_warm_start_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imitation_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REPORT_INTERVAL", 0.0)
     small = ["play.matches=4", "policies.shared.imitate={scripted: [random], matches: 6, epochs: 2, minibatches: 2}"]
     settings = [part for setting in small for part in ("--set", setting)]
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", *settings]
-    told = arena(*command, "--out", tmp_path / "run")
-    assert told.code == 0, told.err
-    assert re.search(r"imitate \(shared\): matches of random: 3 of 6, about \d+ s left", told.out)
-    assert "imitate (shared): learning: 4 of 4" in told.out
+    result = arena(*command, "--out", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert re.search(r"imitate \(shared\): matches of random: 3 of 6, about \d+ s left", result.out)
+    assert "imitate (shared): learning: 4 of 4" in result.out
 
 
-def test_the_live_table_says_how_long_the_iterations_take_that_are_to_come() -> None:
+def test_live_table_estimates_the_remaining_time() -> None:
     screen = Screen(Console(file=io.StringIO()), "table", 10)
     screen.rows = [{"iteration": k, "seconds": {"play": 40.0, "learn": 15.0, "commit": 5.0}} for k in (1, 2)]
     assert screen._format_remaining_time() == "about 8 min left"
 
 
-@pytest.mark.parametrize(("sent", "code", "word"), [("INT", 130, "interrupted"), ("TERM", 143, "ended by SIGTERM")])
-def test_whoever_ends_a_command_before_it_is_under_way_reads_one_line(
-    tmp_path: Path, sent: str, code: int, word: str
-) -> None:
-    """Here while it loads a game."""
-    (tmp_path / "stop.py").write_text(f"import signal\nsignal.raise_signal(signal.SIG{sent})\n")
-    told = arena("show", "game", f"{tmp_path}/stop.py:Game")
-    assert (told.code, told.line) == (code, word)
+@pytest.mark.parametrize(
+    ("signal_name", "code", "word"), [("INT", 130, "interrupted"), ("TERM", 143, "ended by SIGTERM")]
+)
+def test_command_ended_early_gives_one_line(tmp_path: Path, signal_name: str, code: int, word: str) -> None:
+    """The signal comes while the command loads a game."""
+    (tmp_path / "stop.py").write_text(f"import signal\nsignal.raise_signal(signal.SIG{signal_name})\n")
+    result = arena("show", "game", f"{tmp_path}/stop.py:Game")
+    assert (result.code, result.line) == (code, word)
 
 
-def test_ctrl_c_while_the_commands_load_is_one_line() -> None:
-    interrupted = """
+def test_ctrl_c_while_loading_gives_one_line() -> None:
+    script = """
 import builtins, signal
 def load(name, *rest, load=builtins.__import__):
     if name == "arena.cli.main":
@@ -94,5 +94,5 @@ from arena.__main__ import main
 builtins.__import__ = load
 main()
 """
-    done = subprocess.run([sys.executable, "-c", interrupted], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "arena: interrupted\n")

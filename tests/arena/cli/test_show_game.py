@@ -1,4 +1,4 @@
-"""`arena show game`: what a role may rely on in a game."""
+"""`arena show game`: facts about a game that a role may rely on."""
 
 import json
 import sys
@@ -16,46 +16,46 @@ SIMULATORS = ("clinic", "desk", "proposer_solver")
 
 @pytest.mark.slow_after(8)
 @pytest.mark.parametrize("name", [*games.CLASSES, *SIMULATORS])
-def test_every_game_says_what_it_offers(name: str) -> None:
-    told = describe(name)
-    made = games.make(name)
-    assert told["seats"] == list(made.possible_agents) and told["rules"] and told["what"]
-    assert set(told["private"]) and set(told["private"]) <= set(told["seats"])
-    assert set(told["options"]) >= {"illegal", "penalty", "stake", "talk"}
-    assert told["theory"] == {k: float(v) for k, v in made.theory.items()} and "random" in told["players"]
+def test_every_game_is_described(name: str) -> None:
+    description = describe(name)
+    game = games.make(name)
+    assert description["seats"] == list(game.possible_agents) and description["rules"] and description["what"]
+    assert set(description["private"]) and set(description["private"]) <= set(description["seats"])
+    assert set(description["options"]) >= {"illegal", "penalty", "stake", "talk"}
+    assert description["theory"] == {k: float(v) for k, v in game.theory.items()} and "random" in description["players"]
 
 
 def test_facts_options_theory_players_and_roles() -> None:
-    told = describe("kuhn_poker")
-    assert told["private"]["first"]["card"] in "JQK" and told["acts"]["second"] == ["PASS", "BET"]
-    assert told["theory"]["value"] == pytest.approx(-1 / 18)
-    assert {"random", "nash", "cfr"} <= set(told["players"]) and "mcts" not in told["players"]
-    assert told["roles"] == ["nano_kuhn"] and told["options"]["penalty"] == ["float", "1.0"]
+    description = describe("kuhn_poker")
+    assert description["private"]["first"]["card"] in "JQK" and description["acts"]["second"] == ["PASS", "BET"]
+    assert description["theory"]["value"] == pytest.approx(-1 / 18)
+    assert {"random", "nash", "cfr"} <= set(description["players"]) and "mcts" not in description["players"]
+    assert description["roles"] == ["nano_kuhn"] and description["options"]["penalty"] == ["float", "1.0"]
     assert {"seller", "buyer"} == set(describe("haggle")["private"])
 
 
-def test_as_a_person_reads_it() -> None:
-    told = arena("show", "game", "haggle")
-    assert told.code == 0, told.err
+def test_text_output() -> None:
+    result = arena("show", "game", "haggle")
+    assert result.code == 0, result.err
     for part in ("Talk may follow after |.", "seat buyer", "private.cost = ", "max_price: int = 10", "truthful_haggler",
                  "gainful 0.45", "public.turns_left = 8"):  # fmt: skip
-        assert part in told.out, part
+        assert part in result.out, part
     assert json.loads(arena("show", "game", "haggle", "--json").out)["seats"] == ["seller", "buyer"]
 
 
-def test_others_games_and_no_games(tmp_path: Path) -> None:
+def test_foreign_and_unknown_games(tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text(
         "from games.nim import Nim\n\n\nclass Own(Nim):\n    def public(self):\n"
         "        return {**super().public(), 'bad': '\\x1b[31m[red]'}\n"
     )
-    told = arena("show", "game", f"{own}:Own")
-    assert told.code == 0 and "piles" in told.out and "\x1b" not in told.out
+    result = arena("show", "game", f"{own}:Own")
+    assert result.code == 0 and "piles" in result.out and "\x1b" not in result.out
     assert arena("show", "game", "openspiel:tic_tac_toe").code == 0
     assert "did you mean 'haggle'" in refused("show", "game", "hagle")
 
 
-def test_a_slip_before_the_name_is_told() -> None:
+def test_mistake_before_the_name_is_explained() -> None:
     assert "which game? Name one: arena show game NAME (arena list games)" in refused("show", "game")
     assert "arena show panel NAME" in refused("show", "panel")
     assert "did you mean 'game'?" in refused("show", "gane", "kuhn_poker")

@@ -1,4 +1,4 @@
-"""What a command does not need it does not load: to be told what there is, nobody waits for torch."""
+"""Commands load no heavy package that they do not need: help and lists never wait for torch."""
 
 import json
 import subprocess
@@ -14,8 +14,8 @@ HEAVY = (
     *("sentence_transformers", "faiss", "bm25s", "networkx"),
     *("pettingzoo", "gymnasium", "pyspiel", "chess", "textarena", "minigrid", "reasoning_gym", "pgmpy"),
 )
-LATER = ("numpy", "pydantic", "importlib.metadata", "hashlib")
-"""What the commands load when they need it, as it takes longer than they do themselves."""
+LAZY = ("numpy", "pydantic", "importlib.metadata", "hashlib")
+"""Modules that commands load only on demand, because they load more slowly than the commands themselves."""
 COMMANDS = (
     *(
         [name]
@@ -24,7 +24,7 @@ COMMANDS = (
     *([name] for name in ("show", "export", "list", "models", "doctor", "sql", "compare", "find", "report", "study")),
     *(["sweep"], ["run", "selfplay"], ["check", "role"], ["check", "game"]),
 )
-RUN = f"""
+SCRIPT = f"""
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 sys.argv = ["arena", *json.loads(sys.argv[1])]
@@ -38,33 +38,35 @@ print(json.dumps([code, out.getvalue(), sorted(set(sys.modules) & set({HEAVY!r})
 """
 
 
-def loaded(*words: str) -> tuple[int, str, list[str]]:
-    """How a command of a fresh process ends, what it says, and what of all that is heavy it has loaded by then."""
-    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(words)], capture_output=True, text=True, check=True)
-    code, said, heavy = json.loads(done.stdout)
-    return code, said, heavy
+def run_command(*words: str) -> tuple[int, str, list[str]]:
+    """Run a command in a new process; return its exit code, its output and the heavy packages it loaded."""
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(words)], capture_output=True, text=True, check=True
+    )
+    code, output, heavy = json.loads(result.stdout)
+    return code, output, heavy
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     "words", [["--help"], ["--version"], *([*words, "--help"] for words in COMMANDS)], ids=" ".join
 )
-def test_to_be_told_of_commands_loads_nothing_heavy(words: list[str]) -> None:
-    code, said, heavy = loaded(*words)
-    assert (code, heavy) == (0, []) and said
+def test_help_loads_no_heavy_packages(words: list[str]) -> None:
+    code, output, heavy = run_command(*words)
+    assert (code, heavy) == (0, []) and output
 
 
-def test_the_commands_are_there_before_what_only_some_of_them_need() -> None:
-    code = f"import sys, arena.cli.main; print(sorted(set(sys.modules) & set({LATER!r})))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+def test_importing_commands_loads_no_lazy_modules() -> None:
+    code = f"import sys, arena.cli.main; print(sorted(set(sys.modules) & set({LAZY!r})))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", KINDS)
-def test_to_list_what_there_is_loads_nothing_heavy(kind: str) -> None:
-    code, said, heavy = loaded("list", kind)
-    assert (code, heavy) == (0, []) and said
+def test_listing_loads_no_heavy_packages(kind: str) -> None:
+    code, output, heavy = run_command("list", kind)
+    assert (code, heavy) == (0, []) and output
 
 
 @pytest.mark.slow_after(1)
@@ -77,6 +79,6 @@ def test_to_list_what_there_is_loads_nothing_heavy(kind: str) -> None:
     ],
     ids=" ".join,
 )
-def test_a_slip_is_told_before_anything_heavy_is_loaded(words: list[str], line: str) -> None:
-    code, said, heavy = loaded(*words)
-    assert (code, heavy) == (2, []) and said.startswith(f"arena: {line}")
+def test_mistakes_are_reported_before_heavy_packages_load(words: list[str], line: str) -> None:
+    code, output, heavy = run_command(*words)
+    assert (code, heavy) == (2, []) and output.startswith(f"arena: {line}")

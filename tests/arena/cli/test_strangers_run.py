@@ -1,4 +1,4 @@
-"""A stranger's run folder: nothing in it steers the terminal, is read as markup, or runs without having been asked."""
+"""Foreign run folders: nothing in them steers the terminal, is read as markup, or runs without consent."""
 
 import json
 from pathlib import Path
@@ -15,12 +15,12 @@ from tests.factories.store import record
 NASTY = "a\x1b]0;owned\x07\x1b[31mred\u202e[/im_end][bold]"
 
 
-def strange(value: Any) -> Any:
-    """The same, with every text and key replaced by one that would steer a terminal."""
+def insert_escapes(value: Any) -> Any:
+    """Return the value with terminal escapes appended to every text and unknown key."""
     if isinstance(value, dict):
-        return {key if key in KNOWN else f"{key}{NASTY}": strange(item) for key, item in value.items()}
+        return {key if key in KNOWN else f"{key}{NASTY}": insert_escapes(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [strange(item) for item in value]
+        return [insert_escapes(item) for item in value]
     return f"{value}{NASTY}" if isinstance(value, str) else value
 
 
@@ -31,10 +31,10 @@ METRICS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def harmless(told: Told) -> None:
-    assert told.code in (0, 2), told
-    assert "Traceback" not in told.out + told.err
-    for text in (told.out, told.err):
+def check_harmless(result: Told) -> None:
+    assert result.code in (0, 2), result
+    assert "Traceback" not in result.out + result.err
+    for text in (result.out, result.err):
         assert not {c for c in text if (ord(c) < 32 and c != "\n") or c in "\x7f\u202e"}, ascii(text)
 
 
@@ -42,34 +42,37 @@ def harmless(told: Told) -> None:
 def test_show_prints_text_only(tmp_path: Path, sealed: bool) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     for k in (1, 2):
-        row = strange(record(k, 0).to_json()) | {"id": f"000{k}-0000", "iteration": k, "status": "finished"}
-        line = json.dumps({"schema": SCHEMA_VERSION} | restored(row, record(k, 0).to_json()))
+        row = insert_escapes(record(k, 0).to_json()) | {"id": f"000{k}-0000", "iteration": k, "status": "finished"}
+        line = json.dumps({"schema": SCHEMA_VERSION} | restore_schema(row, record(k, 0).to_json()))
         (run.path / "log").mkdir(exist_ok=True)
         (run.path / "log" / f"000{k}.jsonl").write_text(line + "\n")
         if sealed:
             run.log.seal(k)
     (run.path / "metrics.jsonl").write_text(
-        "".join(json.dumps(strange(METRICS) | {"iteration": k}) + "\n" for k in (1, 2))
+        "".join(json.dumps(insert_escapes(METRICS) | {"iteration": k}) + "\n" for k in (1, 2))
     )
     for command in (["show", run.path], ["show", run.path, "0001-0000"], ["show", run.path, "--json"]):
-        told = arena(*command)
-        harmless(told)
-        assert told.code == 0, told.err
+        result = arena(*command)
+        check_harmless(result)
+        assert result.code == 0, result.err
     assert "[/im_end][bold]" in arena("show", run.path, "0001-0000").out, "as text, not as markup"
 
 
-def restored(row: dict[str, Any], real: dict[str, Any]) -> dict[str, Any]:
-    """The strange row with the names of the schema's own columns as they are."""
+def restore_schema(row: dict[str, Any], original: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with escapes in its values, but the schema's own column names intact."""
     turns = [
-        {name: strange(value) for name, value in turn.items()} | {"seat": f"{turn['seat']}{NASTY}"}
-        for turn in real["turns"]
+        {name: insert_escapes(value) for name, value in turn.items()} | {"seat": f"{turn['seat']}{NASTY}"}
+        for turn in original["turns"]
     ]
-    seats = {f"{seat}{NASTY}": {k: strange(v) for k, v in held.items()} for seat, held in real["seats"].items()}
-    streams = {f"{seat}{NASTY}": value for seat, value in real["streams"].items()}
-    plain = {name: row.get(name, strange(real[name])) for name in real}
-    for turn, own in zip(turns, real["turns"], strict=True):
-        turn["messages"] = [{"sender": NASTY, "text": NASTY} for _ in own["messages"]]
-        turn["rewards"] = {f"{name}{NASTY}": value for name, value in own["rewards"].items()}
+    seats = {
+        f"{seat}{NASTY}": {k: insert_escapes(v) for k, v in seating.items()}
+        for seat, seating in original["seats"].items()
+    }
+    streams = {f"{seat}{NASTY}": value for seat, value in original["streams"].items()}
+    plain = {name: row.get(name, insert_escapes(original[name])) for name in original}
+    for turn, real_turn in zip(turns, original["turns"], strict=True):
+        turn["messages"] = [{"sender": NASTY, "text": NASTY} for _ in real_turn["messages"]]
+        turn["rewards"] = {f"{name}{NASTY}": value for name, value in real_turn["rewards"].items()}
     return plain | {"turns": turns, "seats": seats, "streams": streams}
 
 
@@ -77,19 +80,19 @@ def restored(row: dict[str, Any], real: dict[str, Any]) -> dict[str, Any]:
     "line",
     ["{}", '{"iteration": "\x1b[31m"}', '{"iteration": true}', '{"iteration": 1e400}', "[]\n{}", '{"iteration": -1}'],
 )
-def test_metrics_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
+def test_invalid_metrics_are_refused(tmp_path: Path, line: str) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     (run.path / "metrics.jsonl").write_text(line + "\n" + line + "\n")
-    told = arena("show", run.path)
-    harmless(told)
-    assert told.code == 2 and "metrics.jsonl:" in told.line
+    result = arena("show", run.path)
+    check_harmless(result)
+    assert result.code == 2 and "metrics.jsonl:" in result.line
 
 
-def test_rows_of_an_open_log_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_invalid_rows_of_an_open_log_are_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     (run.path / "log").mkdir()
     for row in ({}, {"id": 3}, record(1, 0).to_json() | {"turns": NASTY}, record(1, 0).to_json() | {"seats": []}):
         (run.path / "log" / "0001.jsonl").write_text(json.dumps({"schema": SCHEMA_VERSION} | row) + "\n" * 2)
-        told = arena("show", run.path)
-        harmless(told)
-        assert (told.code == 2 and "0001.jsonl" in told.line) or "schema of the match log" in told.line
+        result = arena("show", run.path)
+        check_harmless(result)
+        assert (result.code == 2 and "0001.jsonl" in result.line) or "schema of the match log" in result.line

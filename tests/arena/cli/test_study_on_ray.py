@@ -1,4 +1,4 @@
-"""`arena study --on-ray`: runs as Ray tasks, whose workers are killed, and which end with the study."""
+"""`arena study --on-ray`: runs are Ray tasks that survive killed workers and end with the study."""
 
 import json
 import os
@@ -23,13 +23,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reas
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
-    with nodes() as made:
-        made.start(cpus=1)
-        yield made
+    with nodes() as cluster_nodes:
+        cluster_nodes.start(cpus=1)
+        yield cluster_nodes
 
 
 class Study:
-    """`arena study --on-ray`, a process of its own."""
+    """`arena study --on-ray` in a process of its own."""
 
     def __init__(self, cluster: Nodes, folder: Path, iterations: int = ITERATIONS) -> None:
         self.out, self._folder = folder / "study", folder
@@ -40,13 +40,13 @@ class Study:
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             self.process = subprocess.Popen(command, env=cluster.environ, stdout=out, stderr=err, cwd=folder)
 
-    def until(self, what: Callable[[], object]) -> None:
+    def wait_until(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 900
-        while not what():
-            assert self.process.poll() is None and time.monotonic() < deadline, self.said()
+        while not condition():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.read_output()
             time.sleep(0.05)
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         return (self._folder / "err").read_text() + (self._folder / "out").read_text()
 
     def end(self) -> int:
@@ -56,8 +56,8 @@ class Study:
             self.process.kill()
 
 
-def worker_of(cluster: Nodes, run: Path) -> psutil.Process | None:
-    """The Ray worker below which a run goes on."""
+def find_worker(cluster: Nodes, run: Path) -> psutil.Process | None:
+    """Return the Ray worker process that runs this run, if any."""
     for process in cluster.processes():
         try:
             if str(run) in process.cmdline() and (parent := process.parent()):
@@ -67,14 +67,14 @@ def worker_of(cluster: Nodes, run: Path) -> psutil.Process | None:
     return None
 
 
-def test_a_killed_worker_costs_its_run_nothing_that_was_committed(cluster: Nodes, tmp_path: Path) -> None:
+def test_killed_worker_loses_nothing_committed(cluster: Nodes, tmp_path: Path) -> None:
     study = Study(cluster, tmp_path)
     first = study.out / "mars-0"
-    study.until((first / "checkpoints" / "0001").exists)
-    worker = worker_of(cluster, first)
+    study.wait_until((first / "checkpoints" / "0001").exists)
+    worker = find_worker(cluster, first)
     assert worker
     worker.send_signal(signal.SIGKILL)
-    assert study.end() == 0, study.said()
+    assert study.end() == 0, study.read_output()
     data = json.loads((tmp_path / "out").read_text())
     assert data["missing"] == [] and len(data["runs"]) == 2
     assert "it is resumed" in (study.out / "mars-0.log").read_text()
@@ -85,38 +85,41 @@ def test_a_killed_worker_costs_its_run_nothing_that_was_committed(cluster: Nodes
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
-def test_runs_end_with_their_study_and_the_same_command_goes_on(
+def test_runs_end_with_their_study_and_the_same_command_continues(
     cluster: Nodes, tmp_path: Path, number: signal.Signals
 ) -> None:
     study = Study(cluster, tmp_path, iterations=1000)
     first = study.out / "mars-0"
-    study.until((first / "checkpoints" / "0001").exists)
-    ended(cluster, study, number)
+    study.wait_until((first / "checkpoints" / "0001").exists)
+    end_study(cluster, study, number)
     done = len(RunReader(first).metrics())
     assert 0 < done < 1000
     if number == signal.SIGINT:
-        assert "interrupted; committed iterations are safe" in study.said() and "Traceback" not in study.said()
+        assert (
+            "interrupted; committed iterations are safe" in study.read_output()
+            and "Traceback" not in study.read_output()
+        )
         again = Study(cluster, tmp_path, iterations=1000)
-        again.until(lambda: len(RunReader(first).metrics()) > done)
-        assert RunReader(first).environment()["commands"][1:], "it was gone on with"
-        ended(cluster, again, signal.SIGTERM)
+        again.wait_until(lambda: len(RunReader(first).metrics()) > done)
+        assert RunReader(first).environment()["commands"][1:], "the run was not resumed"
+        end_study(cluster, again, signal.SIGTERM)
 
 
-def ended(cluster: Nodes, study: Study, number: signal.Signals) -> None:
-    """End the study, and wait until its run has ended, too."""
+def end_study(cluster: Nodes, study: Study, number: signal.Signals) -> None:
+    """End the study with a signal, and wait until its run has ended."""
     os.kill(study.process.pid, number)
-    assert study.end() in (130, 143, -signal.SIGKILL), study.said()
+    assert study.end() in (130, 143, -signal.SIGKILL), study.read_output()
     deadline = time.monotonic() + 400
-    while is_in_use(study.out / "mars-0") or worker_of(cluster, study.out / "mars-0"):
-        assert time.monotonic() < deadline, "it plays on"
+    while is_in_use(study.out / "mars-0") or find_worker(cluster, study.out / "mars-0"):
+        assert time.monotonic() < deadline, "the run still plays"
         time.sleep(0.1)
 
 
-def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with nodes() as none:
-        study = Study(none, tmp_path)
+def test_missing_cluster_gives_one_line(tmp_path: Path) -> None:
+    with nodes() as cluster:
+        study = Study(cluster, tmp_path)
         assert study.end() == 2
-    (line,) = study.said().splitlines()[-1:]
-    assert line.startswith(f"arena: --on-ray: no Ray cluster answers at {none.address}"), line
-    assert "Traceback" not in study.said()
+    (line,) = study.read_output().splitlines()[-1:]
+    assert line.startswith(f"arena: --on-ray: no Ray cluster answers at {cluster.address}"), line
+    assert "Traceback" not in study.read_output()
     assert not list(tmp_path.glob("study/*-0"))

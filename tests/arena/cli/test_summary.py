@@ -1,4 +1,4 @@
-"""How a run is summed up: strength where payoffs cancel out, directions of good, and whom it met."""
+"""A run's summary: strength in zero-sum games, direction of improvement, and opponents."""
 
 import io
 import json
@@ -25,13 +25,13 @@ LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}]
 
 
 @pytest.mark.slow
-def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(tmp_path: Path) -> None:
+def test_zero_sum_summary_reports_win_rates_and_exploitability(tmp_path: Path) -> None:
     run, matches = tmp_path / "run", ["--set", "play.matches=16"]
-    told = arena(*RUN, "--recipe", "kuhn_poker-nano", *matches, "--set", LEAGUE, "--out", run)
-    assert told.code == 0, told.err
-    assert "win rate against nash" in told.out and "win rate against past" in told.out
-    assert "kuhn_poker: exploitability" in told.out and "(exact)" in told.out
-    assert "mean payoff" not in told.out, "it is 0 whatever is learned"
+    result = arena(*RUN, "--recipe", "kuhn_poker-nano", *matches, "--set", LEAGUE, "--out", run)
+    assert result.code == 0, result.err
+    assert "win rate against nash" in result.out and "win rate against past" in result.out
+    assert "kuhn_poker: exploitability" in result.out and "(exact)" in result.out
+    assert "mean payoff" not in result.out, "it is always 0"
     shown = [arena("show", run, f"0001-{n:04d}").out.split("\n")[0] for n in range(8)]
     assert any(" = shared@0 as" in line for line in shown) and any("nash as" in line for line in shown)
     assert not any("@0@0" in line or "nash@" in line for line in shown)
@@ -40,21 +40,21 @@ def test_a_zero_sum_run_tells_whom_it_beats_and_how_far_it_is_from_equilibrium(t
 
 
 @pytest.mark.slow
-def test_where_only_learners_met_it_says_how_to_find_out(tmp_path: Path) -> None:
+def test_run_of_learners_alone_suggests_eval(tmp_path: Path) -> None:
     shown = "policies.shared.imitate={scripted: [random], matches: 384, epochs: 4, minibatches: 16, lr: 4e-3}"
     alone = ["--set", "league=null", "--set", "play.matches=12", "--set", shown]
-    told = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
-    assert told.code == 0, told.err
-    assert "payoffs say nothing of strength: see `arena eval`" in told.out and "mean payoff" not in told.out
+    result = arena(*RUN, "--recipe", "tic_tac_toe-nano", *alone, "--out", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert "payoffs say nothing of strength: see `arena eval`" in result.out and "mean payoff" not in result.out
 
 
 @pytest.mark.slow
-def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> None:
+def test_summary_shows_theory_beside_results(tmp_path: Path) -> None:
     run, options = tmp_path / "run", "game.options={max_turns: 4, breakdown: 0.2, values: public}"
     matches = ["--set", "play.matches=16", "--set", options]
-    told = arena(*RUN, "--recipe", "negotiation-nano", *matches, "--out", run)
-    assert told.code == 0, told.err
-    head = next(line for line in told.out.splitlines() if "difference" in line)
+    result = arena(*RUN, "--recipe", "negotiation-nano", *matches, "--out", run)
+    assert result.code == 0, result.err
+    head = next(line for line in result.out.splitlines() if "difference" in line)
     assert head.split() == ["first", "last", "difference", "equilibrium", "nash"]
     reports = [row["report"] for row in RunReader(run).log.read(2)]
     summary = json.loads(arena("resume", run, "--json").out.splitlines()[-1])
@@ -62,7 +62,7 @@ def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> Non
     for side in "first", "second":
         means = {s: fmean(r[f"{s}_payoff_{side}"] for r in reports) for s in ("equilibrium", "nash")}
         assert theory[f"payoff {side}"] == pytest.approx(means)
-        line = next(line for line in told.out.splitlines() if line.startswith(f"payoff {side}"))
+        line = next(line for line in result.out.splitlines() if line.startswith(f"payoff {side}"))
         assert line.split()[-2:] == [f"{mean:.2f}" for mean in means.values()]
     assert theory["deal rate"] == {}
 
@@ -77,13 +77,13 @@ def test_what_theory_gives_stands_beside_what_was_learned(tmp_path: Path) -> Non
         ("turns", 0.2, "▲ it", ""),
     ],
 )
-def test_a_difference_is_shown_by_what_is_good(name: str, moved: float, shown: str, style: str) -> None:
+def test_difference_is_coloured_by_direction(name: str, moved: float, shown: str, style: str) -> None:
     text = format_difference(name, Interval(moved, moved - 0.1, moved + 0.1), "it")
     assert (text.plain, text.style) == (shown, style)
     assert format_difference(name, Interval(moved, -0.5, 0.5), "it").plain == "≈ it"
 
 
-def test_what_is_zero_sum() -> None:
+def test_is_zero_sum() -> None:
     def row(ended: str, *payoffs: float) -> tuple[dict[str, float], dict[str, str]]:
         return {str(seat): paid for seat, paid in enumerate(payoffs)}, {"ended": ended}
 
@@ -97,12 +97,12 @@ def test_what_is_zero_sum() -> None:
     [(-0.001, "{:.2f}", "0.00"), (-0.001, "{:+.2f}", "+0.00"), (-0.0, "{:.3g}", "0"), (-0.0001, "{:.1%}", "0.0%"),
      (-0.01, "{:.2f}", "-0.01"), (-0.0001, "{:.3g}", "-0.0001"), (float("nan"), "{:.2f}", "–")],
 )  # fmt: skip
-def test_no_zero_has_a_minus(value: float, form: str, shown: str) -> None:
+def test_zero_is_shown_without_a_minus(value: float, form: str, shown: str) -> None:
     assert format_number(value, form) == shown
 
 
-def line(*matches: MatchRecord) -> str:
-    """How a run shows an iteration of these matches."""
+def format_iteration(*matches: MatchRecord) -> str:
+    """Return the line that a run prints for an iteration of these matches."""
     out = io.StringIO()
     screen = Screen(PlainConsole(file=out, width=300), "lines", 1)
     screen.iteration(
@@ -111,23 +111,23 @@ def line(*matches: MatchRecord) -> str:
     return out.getvalue()
 
 
-def test_a_line_has_no_payoff_that_cannot_move_and_the_one_against_whoever_stands_still() -> None:
+def test_line_shows_payoff_only_against_fixed_opponents() -> None:
     alone = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(6)]
-    assert "payoff" not in line(*alone) and "payoff" in line(
+    assert "payoff" not in format_iteration(*alone) and "payoff" in format_iteration(
         played("negotiation", 1, {"opener": "conceder", "responder": "conceder"})
     )
-    met = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
-    paid = fmean(one.payoffs["first"] for one in met)
-    assert f"payoff vs random {paid:+.2f}  " in line(*met)
-    past = [replace(o, seats={**o.seats, "second": replace(o.seats["second"], policy="shared@3")}) for o in met]
-    assert "payoff" not in line(*past), "who was it then need not be who it is now"
+    trained = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
+    paid = fmean(one.payoffs["first"] for one in trained)
+    assert f"payoff vs random {paid:+.2f}  " in format_iteration(*trained)
+    past = [replace(o, seats={**o.seats, "second": replace(o.seats["second"], policy="shared@3")}) for o in trained]
+    assert "payoff" not in format_iteration(*past), "the policy changes between versions"
 
 
-def test_what_there_is_to_play_is_listed_with_its_command() -> None:
-    told = arena("run", "selfplay")
-    assert told.code == 0
-    assert "arena run selfplay --game negotiation " in told.out
-    assert "arena run selfplay --recipe kuhn_poker-nano " in told.out
+def test_run_without_a_game_lists_commands() -> None:
+    result = arena("run", "selfplay")
+    assert result.code == 0
+    assert "arena run selfplay --game negotiation " in result.out
+    assert "arena run selfplay --recipe kuhn_poker-nano " in result.out
     for row in json.loads(arena("run", "selfplay", "--json").out):
         assert row["command"].startswith("arena run selfplay --") and 20 < len(row["what"]) < 160
     assert "what is to be played?" in refused("run", "selfplay", "--seed", "3")

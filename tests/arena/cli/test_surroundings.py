@@ -1,4 +1,4 @@
-"""What surrounds a command: full disks, narrow encodings, few open files, hang-ups, and code of others that raises."""
+"""The environment of a command: full disks, narrow encodings, few open files, hang-ups and foreign code that raises."""
 
 import os
 import resource
@@ -16,8 +16,8 @@ from tests.factories.commands import arena, refused
 ROOT = Path(__file__).parents[3]
 
 
-def process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> Any:
-    """A command in a process of its own, to its end."""
+def run_in_process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> Any:
+    """Run a command in a process of its own, to its end."""
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | settings
     env = {**os.environ, "PYTHONPATH": str(ROOT)} | streams.pop("env", {})
     command = [sys.executable, "-P", *python, "-m", "arena", *words]
@@ -25,64 +25,64 @@ def process(*words: str, python: tuple[str, ...] = (), **settings: Any) -> Any:
 
 
 def test_characters_that_the_output_cannot_encode_are_escaped() -> None:
-    done = process("play", "--help", env={"PYTHONIOENCODING": "ascii"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.isascii() and b"\\u" in done.stdout
+    result = run_in_process("play", "--help", env={"PYTHONIOENCODING": "ascii"})
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.isascii() and b"\\u" in result.stdout
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_under_the_output_is_one_line(unbuffered: str) -> None:
+def test_full_disk_under_stdout_gives_one_line(unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
-        done = process("--version", stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
-    assert (done.returncode, done.stderr) == (1, b"arena: the output cannot be written: No space left on device\n")
+        result = run_in_process("--version", stdout=full, env={"PYTHONUNBUFFERED": unbuffered})
+    assert (result.returncode, result.stderr) == (1, b"arena: the output cannot be written: No space left on device\n")
 
 
-def test_a_refusal_that_nobody_can_read_is_in_the_exit_code() -> None:
+def test_refusal_with_full_stderr_keeps_its_exit_code() -> None:
     with open("/dev/full", "wb") as full:
-        assert process("list", "gmaes", stderr=full).returncode == 2
+        assert run_in_process("list", "gmaes", stderr=full).returncode == 2
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("closed", [1, 2])
 def test_closed_streams_change_no_exit_code(closed: int) -> None:
-    assert process("--version", preexec_fn=lambda: os.close(closed)).returncode == 0
+    assert run_in_process("--version", preexec_fn=lambda: os.close(closed)).returncode == 0
 
 
 def test_a_python_without_docstrings_is_refused() -> None:
-    done = process("run", "selfplay", python=("-OO",))
-    assert done.returncode == 2 and done.stdout == b""
-    assert b"docstrings" in done.stderr and done.stderr.count(b"\n") == 1
+    result = run_in_process("run", "selfplay", python=("-OO",))
+    assert result.returncode == 2 and result.stdout == b""
+    assert b"docstrings" in result.stderr and result.stderr.count(b"\n") == 1
 
 
-def test_too_few_open_files_are_one_line_that_names_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_open_files_names_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    kept: list[int] = []
+    descriptors: list[int] = []
 
-    def scarce(*_: object) -> None:
+    def exhaust_descriptors(*_: object) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (30, hard))
         try:
             while True:
-                kept.append(os.open(os.devnull, os.O_RDONLY))
+                descriptors.append(os.open(os.devnull, os.O_RDONLY))
         except OSError:
             raise RuntimeError("a library's own words") from None
 
-    monkeypatch.setattr("arena.cli.catalogue.list_entries", scarce)
+    monkeypatch.setattr("arena.cli.catalogue.list_entries", exhaust_descriptors)
     try:
-        told = arena("list", "games")
+        result = arena("list", "games")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in kept:
+        for descriptor in descriptors:
             os.close(descriptor)
-    assert told.code == 1 and "ulimit -n allows this process 30" in told.line
+    assert result.code == 1 and "ulimit -n allows this process 30" in result.line
 
 
 def test_a_hang_up_ends_a_command_unless_it_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "hang.py").write_text("import signal\nsignal.raise_signal(signal.SIGHUP)\n")
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
     try:
-        told = arena("show", "game", f"{tmp_path}/hang.py:Game")
-        assert (told.code, told.line) == (129, "ended by SIGHUP")
+        result = arena("show", "game", f"{tmp_path}/hang.py:Game")
+        assert (result.code, result.line) == (129, "ended by SIGHUP")
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
         assert "has no class 'Game'" in refused("show", "game", f"{tmp_path}/hang.py:Game")
@@ -92,7 +92,7 @@ def test_a_hang_up_ends_a_command_unless_it_is_ignored(tmp_path: Path) -> None:
 
 # Code of others that raises
 
-BROKEN = {
+BROKEN_METHODS = {
     "__init__": "def __init__(self, **options):\n        raise RuntimeError('no\\nworld')",
     "option": "def __init__(self, *, words='nowhere.txt', **options):\n        open(words)",
     "exit": "def __init__(self, **options):\n        raise SystemExit(0)",
@@ -101,7 +101,7 @@ BROKEN = {
     "wordless": "def set_up(self, rng, options):\n        class Wordless(Exception):\n"
     "            def __str__(self):\n                raise ValueError\n        raise Wordless",
 }
-"""Methods of a game in somebody's own file, the fault in its fifth line or below."""
+"""Methods of a game in a user's file, with the fault in its fifth line or below."""
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "show": lambda game: ["show", "game", game],
     "play": lambda game: ["play", "--game", game, "--seat", "0=random", "--seat", "1=random"],
@@ -111,28 +111,28 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("where", BROKEN)
-def test_a_game_that_raises_is_one_line_that_names_its_file(tmp_path: Path, where: str, command: str) -> None:
-    text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN[where]}\n"
+@pytest.mark.parametrize("fault", BROKEN_METHODS)
+def test_a_game_that_raises_is_one_line_that_names_its_file(tmp_path: Path, fault: str, command: str) -> None:
+    text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS[fault]}\n"
     (tmp_path / "own.py").write_text(text)
-    told = refused(*COMMANDS[command](f"{tmp_path}/own.py:Own"))
-    assert f"{tmp_path}/own.py, line " in told
+    line = refused(*COMMANDS[command](f"{tmp_path}/own.py:Own"))
+    assert f"{tmp_path}/own.py, line " in line
 
 
-@pytest.mark.parametrize("where", ["__init__", "exit"])
-def test_a_run_of_a_game_that_raises_does_not_begin(tmp_path: Path, where: str) -> None:
-    text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN[where]}\n"
+@pytest.mark.parametrize("fault", ["__init__", "exit"])
+def test_run_of_a_game_that_raises_creates_no_folder(tmp_path: Path, fault: str) -> None:
+    text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS[fault]}\n"
     (tmp_path / "own.py").write_text(text)
-    told = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
-    assert "own.py, line 6" in told and not (tmp_path / "run").exists()
+    line = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
+    assert "own.py, line 6" in line and not (tmp_path / "run").exists()
 
 
 def test_a_game_whose_option_has_no_default_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from games.tic_tac_toe import TicTacToe\nclass Own(TicTacToe):\n    def __init__(self, size):\n        pass\n"
     )
-    told = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
-    assert "missing 1 required positional argument: 'size'" in told
+    line = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
+    assert "missing 1 required positional argument: 'size'" in line
 
 
 def test_a_file_that_exits_when_it_is_imported_is_refused(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_an_error_of_arenas_own_code_keeps_its_traceback(monkeypatch: pytest.Mon
         arena("list", "games")
 
 
-def test_a_traceback_is_to_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_variable_shows_the_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.py").write_text(
-        f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN['set_up']}\n"
+        f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS['set_up']}\n"
     )
     monkeypatch.setenv("ARENA_DEBUG", "1")
     with pytest.raises(KeyError, match="world"):

@@ -1,4 +1,4 @@
-"""`arena sweep` as a user types it: from nothing to a table, killed on the way, edited, refused."""
+"""`arena sweep` as a user types it: a whole sweep, kills, edits and refusals."""
 
 import json
 import signal
@@ -12,42 +12,44 @@ from arena.store.reader import RunReader
 from tests.factories.children import Child
 from tests.factories.commands import SETTINGS, arena, refused
 
-CONSTANT = [part for setting in (*SETTINGS, "iterations=60") for part in ("--set", setting)]
+FIXED = [part for setting in (*SETTINGS, "iterations=60") for part in ("--set", setting)]
 GRID = ["--set", "learn.lr=1e-4,3e-4"]
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_same_command_continues_a_killed_sweep(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
-    words = ["sweep", "negotiation-nano", *CONSTANT, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
+    words = ["sweep", "negotiation-nano", *FIXED, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
     assert child.until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
     assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
-    told = Child(tmp_path / "second", *words).end(400)
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+    result = Child(tmp_path / "second", *words).end(400)
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert data == json.loads((folder / "sweep.json").read_text())
     assert not (folder / "study.json").exists()
-    assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], "it was gone on with, not begun again"
+    assert RunReader(folder / "setting-1-1000").environment()["commands"][1:], (
+        "the run was restarted instead of resumed"
+    )
     shared = yaml.safe_load(RunReader(folder / "setting-2-1000").config())["policies"]["shared"]
-    assert shared["imitate"] is None and "setting-1-1000/checkpoints/0000" in shared["model"], "imitated once"
-    assert sorted(of["set"] for of in data["ranking"]) == [["learn.lr=1e-4"], ["learn.lr=3e-4"]]
+    assert shared["imitate"] is None and "setting-1-1000/checkpoints/0000" in shared["model"], "imitation is shared"
+    assert sorted(setting["set"] for setting in data["ranking"]) == [["learn.lr=1e-4"], ["learn.lr=3e-4"]]
     assert data["verdict"]["verdict"] == "not judged" and data["missing"] == []
-    for of in data["ranking"]:
-        (row, *_) = [run for run in data["runs"] if run["arm"] == of["name"]]
-        assert of["seeds"] == {"1000": pytest.approx(sum(row["curve"][-5:]) / len(row["curve"][-5:]))}
+    for setting in data["ranking"]:
+        (row, *_) = [run for run in data["runs"] if run["arm"] == setting["name"]]
+        assert setting["seeds"] == {"1000": pytest.approx(sum(row["curve"][-5:]) / len(row["curve"][-5:]))}
     began = time.monotonic()
     again = arena(*words[:-1], "--redraw")
     assert again.code == 0 and "learn.lr=3e-4" in again.out and "for tuning on seed 1000, no verdict" in again.out
-    assert time.monotonic() - began < 30, "what is done is not done again"
+    assert time.monotonic() - began < 30, "finished runs were repeated"
     data["runs"][0]["curve"] = [9.0] * 2
     (folder / "sweep.json").write_text(json.dumps(data))
     assert "sweep.json is not as it was written: restore it from a copy" in refused(*words)
 
 
-def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+def test_refusals_create_no_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "sweep"]
     assert "what is to be tried?" in refused("sweep", "negotiation-nano", *out)
     assert "unknown recipe 'negotiation-nan' — did you mean" in refused("sweep", "negotiation-nan", *GRID, *out)

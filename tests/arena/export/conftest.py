@@ -1,4 +1,4 @@
-"""One run for all tests of exports: deals in groups, branches, replies of a model that learned a little."""
+"""A run shared by all tests of exports: grouped deals, branches, and a model that learned a little."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from tests.factories.labs import experiment, finished
 
 
 @pytest.fixture(scope="session")
-def grouped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two groups of three matches of one deal, and their branches; one iteration, committed."""
+def grouped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of one iteration: two groups of three matches of one deal, and their branches."""
     folder = tmp_path_factory.mktemp("grouped") / "run"
     quick = (
         "iterations=1", "play.group=3", "play.parts=[branches]", "game.options.illegal=retry", "learn.minibatches=1",

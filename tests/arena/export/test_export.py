@@ -1,4 +1,4 @@
-"""What `arena export --as` writes: every row of what was chosen, prompts as they were, whatever text matches hold."""
+"""`arena export --as`: all selected rows, the original prompts, and any text that matches hold."""
 
 import csv
 import json
@@ -30,16 +30,16 @@ from tests.factories.made_run import make_run
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
-    """Three iterations of four matches, the last of which is still played; the fourth match of each failed."""
+def run(tmp_path: Path) -> Path:
+    """Return three iterations of four matches, the last still playing; the fourth match of each failed."""
     return make_run(tmp_path / "made").path
 
 
-def lines(path: Path) -> list[Any]:
+def read_json_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
-def cells(path: Path) -> list[dict[str, str]]:
+def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -47,34 +47,34 @@ def cells(path: Path) -> list[dict[str, str]]:
 # -- tables --------------------------------------------------------------------------------------------------
 
 
-def test_tables_hold_every_match_and_turn(made: Path, tmp_path: Path) -> None:
-    assert arena("export", made, "--as", "csv", "--to", tmp_path / "csv").code == 0
-    assert arena("export", made, "--as", "parquet", "--to", tmp_path / "parquet").code == 0
-    matches, turns = (cells(tmp_path / "csv" / f"{name}.csv") for name in ("matches", "turns"))
+def test_tables_hold_every_match_and_turn(run: Path, tmp_path: Path) -> None:
+    assert arena("export", run, "--as", "csv", "--to", tmp_path / "csv").code == 0
+    assert arena("export", run, "--as", "parquet", "--to", tmp_path / "parquet").code == 0
+    matches, turns = (read_csv(tmp_path / "csv" / f"{name}.csv") for name in ("matches", "turns"))
     assert len(matches) == 12 and [row["status"] for row in matches].count("failed") == 3
     first = matches[0]
     assert (first["match"], first["payoff.opener"], first["report.efficiency"]) == ("0000-0000", "0.0", "0.5")
     assert first["report.deal"] == "false" and first["policy.responder"] == "shared" and first["turns"] == "2"
-    assert len(turns) == sum(len(row["turns"]) for row in RunReader(made).matches())
+    assert len(turns) == sum(len(row["turns"]) for row in RunReader(run).matches())
     assert turns[1]["reward.illegal"] == "-1.0" and turns[1]["return"] == turns[1]["reward"] == "9.0"
-    assert turns[1]["advantage"] == "0.125" and turns[-1]["advantage"] == "", "credit has not come yet"
+    assert turns[1]["advantage"] == "0.125" and turns[-1]["advantage"] == "", "not credited yet"
     table = pq.read_table(tmp_path / "parquet" / "turns.parquet")
     assert table.num_rows == len(turns) and table["raw"].to_pylist() == [turn["raw"] for turn in turns]
     assert str(table.schema.field("valid").type) == "bool" and table["advantage"].to_pylist()[-1] is None
 
 
-def test_what_is_chosen_is_all_there_is(made: Path, tmp_path: Path) -> None:
-    told = arena(
-        "export", made, "--as", "csv", "--iteration", 1, "--role", "the_opener", "--to", tmp_path / "a", "--json"
+def test_exports_only_the_selection(run: Path, tmp_path: Path) -> None:
+    result = arena(
+        "export", run, "--as", "csv", "--iteration", 1, "--role", "the_opener", "--to", tmp_path / "a", "--json"
     )
-    assert json.loads(told.out)["rows"] == {"matches": 4, "turns": 4}
-    assert {row["seat"] for row in cells(tmp_path / "a" / "turns.csv")} == {"opener"}
-    arena("export", made, "--as", "csv", "--match", "0001-0002", "--match", "0002-0000", "--to", tmp_path / "b")
-    assert [row["match"] for row in cells(tmp_path / "b" / "matches.csv")] == ["0001-0002", "0002-0000"]
+    assert json.loads(result.out)["rows"] == {"matches": 4, "turns": 4}
+    assert {row["seat"] for row in read_csv(tmp_path / "a" / "turns.csv")} == {"opener"}
+    arena("export", run, "--as", "csv", "--match", "0001-0002", "--match", "0002-0000", "--to", tmp_path / "b")
+    assert [row["match"] for row in read_csv(tmp_path / "b" / "matches.csv")] == ["0001-0002", "0002-0000"]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--as", "cvs"], "--as cvs: there is no such format — did you mean 'csv'?"),
         (["--as", "csv", "--iteration", "9"], "--iteration 9: {run} has no matches of it (there are: 0 to 2)"),
@@ -87,19 +87,17 @@ def test_what_is_chosen_is_all_there_is(made: Path, tmp_path: Path) -> None:
         (["--as", "chats"], "config.yaml"),
     ],
 )
-def test_what_cannot_be_exported_is_said_and_leaves_nothing(
-    made: Path, tmp_path: Path, options: list[str], said: str
-) -> None:
-    assert said.format(run=made) in refused("export", made, *options, "--to", tmp_path / "out")
+def test_refused_export_leaves_nothing(run: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    assert message.format(run=run) in refused("export", run, *options, "--to", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 
-def test_nothing_is_overwritten(made: Path, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert "already holds something" in refused("export", made, "--as", "csv", "--to", tmp_path / "out")
-    assert "is a link" in refused("export", made, "--as", "csv", "--to", tmp_path / "link")
+    assert "already holds something" in refused("export", run, "--as", "csv", "--to", tmp_path / "out")
+    assert "is a link" in refused("export", run, "--as", "csv", "--to", tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -112,7 +110,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def test_whatever_text_stays_one_row(made: Path, tmp_path: Path) -> None:
+def test_any_text_stays_in_one_row(run: Path, tmp_path: Path) -> None:
     rows = [{"text": text, "n": n, "x": float("nan")} for n, text in enumerate(HOSTILE)]
     schema = pa.schema([("text", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
     batches = [rows[:3], [], rows[3:]]
@@ -120,30 +118,30 @@ def test_whatever_text_stays_one_row(made: Path, tmp_path: Path) -> None:
     assert write_json_lines(tmp_path / "jsonl", schema, batches) == len(HOSTILE)
     assert write_parquet(tmp_path / "parquet", schema, batches) == len(HOSTILE)
     csv.field_size_limit(2_000_000)
-    kept = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
-    assert [row["text"] for row in cells(tmp_path / "csv")] == [text.replace("\0", "\ufffd") for text in kept]
-    assert [row["text"] for row in lines(tmp_path / "jsonl")] == kept
-    assert (tmp_path / "jsonl").read_bytes().isascii() and lines(tmp_path / "jsonl")[0]["x"] is None
-    assert pq.read_table(tmp_path / "parquet")["text"].to_pylist() == kept
+    expected = [text.replace("\ud800", "\ufffd") for text in HOSTILE]
+    assert [row["text"] for row in read_csv(tmp_path / "csv")] == [text.replace("\0", "\ufffd") for text in expected]
+    assert [row["text"] for row in read_json_lines(tmp_path / "jsonl")] == expected
+    assert (tmp_path / "jsonl").read_bytes().isascii() and read_json_lines(tmp_path / "jsonl")[0]["x"] is None
+    assert pq.read_table(tmp_path / "parquet")["text"].to_pylist() == expected
 
 
-def test_a_cell_that_begins_as_a_formula_is_noted(made: Path, tmp_path: Path) -> None:
-    told = arena("export", made, "--as", "csv", "--to", tmp_path / "plain")
-    assert told.err == ""
-    record = MatchRecord.from_json(RunReader(made).match("0002-0000"))
+def test_formula_cells_are_noted(run: Path, tmp_path: Path) -> None:
+    result = arena("export", run, "--as", "csv", "--to", tmp_path / "plain")
+    assert result.err == ""
+    record = MatchRecord.from_json(RunReader(run).match("0002-0000"))
     turns = tuple(turn._replace(raw="=1+1") for turn in record.turns)
-    log = MatchLog(made / "log")
+    log = MatchLog(run / "log")
     log.append(replace(record, identity=replace(record.identity, deal=7), turns=turns))
     log.close()
-    told = arena("export", made, "--as", "csv", "--to", tmp_path / "out")
-    assert told.err.startswith("arena: 2 cells begin as a formula does (= + - @), and a model may have written them")
+    result = arena("export", run, "--as", "csv", "--to", tmp_path / "out")
+    assert result.err.startswith("arena: 2 cells begin as a formula does (= + - @), and a model may have written them")
 
 
 # -- chats -----------------------------------------------------------------------------------------------------
 
 
-def encoded(frame: ChatFrame, messages: list[dict[str, str]]) -> list[int]:
-    """A chat up to its last reply, as ids."""
+def encode_prompt(frame: ChatFrame, messages: list[dict[str, str]]) -> list[int]:
+    """Return the token ids of a chat up to its last reply."""
     system, *rest = messages
     ids = frame.open(system["content"])
     for user, reply in zip(rest[::2], rest[1::2], strict=True):
@@ -153,44 +151,46 @@ def encoded(frame: ChatFrame, messages: list[dict[str, str]]) -> list[int]:
     return ids
 
 
-def test_a_chat_is_what_the_model_read_token_by_token(grouped: Path) -> None:
-    """Its prompts, encoded in the chat frame, are the ids of the log: up to the first reply cut short by its limit."""
-    frame, reader = load_tokenizer_and_frame(resolve("nano"))[1], RunReader(grouped)
+def test_chat_has_the_tokens_that_the_model_read(grouped_run: Path) -> None:
+    """The prompts, encoded in the chat frame, are the ids of the log until a reply is cut short by its limit."""
+    frame, reader = load_tokenizer_and_frame(resolve("nano"))[1], RunReader(grouped_run)
     chats = Chats(reader, Selection())
     compared = 0
-    for _, said in chats.iterations():
-        cut = set[tuple[str, str]]()
-        for one in said:
-            record, seat = MatchRecord.from_json(reader.match(one.row["id"])), one.turn["seat"]
-            stream, begin, _ = find_reply(record.streams[seat], one.turn["index"])
-            odd = one.turn["finish"] != "stop" or frame.encode(one.turn["raw"]) != stream.ids[begin : _ - 1]
-            if begin and (one.row["id"], seat) not in cut:
-                whole = [*one.prompt, {"role": "assistant", "content": one.turn["raw"]}]
-                assert encoded(frame, whole) == stream.ids[:begin]
-                compared += len(one.prompt) > 2
-            cut |= {(one.row["id"], seat)} if odd else set()
+    for _, replies in chats.iterations():
+        cut_short = set[tuple[str, str]]()
+        for reply in replies:
+            record, seat = MatchRecord.from_json(reader.match(reply.row["id"])), reply.turn["seat"]
+            stream, begin, _ = find_reply(record.streams[seat], reply.turn["index"])
+            is_cut_short = (
+                reply.turn["finish"] != "stop" or frame.encode(reply.turn["raw"]) != stream.ids[begin : _ - 1]
+            )
+            if begin and (reply.row["id"], seat) not in cut_short:
+                chat = [*reply.prompt, {"role": "assistant", "content": reply.turn["raw"]}]
+                assert encode_prompt(frame, chat) == stream.ids[:begin]
+                compared += len(reply.prompt) > 2
+            cut_short |= {(reply.row["id"], seat)} if is_cut_short else set()
     assert not chats.left_out and compared > 0, "some prompts hold earlier replies"
 
 
-def test_chats_are_one_for_each_seat_of_a_match(grouped: Path, tmp_path: Path) -> None:
-    assert arena("export", grouped, "--as", "chats", "--to", tmp_path / "out").code == 0
-    rows = lines(tmp_path / "out" / "chats.jsonl")
-    played = [row for row in RunReader(grouped).matches() if row["status"] == "finished"]
-    seats = {(row["id"], turn["seat"]) for row in played for turn in row["turns"]}
+def test_chats_are_one_for_each_seat_of_a_match(grouped_run: Path, tmp_path: Path) -> None:
+    assert arena("export", grouped_run, "--as", "chats", "--to", tmp_path / "out").code == 0
+    rows = read_json_lines(tmp_path / "out" / "chats.jsonl")
+    finished = [row for row in RunReader(grouped_run).matches() if row["status"] == "finished"]
+    seats = {(row["id"], turn["seat"]) for row in finished for turn in row["turns"]}
     assert {(row["match"], row["seat"]) for row in rows} == seats and len(rows) == len(seats)
     for row in rows:
         kinds = [message["role"] for message in row["messages"]]
         assert kinds == ["system", *["user", "assistant"] * (len(kinds) // 2)] and row["opening"] == 2
-    by_id = {row["id"]: row for row in played}
+    by_id = {row["id"]: row for row in finished}
     for row in rows:
         replies = [turn["raw"] for turn in by_id[row["match"]]["turns"] if turn["seat"] == row["seat"]]
         assert [m["content"] for m in row["messages"] if m["role"] == "assistant"] == replies
 
 
-def said(
-    turn: int, prompt: list[dict[str, str]], raw: str, worth: float, match: str = "0001-0000", **more: Any
+def make_reply(
+    turn: int, prompt: list[dict[str, str]], raw: str, reward: float, match: str = "0001-0000", **more: Any
 ) -> Reply:
-    """A reply at the only seat of a match."""
+    """Return a reply at the only seat of a match."""
     row = {"id": match, "iteration": 1, "game": "g", "payoffs": {"a": 1.0}, "started": "2026", **more}
     return Reply(
         row,
@@ -198,20 +198,20 @@ def said(
         prompt,
         {"role": "assistant", "content": raw},
         "",
-        worth,
+        reward,
     )
 
 
-def user(text: str) -> dict[str, str]:
+def user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def assistant(text: str) -> dict[str, str]:
+def assistant_message(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
-class Given(Chats):
-    """Chats of these replies."""
+class FixedChats(Chats):
+    """Chats with fixed replies."""
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = replies
@@ -220,11 +220,12 @@ class Given(Chats):
         yield 1, iter(self.replies)
 
 
-def test_a_memory_that_begins_anew_begins_a_new_chat() -> None:
-    window = Given(
-        said(0, [user("one")], "1", 0.0), said(2, [user("one"), assistant("1"), user("two")], "2", 0.0),
-        said(4, [user("two"), assistant("2"), user("three")], "3", 0.0),
-    )  # fmt: skip
+def test_reset_memory_starts_a_new_chat() -> None:
+    window = FixedChats(
+        make_reply(0, [user_message("one")], "1", 0.0),
+        make_reply(2, [user_message("one"), assistant_message("1"), user_message("two")], "2", 0.0),
+        make_reply(4, [user_message("two"), assistant_message("2"), user_message("three")], "3", 0.0),
+    )
     (rows,) = window.rows()
     assert [[message["content"] for message in row["messages"]] for row in rows] == [
         ["one", "1", "two", "2"],
@@ -233,8 +234,8 @@ def test_a_memory_that_begins_anew_begins_a_new_chat() -> None:
     assert [(row["first_turn"], row["opening"]) for row in rows] == [(0, 1), (4, 3)]
 
 
-def test_a_match_that_cannot_be_dealt_again_is_left_out_and_said(grouped: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(grouped, tmp_path / "run")
+def test_match_that_cannot_be_replayed_is_left_out_with_a_note(grouped_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(grouped_run, tmp_path / "run")
     reader = RunReader(run)
     rows = reader.log.read(1)
     rows[0]["rules"] = 99
@@ -246,58 +247,61 @@ def test_a_match_that_cannot_be_dealt_again_is_left_out_and_said(grouped: Path, 
     (tmp_path / "out").mkdir()
     _, notes = export_matches(reader, Selection(), "chats", tmp_path / "out")
     assert notes == ["2 matches were left out, 1 of them because the rules of negotiation were changed since"]
-    kept = {row["match"] for row in lines(tmp_path / "out" / "chats.jsonl")}
-    assert not kept & {rows[0]["id"], rows[1]["id"]} and kept
+    exported = {row["match"] for row in read_json_lines(tmp_path / "out" / "chats.jsonl")}
+    assert not exported & {rows[0]["id"], rows[1]["id"]} and exported
 
 
 # -- pairs -----------------------------------------------------------------------------------------------------
 
 
-def test_pairs_are_two_replies_to_one_prompt_the_better_one_chosen(grouped: Path, tmp_path: Path) -> None:
-    told = arena("export", grouped, "--as", "pairs", "--to", tmp_path / "out")
-    assert told.code == 0, told.err
-    rows = lines(tmp_path / "out" / "pairs.jsonl")
-    reader, credit = RunReader(grouped), {(row.match, row.turn): row.reward for row in RunReader(grouped).credit(1)}
+def test_pairs_prefer_the_better_of_two_replies(grouped_run: Path, tmp_path: Path) -> None:
+    result = arena("export", grouped_run, "--as", "pairs", "--to", tmp_path / "out")
+    assert result.code == 0, result.err
+    rows = read_json_lines(tmp_path / "out" / "pairs.jsonl")
+    reader, credit = (
+        RunReader(grouped_run),
+        {(row.match, row.turn): row.reward for row in RunReader(grouped_run).credit(1)},
+    )
     for row in rows:
         assert row["chosen_return"] > row["rejected_return"] and row["chosen"] != row["rejected"]
         for side in ("chosen", "rejected"):
             match = reader.match(row[f"{side}_match"])
             turn = match["turns"][row["turn"]]
             assert row[side] == [{"role": "assistant", "content": turn["raw"]}] and turn["seat"] == row["seat"]
-        own = [row for row in rows if row["replies"] == 2]
-        for row in own:
+        same_prompt = [row for row in rows if row["replies"] == 2]
+        for row in same_prompt:
             match = reader.match(row["chosen_match"])
             later = [t["index"] for t in match["turns"][row["turn"] :] if t["seat"] == row["seat"]]
             assert row["chosen_return"] == pytest.approx(sum(credit[match["id"], index] for index in later))
 
 
-def test_a_text_that_was_given_often_counts_with_its_mean() -> None:
-    prompt = [user("go")]
+def test_repeated_text_counts_with_its_mean_return() -> None:
+    prompt = [user_message("go")]
     replies = [("a", 1.0), ("a", 5.0), ("b", 2.5), ("c", 3.0 + 1e-12)]
     (rows,) = list_pairs(
-        Given(*(said(0, prompt, raw, worth, f"0001-000{n}") for n, (raw, worth) in enumerate(replies)))
+        FixedChats(*(make_reply(0, prompt, raw, reward, f"0001-000{n}") for n, (raw, reward) in enumerate(replies)))
     )
     (row,) = rows
-    assert (row["chosen"], row["chosen_return"]) == ([assistant("c")], 3.0 + 1e-12)
+    assert (row["chosen"], row["chosen_return"]) == ([assistant_message("c")], 3.0 + 1e-12)
     assert (row["rejected_match"], row["rejected_return"], row["replies"]) == ("0001-0002", 2.5, 4)
 
 
-def test_what_came_to_the_same_or_was_repeated_by_a_branch_is_no_pair() -> None:
-    prompt = [user("go")]
-    same = Given(said(0, prompt, "a", 1.0), said(0, prompt, "b", 1.0, "0001-0001"))
-    other = Given(said(0, prompt, "a", 1.0), said(0, [user("come")], "b", 2.0, "0001-0001"))
-    branch = Given(said(0, prompt, "a", 1.0), said(0, prompt, "b", 2.0, "0001-0000-b2", parent_turn=2))
+def test_equal_or_inherited_replies_are_no_pair() -> None:
+    prompt = [user_message("go")]
+    same = FixedChats(make_reply(0, prompt, "a", 1.0), make_reply(0, prompt, "b", 1.0, "0001-0001"))
+    other = FixedChats(make_reply(0, prompt, "a", 1.0), make_reply(0, [user_message("come")], "b", 2.0, "0001-0001"))
+    branch = FixedChats(make_reply(0, prompt, "a", 1.0), make_reply(0, prompt, "b", 2.0, "0001-0000-b2", parent_turn=2))
     assert [list(list_pairs(chats)) for chats in (same, other, branch)] == [[[]]] * 3
 
 
-def test_a_run_without_pairs_says_how_to_get_some(grouped: Path, tmp_path: Path) -> None:
-    line = refused("export", grouped, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
+def test_run_without_pairs_suggests_groups(grouped_run: Path, tmp_path: Path) -> None:
+    line = refused("export", grouped_run, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
     assert "no two replies to one prompt" in line and "play.group" in line and not (tmp_path / "out").exists()
 
 
-def test_a_run_that_nobody_trusts_is_asked_about(made: Path) -> None:
+def test_untrusted_run_is_refused(run: Path) -> None:
     with pytest.raises(ConfigError):
-        Chats(RunReader(made), Selection())
+        Chats(RunReader(run), Selection())
 
 
 def test_an_empty_run_has_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs with native tools: a model plays and learns, and exported chats are what it read, token by token."""
+"""Native tools: a model plays and learns with them, and exported chats have the tokens that it read."""
 
 import asyncio
 import json
@@ -44,8 +44,8 @@ learn: {minibatches: 1}
 """
 
 
-def model_folder(folder: Path, family: str) -> Any:
-    """A small random model with the family's tokenizer and template; returns the tokenizer."""
+def save_model(folder: Path, family: str) -> Any:
+    """Save a small random model with the family's tokenizer and template; return the tokenizer."""
     tokenizer = tool_tokenizer(family)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     with torch.random.fork_rng(devices=[]):
@@ -56,14 +56,14 @@ def model_folder(folder: Path, family: str) -> Any:
     return tokenizer
 
 
-def experiment(tmp_path: Path, most: int) -> Any:
-    (tmp_path / "caller.yaml").write_text(ROLE.replace("MAX", str(most)))
+def make_experiment(tmp_path: Path, max_tokens: int) -> Any:
+    (tmp_path / "caller.yaml").write_text(ROLE.replace("MAX", str(max_tokens)))
     text = CONFIG.replace("MODEL", str(tmp_path / "model")).replace("ROLE", str(tmp_path / "caller.yaml"))
     return compose([text_layer("test", text)])
 
 
 class Reader:
-    """The scripted player that searches."""
+    """Scripted player that searches."""
 
     def __init__(self, game: Search) -> None:
         self.answer = game.players["reader"](game, 0)
@@ -72,9 +72,9 @@ class Reader:
         return self.answer(view)
 
 
-def recorded(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
-    """A run of one match, which a policy won as the reader does; its log is all that the export reads."""
-    given, frame = experiment(tmp_path, 400), ChatFrame(tokenizer)
+def record_run(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
+    """Record a run of one match that a policy wins with the reader's replies; return the match and the frame."""
+    config, frame = make_experiment(tmp_path, 400), ChatFrame(tokenizer)
     role, game = read_role(tmp_path / "caller.yaml"), Search(**OPTIONS)
     player = ChatPlayer(
         role=role, frame=frame, policy="shared", key="m", seed=(0,), write=demonstrator(Reader(game), role, frame)
@@ -83,7 +83,7 @@ def recorded(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
     plan = MatchPlan(identity=MatchId(1, 0), game="search", options=OPTIONS, seed=5, seats=seats)
     record = asyncio.run(play_match(plan, game, {SOLVER: player}, Limits()))
     assert record.report["success"] and len(record.turns) > 2
-    run = RunFolder.create(tmp_path / "run", to_yaml(given), {})
+    run = RunFolder.create(tmp_path / "run", to_yaml(config), {})
     run.log.append(record)
     run.log.seal(1)
     run.log.close()
@@ -92,10 +92,10 @@ def recorded(tmp_path: Path, tokenizer: Any) -> tuple[MatchRecord, ChatFrame]:
 
 @pytest.mark.parametrize("family", [family for family in TOOL_FAMILIES if family != "mistral"])
 def test_an_exported_chat_is_the_stream_in_both_templates(family: str, tmp_path: Path) -> None:
-    tokenizer = model_folder(tmp_path / "model", family)
-    record, _ = recorded(tmp_path, tokenizer)
-    done = arena("export", tmp_path / "run", "--as", "chats", "--to", tmp_path / "chats", "--trust")
-    assert done.code == 0, done
+    tokenizer = save_model(tmp_path / "model", family)
+    record, _ = record_run(tmp_path, tokenizer)
+    result = arena("export", tmp_path / "run", "--as", "chats", "--to", tmp_path / "chats", "--trust")
+    assert result.code == 0, result
     (line,) = (tmp_path / "chats" / "chats.jsonl").read_text().splitlines()
     row, (stream,) = json.loads(line), record.streams[SOLVER]
     tools = json.loads(row["tools"])
@@ -104,23 +104,23 @@ def test_an_exported_chat_is_the_stream_in_both_templates(family: str, tmp_path:
     assert (encoded.ids, encoded.mask) == (stream.ids, stream.mask)
     own = tokenizer.apply_chat_template(row["messages"], tools=tools, return_dict=False)
     assert own[: len(stream.ids)] == stream.ids
-    told = tokenizer.apply_chat_template(
+    rendered = tokenizer.apply_chat_template(
         row["messages"], tools=tools, chat_template=(tmp_path / "chats" / "chat_template.jinja").read_text(),
         return_dict=True, return_assistant_tokens_mask=True,
     )  # fmt: skip
-    assert told["input_ids"] == own
-    assert [bool(mask) for mask in told["assistant_masks"][: len(stream.ids)]] == stream.mask
+    assert rendered["input_ids"] == own
+    assert [bool(mask) for mask in rendered["assistant_masks"][: len(stream.ids)]] == stream.mask
 
 
-def test_definitions_that_move_are_noted(tmp_path: Path) -> None:
-    recorded(tmp_path, model_folder(tmp_path / "model", "mistral"))
-    done = arena("export", tmp_path / "run", "--as", "chats", "--to", tmp_path / "chats", "--trust")
-    assert done.code == 0 and "no system turn" in done.out + done.err
+def test_moving_tool_definitions_are_noted(tmp_path: Path) -> None:
+    record_run(tmp_path, save_model(tmp_path / "model", "mistral"))
+    result = arena("export", tmp_path / "run", "--as", "chats", "--to", tmp_path / "chats", "--trust")
+    assert result.code == 0 and "no system turn" in result.out + result.err
 
 
 def test_a_model_plays_and_learns_with_native_tools(tmp_path: Path) -> None:
-    model_folder(tmp_path / "model", "qwen25")
-    lab = finished(tmp_path / "run", experiment(tmp_path, 24))
+    save_model(tmp_path / "model", "qwen25")
+    lab = finished(tmp_path / "run", make_experiment(tmp_path, 24))
     assert lab.done == 1
     streams = [stream for row in log(tmp_path / "run") for stream in row["streams"][SOLVER]]
     assert streams and all(any(stream["mask"]) for stream in streams)

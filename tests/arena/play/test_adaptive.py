@@ -1,4 +1,4 @@
-"""Adaptive play: attempts go where outcomes differ, and a deal is as long as its successes needed."""
+"""Adaptive play: attempts go to deals whose outcomes differ, and a deal is capped at its longest success."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from tests.factories.rollout_parts import make_part, planned_by
 SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "random", 0, False, "brain")}
 
 
-def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
+def make_match(seed: int, payoff: float, turns: int = 3) -> MatchRecord:
     turn = Turn(
         index=0,
         seat="one",
@@ -48,7 +48,7 @@ def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
         seats=SEATS,
         status="finished",
         reason="",
-        payoffs={"one": paid, "two": 9.0},
+        payoffs={"one": payoff, "two": 9.0},
         report={},
         turns=(turn,) * turns,
         streams={},
@@ -57,76 +57,78 @@ def match(seed: int, paid: float, turns: int = 3) -> MatchRecord:
     )
 
 
-def history(**rule: Any) -> Adaptive:
-    """Deal 1 was always solved, 2 every second time, 3 never; nobody has seen 4."""
-    found: Adaptive = make_part("adaptive", **{"above": 0.5, **rule})
-    found.observe(1, [match(seed, paid) for seed, paid in ((1, 1.0), (2, 1.0), (2, 0.0), (3, 0.0)) for _ in range(8)])
-    return found
+def make_history(**rule: Any) -> Adaptive:
+    """Return a part for which deal 1 was always solved, 2 every second time, 3 never, and 4 is unknown."""
+    part: Adaptive = make_part("adaptive", **{"above": 0.5, **rule})
+    part.observe(
+        1, [make_match(seed, payoff) for seed, payoff in ((1, 1.0), (2, 1.0), (2, 0.0), (3, 0.0)) for _ in range(8)]
+    )
+    return part
 
 
-def test_attempts_go_where_outcomes_differ() -> None:
-    solved, differs, never, new = history().split_attempts([("g", seed) for seed in (1, 2, 3, 4)], 32)
+def test_attempts_go_to_deals_with_different_outcomes() -> None:
+    solved, differs, never, new = make_history().split_attempts([("g", seed) for seed in (1, 2, 3, 4)], 32)
     assert solved + differs + never + new == 32
     assert 2 <= solved <= never < 8 < min(differs, new) and abs(differs - new) <= 1
-    assert history(least=8).split_attempts([("g", 1), ("g", 2)], 16) == [8, 8]
-    assert history().split_attempts([("other", 1), ("other", 2)], 16) == [8, 8], "of another game nothing is known"
+    assert make_history(least=8).split_attempts([("g", 1), ("g", 2)], 16) == [8, 8]
+    assert make_history().split_attempts([("other", 1), ("other", 2)], 16) == [8, 8], "another game has no history"
 
 
-def test_only_what_the_trained_seat_is_paid_counts() -> None:
-    found = make_part("adaptive", above=1.0)
-    found.observe(1, [match(1, 1.0), match(2, 1.5)])
-    assert found.state() == {"g 1": [1, 0, 0], "g 2": [1, 1, 3]}
+def test_only_the_trained_seats_payoff_counts() -> None:
+    part = make_part("adaptive", above=1.0)
+    part.observe(1, [make_match(1, 1.0), make_match(2, 1.5)])
+    assert part.state() == {"g 1": [1, 0, 0], "g 2": [1, 1, 3]}
 
 
 def test_a_deal_is_as_long_as_its_longest_success() -> None:
-    found = history(cap="max_turns")
-    found.observe(1, [match(1, 1.0, turns=5), match(1, 0.0, turns=9), match(3, 0.0, turns=2)])
-    assert found.cap_options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
-    assert found.cap_options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
-    assert found.cap_options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
+    part = make_history(cap="max_turns")
+    part.observe(1, [make_match(1, 1.0, turns=5), make_match(1, 0.0, turns=9), make_match(3, 0.0, turns=2)])
+    assert part.cap_options("g", 1, {"max_turns": 10, "a": 1}) == ({"max_turns": 5, "a": 1}, "max_turns")
+    assert part.cap_options("g", 3, {"max_turns": 10}) == ({"max_turns": 10}, ""), "never solved: no cap"
+    assert part.cap_options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
 
 
-def given(*more: str) -> Experiment:
+def make_experiment(*more: str) -> Experiment:
     play = "play={matches: 16, group: 4, pool: 4, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
     return experiment(play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", *more)
 
 
-def planned(setting: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
+def make_plans(config: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
     part = make_part("adaptive", least=2, cap="max_turns")
     part.load(state)
-    return planned_by(part, plan_iteration(setting.play, 0, 1, resolve_tables(setting), {}, None))
+    return planned_by(part, plan_iteration(config.play, 0, 1, resolve_tables(config), {}, None))
 
 
 def test_plans_have_the_attempts_and_the_options() -> None:
-    setting = given()
-    fresh = planned(setting, {})
-    assert fresh == plan_iteration(setting.play, 0, 1, resolve_tables(setting), {}, None)
+    config = make_experiment()
+    fresh = make_plans(config, {})
+    assert fresh == plan_iteration(config.play, 0, 1, resolve_tables(config), {}, None)
     assert [plan.group for plan in fresh] == [i // 4 for i in range(16)]
     solved = fresh[0].seed
-    plans = planned(setting, {f"negotiation {solved}": [30, 30, 2]})
+    plans = make_plans(config, {f"negotiation {solved}": [30, 30, 2]})
     assert [p.id for p in plans] == [p.id for p in fresh] and len({(p.seed, p.draws) for p in plans}) == 16
     sizes = [sum(p.group == group for p in plans) for group in range(4)]
     assert sizes[0] < 4 and min(sizes[1:]) >= 4 and sum(sizes) == 16
-    (table,) = resolve_tables(setting)
+    (table,) = resolve_tables(config)
     for plan in plans:
         assert plan.options["max_turns"] == (2 if plan.seed == solved else 4) and table.matches(plan)
 
 
 @pytest.mark.slow
-def test_a_run_adapts_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
+def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     play = "play={matches: 12, group: 4, pool: 3, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
-    setting = started_warm(warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9")
-    for folder in resumed(setting, tmp_path):
+    config = started_warm(warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9")
+    for folder in resumed(config, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
     rows = log(tmp_path / "whole")
     assert len(rows) == 36
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, Quiet())).parts.play.state(3)
     (deals,) = state["parts"]
     assert sum(attempts for attempts, _, _ in deals.values()) == 36 and len(deals) == 3
 
 
 @pytest.mark.parametrize(
-    ("setting", "why"),
+    ("assignment", "message"),
     [
         ("play={parts: [adaptive], group: 3}", "set play.pool"),
         ("play={parts: [{adaptive: {least: 5}}], group: 3, pool: 8}", "more than the 3"),
@@ -134,6 +136,6 @@ def test_a_run_adapts_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
         ("play={parts: [{adaptive: {cap: max_moves}}], group: 3, pool: 8}", "set max_moves to a number in the options"),
     ],
 )
-def test_what_cannot_adapt_is_refused(setting: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        experiment(setting)
+def test_impossible_settings_are_refused(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        experiment(assignment)

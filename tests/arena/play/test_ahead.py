@@ -1,4 +1,4 @@
-"""Play ahead: replies are so many versions older at most; nothing is lost, doubled or judged by the wrong weights."""
+"""Play ahead: replies have a bounded age; no match is lost, doubled or judged with the wrong weights."""
 
 import asyncio
 from pathlib import Path
@@ -17,36 +17,36 @@ from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
 
 
-def given(warm: str, *assignments: str) -> Experiment:
+def make_experiment(warm: str, *assignments: str) -> Experiment:
     return started_warm(warm, "iterations=3", "play.matches=8", "checkpoint.keep=9", *assignments)
 
 
-def lags(folder: Path) -> list[int]:
-    """Of every turn, how many versions it is older than the weights that learn from it."""
+def compute_lags(folder: Path) -> list[int]:
+    """Return for every turn how many versions older it is than the weights that learn from it."""
     rows = RunFolder.open(folder).log.rows()
     return [row["iteration"] - 1 - turn["version"] for row in rows for turn in row["turns"]]
 
 
-def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool = True) -> None:
-    """Every match is there once, in the log and in what was credited, and every iteration in the metrics."""
+def assert_complete(folder: Path, iterations: int = 3, matches: int = 8, is_all_credited: bool = True) -> None:
+    """Assert that every match is in the log and in credit once, and every iteration in the metrics."""
     run = RunFolder.open(folder)
     assert run.log.iterations() == list(range(1, iterations + 1))
     finished = [row["id"] for row in run.log.rows() if row["status"] == "finished"]
     assert len(finished) == len(set(finished)) == iterations * matches
     credited = [m for k in run.log.iterations() for m in dict.fromkeys(row.match for row in run.log.credit(k))]
     assert credited and set(credited) <= set(finished) and len(credited) == len(set(credited))
-    assert everything is False or sorted(credited) == sorted(finished)
+    assert is_all_credited is False or sorted(credited) == sorted(finished)
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("ahead", [1, 2])
-def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int) -> None:
+def test_replies_have_bounded_age(warm: str, tmp_path: Path, ahead: int) -> None:
     watcher = Quiet()
-    lab = finished(tmp_path / "run", given(warm, f"play.ahead={ahead}"), watcher)
-    whole(tmp_path / "run")
+    lab = finished(tmp_path / "run", make_experiment(warm, f"play.ahead={ahead}"), watcher)
+    assert_complete(tmp_path / "run")
     assert lab.policies["shared"].version == 3
-    found = lags(tmp_path / "run")
+    found = compute_lags(tmp_path / "run")
     assert min(found) == 0 and 0 < max(found) <= ahead, "some was played ahead, and none too early"
     rows = [row["learn"]["shared"] for row in watcher.rows]
     assert rows[0]["most_lag"] == 0 and max(row["most_lag"] for row in rows) == max(found)
@@ -55,122 +55,122 @@ def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int)
 
 
 @pytest.mark.slow
-def test_deals_are_those_of_a_run_that_plays_in_turns(warm: str, tmp_path: Path) -> None:
+def test_deals_equal_those_of_a_sequential_run(warm: str, tmp_path: Path) -> None:
     seeds = []
     for ahead in (0, 2):
-        finished(tmp_path / str(ahead), given(warm, f"play.ahead={ahead}"))
+        finished(tmp_path / str(ahead), make_experiment(warm, f"play.ahead={ahead}"))
         seeds.append([(row["id"], row["seed"]) for row in RunFolder.open(tmp_path / str(ahead)).log.rows()])
     assert seeds[0] == seeds[1]
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize(("what", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))])
-def test_a_run_killed_anywhere_goes_on_with_nothing_lost_or_doubled(
-    warm: str, tmp_path: Path, what: str, value: Any
-) -> None:
-    folder, setting = tmp_path / "run", given(warm, "play.ahead=1")
-    lab = start(folder, setting, Quiet(lambda w, v: (w, v) == (what, value)))
+@pytest.mark.parametrize(
+    ("event", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))]
+)
+def test_killed_run_resumes_with_nothing_lost_or_doubled(warm: str, tmp_path: Path, event: str, value: Any) -> None:
+    folder, config = tmp_path / "run", make_experiment(warm, "play.ahead=1")
+    lab = start(folder, config, Quiet(lambda w, v: (w, v) == (event, value)))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), setting, Quiet()))
-    assert max(RunFolder.open(folder).log.iterations(), default=0) <= again.done, "the rest is played again"
-    wait(again.run())
-    whole(folder)
-    assert max(lags(folder)) <= 1
+    resumed_lab = wait(Lab.open(RunFolder.open(folder), config, Quiet()))
+    assert max(RunFolder.open(folder).log.iterations(), default=0) <= resumed_lab.done, "the rest is played again"
+    wait(resumed_lab.run())
+    assert_complete(folder)
+    assert max(compute_lags(folder)) <= 1
     assert len({weight_files(folder, k)[0] for k in (1, 2, 3)}) == 3
 
 
-def test_closing_ends_what_is_played_ahead(warm: str, tmp_path: Path) -> None:
-    lab = start(tmp_path / "run", given(warm, "play.ahead=2"))
+def test_closing_ends_play_ahead(warm: str, tmp_path: Path) -> None:
+    lab = start(tmp_path / "run", make_experiment(warm, "play.ahead=2"))
 
-    async def one() -> int:
+    async def iterate_once() -> int:
         await lab.iterate(1)
         await lab.close()
         return len(asyncio.all_tasks()) - 1
 
-    assert wait(one()) == 0
+    assert wait(iterate_once()) == 0
 
 
-def wrong_from(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    """An engine whose log-probabilities are off by .5 in replies of this version and later ones."""
+def break_engine_from(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    """Shift the engine's log-probabilities by -0.5 in replies of this version and later ones."""
     decode = InProcessEngine._decode
 
-    def off(self: InProcessEngine, requests: list[Request]) -> list[Completion]:
+    def decode_shifted(self: InProcessEngine, requests: list[Request]) -> list[Completion]:
         return [
             Completion(c.ids, tuple(p - 0.5 for p in c.logprobs), c.finish, c.version) if c.version >= version else c
             for c in decode(self, requests)
         ]
 
-    monkeypatch.setattr(InProcessEngine, "_decode", off)
+    monkeypatch.setattr(InProcessEngine, "_decode", decode_shifted)
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_gate_stops_a_wrong_engine_though_replies_are_old(
+def test_gate_stops_a_wrong_engine_despite_old_replies(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    wrong_from(monkeypatch, version)
-    lab = start(tmp_path / "run", given(warm, "play.ahead=1"))
+    break_engine_from(monkeypatch, version)
+    lab = start(tmp_path / "run", make_experiment(warm, "play.ahead=1"))
     with pytest.raises(GateError, match=r"differ by 0\.5"):
         wait(lab.run())
     assert lab.done == version, "in the first update of the weights that it serves wrongly"
 
 
-def test_the_gate_is_not_led_astray_by_right_replies_of_older_weights(warm: str, tmp_path: Path) -> None:
-    """A learning rate at which versions differ by far more than the gate allows."""
-    finished(tmp_path / "run", given(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
+def test_gate_accepts_correct_replies_of_older_weights(warm: str, tmp_path: Path) -> None:
+    """With this learning rate versions differ by far more than the gate allows."""
+    finished(tmp_path / "run", make_experiment(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
     rows = RunFolder.open(tmp_path / "run").reader.metrics()
     assert rows[-1]["learn"]["shared"]["most_lag"] >= 1
 
 
-def test_an_engine_that_claims_an_impossible_version_is_stopped(
+def test_engine_that_claims_an_impossible_version_is_stopped(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode = InProcessEngine._decode
 
-    def younger(self: InProcessEngine, requests: list[Request]) -> list[Completion]:
+    def decode_as_later_version(self: InProcessEngine, requests: list[Request]) -> list[Completion]:
         return [Completion(c.ids, c.logprobs, c.finish, c.version + 3) for c in decode(self, requests)]
 
-    monkeypatch.setattr(InProcessEngine, "_decode", younger)
+    monkeypatch.setattr(InProcessEngine, "_decode", decode_as_later_version)
     with pytest.raises(GateError, match="version 0 would learn from replies of version 3"):
-        wait(start(tmp_path / "run", given(warm, "play.ahead=1")).run())
+        wait(start(tmp_path / "run", make_experiment(warm, "play.ahead=1")).run())
 
 
 @pytest.mark.slow
-def test_a_league_is_met_ahead_too(warm: str, tmp_path: Path) -> None:
-    """Past versions stay while matches that were planned with them go on, though the pool holds one alone."""
+def test_league_opponents_are_played_ahead(warm: str, tmp_path: Path) -> None:
+    """Past versions stay while planned matches need them, though the pool holds only one."""
     league = "league={opponents: [{play: past, lag: 1, weight: 1}], pool: {keep: 2, every: 1, in_memory: 1}}"
-    setting = given(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
-    finished(tmp_path / "run", setting)
-    whole(tmp_path / "run", iterations=5, everything=False)  # a learner may have had no turn
+    config = make_experiment(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
+    finished(tmp_path / "run", config)
+    assert_complete(tmp_path / "run", iterations=5, is_all_credited=False)  # a match may have no turn of a learner
     met = {s["policy"] for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()}
     assert any("@" in name for name in met)
 
 
-def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
-    """Never earlier: that is the bound, however long updates take."""
+def test_iteration_begins_when_its_predecessor_is_handed_out() -> None:
+    """It never begins earlier, which bounds the age however long updates take."""
     begun: list[int] = []
 
-    class Recorded:
+    class RecordingSource:
         async def matches(self, k: int) -> PlayedMatches:
             begun.append(k)
             return PlayedMatches([], [])
 
         async def close(self) -> None: ...
 
-    async def story() -> list[list[int]]:
+    async def run_iterations() -> list[list[int]]:
         seen = []
-        source = AheadSource(Recorded(), 2, 4, Quiet())
+        source = AheadSource(RecordingSource(), 2, 4, Quiet())
         for k in (1, 2, 3, 4):
             await source.matches(k)
             await asyncio.sleep(0.001)
             seen.append(list(begun))
         return seen
 
-    assert asyncio.run(story()) == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
+    assert asyncio.run(run_iterations()) == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]]
 
 
-def test_what_cannot_overlap_is_refused() -> None:
+def test_incompatible_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="resample"):
         experiment("play.ahead=1", "play.parts=[resample]")
     with pytest.raises(ConfigError, match="branches"):

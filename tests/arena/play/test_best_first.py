@@ -1,4 +1,4 @@
-"""Best-first search as a player: what it expands, what it costs, and that what it finds is what is played."""
+"""Best-first search as a player: expansion order, budget, and play of the path found."""
 
 import asyncio
 from pathlib import Path
@@ -29,8 +29,8 @@ ROLE = load_role("nano_prover")
 TACTICS = ("comm 1", "comm 2", "comm 3", "left 2", "right 2", "hm")
 
 
-class Weighted(Wanderer):
-    """An engine that says `TACTICS` at random, each with a mean log-probability of its own per token."""
+class WeightedEngine(Wanderer):
+    """Engine that samples `TACTICS` at random, each with its own mean log-probability per token."""
 
     def __init__(self, acts: tuple[str, ...] = TACTICS, means: tuple[float, ...] = ()) -> None:
         super().__init__(acts)
@@ -38,17 +38,17 @@ class Weighted(Wanderer):
 
     def _one(self, request: Any) -> Completion:
         self.asked.append(request)
-        which = int(np.random.default_rng(request.seed).integers(len(self.acts)))
-        ids = (*FRAME.encode(self.acts[which]), FRAME.stop_id)
-        return Completion(ids, (self.means[which],) * len(ids), "stop", 3)
+        index = int(np.random.default_rng(request.seed).integers(len(self.acts)))
+        ids = (*FRAME.encode(self.acts[index]), FRAME.stop_id)
+        return Completion(ids, (self.means[index],) * len(ids), "stop", 3)
 
 
-def role_that(search: dict[str, Any] | None, **fields: Any) -> Role:
+def make_role(search: dict[str, Any] | None, **fields: Any) -> Role:
     sampling = ROLE.sampling.model_validate({**ROLE.sampling.model_dump(), "search": search})
     return ROLE.model_copy(update={"sampling": sampling, **fields})
 
 
-def proved(
+def prove(
     search: dict[str, Any] | None,
     seed: int,
     engine: Any = None,
@@ -56,42 +56,42 @@ def proved(
     options: Any = None,
     **fields: Any,
 ) -> tuple[MatchRecord, Any]:
-    role = role_that(search, **fields)
-    served: Any = engine or Weighted()
-    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
+    role = make_role(search, **fields)
+    used_engine: Any = engine or WeightedEngine()
+    contender = ModelContender("p", used_engine, lambda game, seat: (POLICIES["p"], role))
     seats = {"prover": Seating(role.role, "p", 3, False, "model")}
     identity = branch.identity if branch else MatchId(1, seed)
     options = options or {"depth": 2, "max_turns": 6}
     plan = MatchPlan(identity=identity, game="prover", options=options, seed=seed, seats=seats, branch=branch)
     record: MatchRecord = asyncio.run(play_one(plan, {"prover": contender}, 5, Limits()))
     assert record.status == "finished", record.reason
-    return record, served
+    return record, used_engine
 
 
 @pytest.mark.parametrize(
     ("score", "depth", "alpha", "key"),
     [(-3.0, 3, 0.0, -3.0), (-3.0, 3, 1.0, -1.0), (-4.0, 4, 0.5, -2.0), (-1.0, 1, 1.0, -1.0), (0.0, 0, 1.0, 0.0)],
 )
-def test_the_key_by_hand(score: float, depth: int, alpha: float, key: float) -> None:
+def test_priority(score: float, depth: int, alpha: float, key: float) -> None:
     """With alpha 0 a path of three tactics at -1 each ranks behind one tactic at -2; with alpha 1 before it."""
     assert priority(score, depth, alpha) == pytest.approx(key)
     assert (priority(-3.0, 3, alpha) > priority(-2.0, 1, alpha)) == (alpha > 0.37)
 
 
-def test_a_search_proves_what_samples_do_not_and_plays_just_that() -> None:
-    plain = [proved(None, seed)[0].report["success"] for seed in range(12)]
-    found = [proved({"nodes": 200}, seed)[0] for seed in range(12)]
-    assert sum(map(bool, plain)) + 4 <= sum(bool(record.report["success"]) for record in found)
-    for record in found:
+def test_search_proves_more_than_samples_and_plays_its_path() -> None:
+    plain = [prove(None, seed)[0].report["success"] for seed in range(12)]
+    result = [prove({"nodes": 200}, seed)[0] for seed in range(12)]
+    assert sum(map(bool, plain)) + 4 <= sum(bool(record.report["success"]) for record in result)
+    for record in result:
         assert {turn.source for turn in record.turns} == {"voted"}
         if record.report["success"]:  # a best-first path comes to no state twice, so no tactic is refused
             assert record.report["refused"] == 0 and record.report["invalid"] == 0
 
 
 @pytest.mark.parametrize("order", ["best_first", "sample"])
-def test_no_more_replies_are_sampled_than_the_budget(order: str) -> None:
+def test_samples_stay_within_the_budget(order: str) -> None:
     for nodes in (1, 7, 50):
-        record, engine = proved({"nodes": nodes, "order": order, "width": 4}, 3, Weighted(("comm 9",)))
+        record, engine = prove({"nodes": nodes, "order": order, "width": 4}, 3, WeightedEngine(("comm 9",)))
         assert not record.report["success"]  # "comm 9" never applies
         searched = len(engine.asked) - len(record.turns)
         # Best-first never meets a new state; samples go on to the last turn, again and again.
@@ -100,17 +100,17 @@ def test_no_more_replies_are_sampled_than_the_budget(order: str) -> None:
 
 def test_the_likeliest_path_is_expanded_first() -> None:
     """Of two tactics that apply, the one of higher log-probability leads to the state that is asked about next."""
-    seed = next(seed for seed in range(50) if _both_apply(seed))
+    seed = next(seed for seed in range(50) if both_tactics_apply(seed))
     for means, expected in (((-1.0, -2.0), "comm 1"), ((-2.0, -1.0), "comm 2")):
-        engine = Weighted(("comm 1", "comm 2"), means)
-        proved({"nodes": 17, "width": 16}, seed, engine)
+        engine = WeightedEngine(("comm 1", "comm 2"), means)
+        prove({"nodes": 17, "width": 16}, seed, engine)
         game = games.make("prover", depth=2, max_turns=6)
         game.reset(seed=seed)
         game.step(expected)
         assert FRAME.decode(engine.asked[16].ids).endswith(game.public()["numbered"])
 
 
-def _both_apply(seed: int) -> bool:
+def both_tactics_apply(seed: int) -> bool:
     game = games.make("prover", depth=2, max_turns=6)
     for act in ("comm 1", "comm 2"):
         game.reset(seed=seed)
@@ -120,34 +120,33 @@ def _both_apply(seed: int) -> bool:
     return True
 
 
-def test_memory_of_all_turns_is_that_of_the_played_match() -> None:
-    """The found replies were sampled in the very contexts in which they are played."""
-    said = list[tuple[tuple[int, ...], tuple[int, ...]]]()
+def test_search_samples_in_the_contexts_of_the_played_match() -> None:
+    pairs = list[tuple[tuple[int, ...], tuple[int, ...]]]()
 
-    class Noted(Weighted):
+    class RecordingEngine(WeightedEngine):
         def _one(self, request: Any) -> Completion:
             reply = super()._one(request)
-            said.append((request.ids, reply.ids))
+            pairs.append((request.ids, reply.ids))
             return reply
 
-    played = (proved({"nodes": 200}, seed, Noted(), memory=Memory())[0] for seed in range(12))
+    played = (prove({"nodes": 200}, seed, RecordingEngine(), memory=Memory())[0] for seed in range(12))
     record = next(record for record in played if record.report["success"] and len(record.turns) > 1)
     (stream,) = record.streams["prover"]
     for turn in range(len(record.turns)):
         start = stream.turns.index(turn)
         reply = tuple(id for id, of in zip(stream.ids, stream.turns, strict=True) if of == turn)
-        assert (tuple(stream.ids[:start]), reply) in said
+        assert (tuple(stream.ids[:start]), reply) in pairs
 
 
-def test_the_same_seed_searches_alike() -> None:
-    one, two = (proved({"nodes": 60, "alpha": 1.0}, 4)[0] for _ in range(2))
-    assert [turn.raw for turn in one.turns] == [turn.raw for turn in two.turns]
+def test_same_seed_gives_the_same_search() -> None:
+    first, second = (prove({"nodes": 60, "alpha": 1.0}, 4)[0] for _ in range(2))
+    assert [turn.raw for turn in first.turns] == [turn.raw for turn in second.turns]
 
 
 def test_a_branch_repeats_its_parent_and_searches_from_there() -> None:
-    parent, _ = proved(None, 2)
+    parent, _ = prove(None, 2)
     branch = Branch(parent, 1)
-    record, _ = proved({"nodes": 200}, 2, branch=branch)
+    record, _ = prove({"nodes": 200}, 2, branch=branch)
     assert record.turns[0].raw == parent.turns[0].raw
 
 
@@ -155,25 +154,25 @@ def test_a_branch_repeats_its_parent_and_searches_from_there() -> None:
 def test_a_game_that_blocks_is_searched_in_threads() -> None:
     coq = {"kind": "coq", "depth": [3, 4], "max_turns": 6}
     acts = ("intros.", "subst.", "auto.", "lia.", "destruct H.", "tauto.", "reflexivity.")
-    found = [proved({"nodes": 60}, seed, Weighted(acts), options=coq)[0] for seed in range(4)]
-    assert any(record.report["success"] for record in found)
+    result = [prove({"nodes": 60}, seed, WeightedEngine(acts), options=coq)[0] for seed in range(4)]
+    assert any(record.report["success"] for record in result)
 
 
 # -- what can be searched, and settings --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "message"),
     [("kuhn_poker", "2 seats"), ("repair", "names no situations"), ("maze", "hides something"), ("prover", "")],
 )
-def test_only_open_games_of_one_seat_are_searched(name: str, why: str) -> None:
-    found = find_search_obstacle(games.make(name))
-    assert why in found and bool(found) == bool(why)
+def test_only_open_games_of_one_seat_are_searched(name: str, message: str) -> None:
+    result = find_search_obstacle(games.make(name))
+    assert message in result and bool(result) == bool(message)
 
 
 def test_a_contender_that_cannot_search_is_refused() -> None:
-    engine: Any = Weighted()
-    contender = ModelContender("p", engine, lambda game, seat: (POLICIES["p"], role_that({})))
+    engine: Any = WeightedEngine()
+    contender = ModelContender("p", engine, lambda game, seat: (POLICIES["p"], make_role({})))
     with pytest.raises(ConfigError, match=r"role nano_prover: sampling\.search: kuhn_poker has 2 seats"):
         contender.check("kuhn_poker", games.make("kuhn_poker"), "first")
     contender.check("prover", games.make("prover"), "prover")
@@ -191,6 +190,6 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Role.model_validate({"role": "r", **wrong})

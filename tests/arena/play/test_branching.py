@@ -1,4 +1,4 @@
-"""Branched play: the same match until the parting, token for token, and a free one from there on."""
+"""Branched play: token-equal to the match until the branch point, and freely sampled from there on."""
 
 import asyncio
 from dataclasses import replace
@@ -37,34 +37,37 @@ sampling: {max_tokens: 8}
 """
 
 
-def play(on: Lineup, of: MatchPlan) -> MatchRecord:
-    return asyncio.run(on.play(of, Nobody()))  # type: ignore[arg-type]
+def play_plan(table: Lineup, planned: MatchPlan) -> MatchRecord:
+    return asyncio.run(table.play(planned, Nobody()))  # type: ignore[arg-type]
 
 
-def long_match(on: Lineup, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
-    """The first match of at least so many turns."""
+def play_long_match(table: Lineup, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
+    """Return the first match of at least `least` turns, and its plan."""
     for number in range(100):
-        planned = plan(on, holders, number)
-        record = play(on, planned)
+        planned = plan(table, holders, number)
+        record = play_plan(table, planned)
         if record.status == "finished" and len(record.turns) >= least:
             return planned, record
     raise AssertionError("all matches are short")
 
 
-def tokens(record: MatchRecord, seat: str) -> list[tuple[int, bool, float, int]]:
+def list_tokens(record: MatchRecord, seat: str) -> list[tuple[int, bool, float, int]]:
     return [token for s in record.streams[seat] for token in zip(s.ids, s.mask, s.logprobs, s.turns, strict=True)]
 
 
-def before(record: MatchRecord, seat: str, turn: int) -> list[tuple[int, bool, float, int]]:
-    """The seat's tokens up to its last one of an earlier turn; up to the reply itself for the seat that takes it."""
-    found = tokens(record, seat)
+def list_tokens_before(record: MatchRecord, seat: str, turn: int) -> list[tuple[int, bool, float, int]]:
+    """Return the seat's tokens before `turn`.
+
+    These end with its last earlier token, or before the reply if the seat takes the turn.
+    """
+    found = list_tokens(record, seat)
     own = [i for i, (_, sampled, _, when) in enumerate(found) if sampled and when < turn]
     here = [i for i, (_, _, _, when) in enumerate(found) if when == turn]
     return found[: here[0] if here else own[-1] + 1 if own else 0]
 
 
 @pytest.fixture(scope="module")
-def forgetful(tmp_path_factory: pytest.TempPathFactory) -> str:
+def window_role(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("roles") / "forgetful.yaml"
     file.write_text(WINDOW)
     return str(file)
@@ -72,74 +75,74 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("responder", ["p", "q", "random", "exploiter:conceder"])
 @pytest.mark.parametrize("memory", ["all", "window"])
-def test_a_branch_is_its_match_until_they_part(responder: str, memory: str, forgetful: str) -> None:
+def test_branch_equals_its_match_until_they_part(responder: str, memory: str, window_role: str) -> None:
     holders = {"opener": "p", "responder": responder}
-    on = lineup(
-        "negotiation", holders, dict.fromkeys(holders, forgetful) if memory == "window" else None, **NEGOTIATION
+    table = lineup(
+        "negotiation", holders, dict.fromkeys(holders, window_role) if memory == "window" else None, **NEGOTIATION
     )
-    planned, record = long_match(on, holders)
+    planned, record = play_long_match(table, holders)
     new = 0
     for turn in range(len(record.turns)):
         branch = Branch(record, turn)
         engine: Any = Babbler()
-        on = replace(on, engine=engine)
-        again = play(on, replace(planned, identity=branch.identity, branch=branch))
+        table = replace(table, engine=engine)
+        again = play_plan(table, replace(planned, identity=branch.identity, branch=branch))
         assert again.status == "finished", again.reason
         assert (again.id, again.seed) == (f"{record.id}-b{turn}", record.seed)
         for old, now in zip(record.turns[:turn], again.turns, strict=False):
             assert old._replace(seconds=0.0, rewards={}) == now._replace(seconds=0.0, rewards={})
         assert again.turns[turn].messages == record.turns[turn].messages
         for seat in record.streams:
-            assert before(again, seat, turn) == before(record, seat, turn)
-        assert all(request.seed[-1] >= turn for request in engine.asked), "nobody was asked for what is known"
+            assert list_tokens_before(again, seat, turn) == list_tokens_before(record, seat, turn)
+        assert all(request.seed[-1] >= turn for request in engine.asked), "known replies are not sampled again"
         new += again.turns[turn].raw != record.turns[turn].raw
-    assert new > 1 or responder != "p", "fresh draws from the parting on"
+    assert new > 1 or responder != "p", "replies are drawn anew from the branch point on"
 
 
-class Same(Branch):
-    """A branch whose first new answer is that of the match."""
+class RepeatingBranch(Branch):
+    """Branch whose first new reply is that of the match."""
 
     def replies(self, seat: str) -> dict[int, Completion]:
         return Branch(self.match, self.turn + 1).replies(seat)
 
 
 @pytest.mark.parametrize("script", ["random", "exploiter:conceder"])
-def test_a_brain_goes_on_as_in_the_match(script: str) -> None:
-    """It was asked again, so it is in the state it was in: a branch after its last turn has all its acts."""
+def test_scripted_player_continues_as_in_the_match(script: str) -> None:
+    """It is asked again from the start, so a branch after its last turn has all its acts."""
     holders = {"opener": "p", "responder": script}
-    on = lineup("negotiation", holders, **NEGOTIATION)
-    planned, record = long_match(on, holders)
+    table = lineup("negotiation", holders, **NEGOTIATION)
+    planned, record = play_long_match(table, holders)
     turn = max(t.index for t in record.turns if t.seat == "opener")
-    again = play(on, replace(planned, branch=Same(record, turn)))
+    again = play_plan(table, replace(planned, branch=RepeatingBranch(record, turn)))
     assert untimed(again) == untimed(record)
 
 
-def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
+def test_games_of_chance_are_dealt_again(window_role: str) -> None:
     holders = {"first": "p", "second": "p"}
-    on = lineup("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
-    planned, record = long_match(on, holders, 3)
-    again = play(on, replace(planned, identity=record.identity.branch(2), branch=Branch(record, 2)))
+    table = lineup("kuhn_poker", holders, dict.fromkeys(holders, window_role), illegal="retry")
+    planned, record = play_long_match(table, holders, 3)
+    again = play_plan(table, replace(planned, identity=record.identity.branch(2), branch=Branch(record, 2)))
     assert again.status == "finished", again.reason
     assert again.turns[2].messages == record.turns[2].messages
 
 
-def test_a_replay_of_a_branch_draws_the_same_again() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    planned, record = long_match(on, BOTH)
+def test_replayed_branch_draws_the_same() -> None:
+    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    planned, record = play_long_match(table, BOTH)
     branch = Branch(record, 0)
     tries = [
-        untimed(play(on, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
+        untimed(play_plan(table, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
         for attempt in range(3)
     ]
     assert len({str(row["turns"]) for row in tries}) == 1
 
 
-def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    planned, record = long_match(on, BOTH)
+def test_branch_that_deviates_from_its_match_fails() -> None:
+    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    planned, record = play_long_match(table, BOTH)
     other = list(record.turns)
     other[1] = other[1]._replace(messages=(Message.of("opener", "something else"),))
-    again = play(on, replace(planned, branch=Branch(replace(record, turns=tuple(other)), 2)))
+    again = play_plan(table, replace(planned, branch=Branch(replace(record, turns=tuple(other)), 2)))
     assert (again.status, again.payoffs, again.report) == ("failed", {}, {})
     assert again.reason.startswith(f"turn 1 differs from that of {record.id}")
     assert (
@@ -156,7 +159,7 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
     )
 
 
-def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
+def test_endpoint_repeats_known_replies_without_a_request() -> None:
     facts = {"pool": [1, 2, 3]}
     views = [View("opener", turn, (), "", facts, {"values": [1, 2, 3]}, None) for turn in (0, 2)]
     with Server(says(completion("ACCEPT", usage=(10, 2)))) as server:
@@ -171,7 +174,7 @@ def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
 # -- which branches are played -----------------------------------------------------------------------------
 
 
-def experiment(**play: Any) -> Experiment:
+def make_experiment(**play: Any) -> Experiment:
     lines = [f"{name}: {value}" for name, value in play.items()]
     return compose([text_layer("test", CONFIG + f"play: {{{', '.join(lines)}}}\n")])
 
@@ -185,55 +188,55 @@ seats: {opener: {role: nano_opener, policy: p}, responder: {role: nano_responder
 """
 
 
-def played() -> tuple[list[MatchPlan], list[MatchRecord]]:
+def play_matches() -> tuple[list[MatchPlan], list[MatchRecord]]:
     holders = {"opener": "p", "responder": "q"}
-    on = lineup("negotiation", holders, **NEGOTIATION)
-    plans = [plan(on, holders, number) for number in range(40)]
-    return plans, [play(on, each) for each in plans]
+    table = lineup("negotiation", holders, **NEGOTIATION)
+    plans = [plan(table, holders, number) for number in range(40)]
+    return plans, [play_plan(table, each) for each in plans]
 
 
-def branched(plans: list[MatchPlan], records: list[MatchRecord], **settings: Any) -> list[MatchPlan]:
+def plan_branches(plans: list[MatchPlan], records: list[MatchRecord], **settings: Any) -> list[MatchPlan]:
     part = make_part("branches", **settings)
     assert planned_by(part, plans) == plans
     return expanded_by(part, records)
 
 
-def only_opener_learns(record: MatchRecord) -> MatchRecord:
-    return replace(record, seats={s: replace(its, trained=s == "opener") for s, its in record.seats.items()})
+def train_opener_only(record: MatchRecord) -> MatchRecord:
+    return replace(record, seats={s: replace(seating, trained=s == "opener") for s, seating in record.seats.items()})
 
 
 def test_branches_part_at_different_turns_of_learners_drawn_uniformly() -> None:
-    plans, records = played()
-    records = [only_opener_learns(record) for record in records]
-    found = branched(plans, records, count=2)
+    plans, records = play_matches()
+    records = [train_opener_only(record) for record in records]
+    found = plan_branches(plans, records, count=2)
     places: list[int] = []
     for record in records:
-        mine = [p.branch for p in found if p.branch and p.branch.match is record]
+        branches = [p.branch for p in found if p.branch and p.branch.match is record]
         own = [turn.index for turn in record.turns if turn.seat == "opener"]
-        assert len(mine) == min(2, len(own)) and {b.turn for b in mine} <= set(own)
-        assert len({b.turn for b in mine}) == len(mine)
-        places += [own.index(b.turn) for b in mine if len(own) == 3]
+        assert len(branches) == min(2, len(own)) and {b.turn for b in branches} <= set(own)
+        assert len({b.turn for b in branches}) == len(branches)
+        places += [own.index(b.turn) for b in branches if len(own) == 3]
     assert {p.id for p in found} == {f"{p.branch.match.id}-b{p.branch.turn}" for p in found if p.branch}
-    assert set(places) == {0, 1, 2}, "every turn has its chance"
-    assert branched(plans, records, count=2) == found, "the same again after a restart"
+    assert set(places) == {0, 1, 2}, "every turn can be drawn"
+    assert plan_branches(plans, records, count=2) == found, "a restart plans the same"
 
 
-def test_a_match_that_was_played_again_is_branched_by_its_own_plan() -> None:
-    plans, records = played()
+def test_retried_match_is_branched_by_its_own_plan() -> None:
+    plans, records = play_matches()
     retried = replace(records[0], identity=replace(plans[0].identity, attempt=2))
-    (first, *_) = branched(plans, [retried])
+    (first, *_) = plan_branches(plans, [retried])
     assert first.branch and first.id == f"{plans[0].id}-r2-b{first.branch.turn}"
     assert (first.seed, first.identity.attempt, first.seats) == (plans[0].seed, 0, plans[0].seats)
 
 
-def test_matches_of_one_deal_have_draws_of_their_own() -> None:
-    """Also none that a branch of another one has: (member, turn) and (member,) are different seeds."""
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    first, second = (plan(on, BOTH, draws=(i,)) for i in (0, 1))
-    engine: Any = on.engine
-    record = play(on, first)
-    play(on, second)
-    play(on, replace(first, identity=record.identity.branch(0), branch=Branch(record, 0)))
+def test_matches_of_one_deal_have_independent_draws() -> None:
+    """Branches have other draws, too: (member, turn) and (member,) are different seeds."""
+    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    first, second = (plan(table, BOTH, draws=(i,)) for i in (0, 1))
+    engine: Any = table.engine
+    record = play_plan(table, first)
+    play_plan(table, second)
+    play_plan(table, replace(first, identity=record.identity.branch(0), branch=Branch(record, 0)))
     seeds = [request.seed for request in engine.asked]
     assert len(set(seeds)) == len(seeds)
 
@@ -241,30 +244,30 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
 # -- pairs -------------------------------------------------------------------------------------------------
 
 
-def test_pairs_are_the_two_answers_where_matches_part() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    planned, record = long_match(on, BOTH)
+def test_pairs_are_the_replies_where_matches_part() -> None:
+    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    planned, record = play_long_match(table, BOTH)
     branches = [Branch(record, turn) for turn in (1, 2)]
-    others = [play(on, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
+    others = [play_plan(table, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
     found = [t for r in (others[1], record, others[0]) for t in trajectories(r)]
     named = {(t.match, t.seat): i for i, t in enumerate(found)}
     for pair in find_pairs(found):
-        (one, two), place = (found[pair.first], found[pair.second]), pair.place
+        (first, two), place = (found[pair.first], found[pair.second]), pair.place
         match, turn = two.parent, two.parent_turn
-        assert (one.match, one.seat) == (match, two.seat) == (record.id, record.turns[turn].seat)
-        assert one.turns[place].index == two.turns[place].index == turn
-        assert one.turns[place].raw != two.turns[place].raw
+        assert (first.match, first.seat) == (match, two.seat) == (record.id, record.turns[turn].seat)
+        assert first.turns[place].index == two.turns[place].index == turn
+        assert first.turns[place].raw != two.turns[place].raw
     expected = {
-        (named[record.id, record.turns[turn].seat], named[other.id, record.turns[turn].seat])
-        for turn, other in zip((1, 2), others, strict=True)
-        if other.turns[turn].raw != record.turns[turn].raw
+        (named[record.id, record.turns[turn].seat], named[second.id, record.turns[turn].seat])
+        for turn, second in zip((1, 2), others, strict=True)
+        if second.turns[turn].raw != record.turns[turn].raw
     }
     assert {pair[:2] for pair in find_pairs(found)} == expected and expected
 
 
-def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    _, record = long_match(on, BOTH)
+def test_identical_replies_and_branches_without_parent_are_no_pairs() -> None:
+    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    _, record = play_long_match(table, BOTH)
     twin = replace(record, identity=record.identity.branch(1))
     alone = replace(record, identity=MatchId(1, 777).branch(1))
     assert list(find_pairs([*trajectories(record), *trajectories(twin)])) == []
@@ -277,11 +280,11 @@ def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
     assert [pair.place for pair in find_pairs([*trajectories(record), *trajectories(changed)])] == [0]
 
 
-def test_branches_at_the_last_turn_part_at_each_match_s_last_one() -> None:
-    plans, records = played()
-    records = [only_opener_learns(record) for record in records]
-    found = branched(plans, records, at="last")
+def test_branches_can_start_at_the_last_turn() -> None:
+    plans, records = play_matches()
+    records = [train_opener_only(record) for record in records]
+    found = plan_branches(plans, records, at="last")
     ends = [max(turn.index for turn in record.turns if turn.seat == "opener") for record in records]
     assert [plan.branch.turn for plan in found if plan.branch] == ends
     with pytest.raises(ConfigError, match="at: last` is one branch of each match"):
-        experiment(parts=[{"branches": {"count": 2, "at": "last"}}])
+        make_experiment(parts=[{"branches": {"count": 2, "at": "last"}}])

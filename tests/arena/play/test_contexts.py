@@ -1,4 +1,4 @@
-"""A context never outgrows the model: matches end there, with the numbers, and preflight warns."""
+"""Contexts never outgrow the model: matches end there with a reason, and preflight warns."""
 
 import asyncio
 from dataclasses import replace
@@ -35,14 +35,14 @@ from tests.factories.toy_engine import ToyEngine
 NANO = load_role("nano_player")
 
 
-def role(max_tokens: int = 20, **memory: Any) -> Role:
+def make_role(max_tokens: int = 20, **memory: Any) -> Role:
     sampling = NANO.sampling.model_copy(update={"max_tokens": max_tokens})
-    kept = NANO.memory.model_validate({"kind": "all"} | memory)
-    return NANO.model_copy(update={"sampling": sampling, "memory": kept})
+    role_memory = NANO.memory.model_validate({"kind": "all"} | memory)
+    return NANO.model_copy(update={"sampling": sampling, "memory": role_memory})
 
 
-class Rambler:
-    """An engine that uses all the tokens it may, after a legal step."""
+class LongRepliesEngine:
+    """Engine whose replies are a legal step and use all tokens they may."""
 
     def __init__(self, max_context: int = 10**9) -> None:
         self.max_context, self.longest = max_context, 0
@@ -60,48 +60,50 @@ class Rambler:
         pass
 
 
-def contender(engine: Any, policy: Policy, own: Role) -> ModelContender:
-    return ModelContender("p", engine, lambda game, seat: (policy, own))
+def make_contender(engine: Any, policy: Policy, role: Role) -> ModelContender:
+    return ModelContender("p", engine, lambda game, seat: (policy, role))
 
 
-def walk(engine: Rambler, policy: Policy, own: Role, branch: Branch | None = None, who: Any = None) -> MatchRecord:
-    seats = {"walker": Seating(own.role, "p", 3, True, "model")}
+def play_maze(
+    engine: LongRepliesEngine, policy: Policy, role: Role, branch: Branch | None = None, maze_contender: Any = None
+) -> MatchRecord:
+    seats = {"walker": Seating(role.role, "p", 3, True, "model")}
     identity = branch.identity if branch else MatchId(1, 0)
     plan = MatchPlan(
         identity=identity, game="maze", options={"size": 3, "max_turns": 40}, seed=1, seats=seats, branch=branch
     )
-    return asyncio.run(play_one(plan, {"walker": who or contender(engine, policy, own)}, 5, Limits()))
+    return asyncio.run(play_one(plan, {"walker": maze_contender or make_contender(engine, policy, role)}, 5, Limits()))
 
 
 @pytest.mark.parametrize("by", ["model", "engine"])
-def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_positions(by: str) -> None:
+def test_match_ends_when_the_next_reply_exceeds_the_positions(by: str) -> None:
     policy = replace(POLICIES["p"], positions=900 if by == "model" else 10**6)
-    engine = Rambler(900 if by == "engine" else 10**6)
-    record = walk(engine, policy, role())
+    engine = LongRepliesEngine(900 if by == "engine" else 10**6)
+    record = play_maze(engine, policy, make_role())
     assert (record.status, record.report["ended"]) == ("finished", "context")
     assert len(record.turns) > 3 and engine.longest <= 900
     assert all(len(stream) <= 900 for streams in record.streams.values() for stream in streams)
     assert record.reason.startswith("walker: context limit: ") and record.reason.endswith(" 20 of 900")
     assert MatchRecord.from_json(record.to_json()) == record
-    roomy = walk(Rambler(), replace(policy, positions=10**6), role())
+    roomy = play_maze(LongRepliesEngine(), replace(policy, positions=10**6), make_role())
     assert roomy.report["ended"] != "context" and roomy.reason == ""
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [InProcessEngine, ToyEngine])
-def test_a_match_by_a_model_of_few_positions_ends_where_they_are_taken(engine: Any, tmp_path: Path) -> None:
+def test_match_of_a_short_model_uses_all_positions(engine: Any, tmp_path: Path) -> None:
     folder = short_nano(tmp_path / "short")
 
     async def play() -> MatchRecord:
         served = engine()
         record = await talk(served, folder)
-        whole = await served.generate([request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
-        assert len(whole[0].ids) == 6, "the last position is used"
+        completions = await served.generate([request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
+        assert len(completions[0].ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"{POSITIONS - 5} tokens and a reply of up to 6 of {POSITIONS}"):
             await served.generate([request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
-        unaware = await talk(served, folder, NO_LIMIT)
-        assert (unaware.status, unaware.report["ended"]) == ("finished", "context"), "an engine cuts no reply short"
-        assert [turn.raw for turn in unaware.turns] == [turn.raw for turn in record.turns]
+        unlimited = await talk(served, folder, NO_LIMIT)
+        assert (unlimited.status, unlimited.report["ended"]) == ("finished", "context"), "an engine cuts no reply short"
+        assert [turn.raw for turn in unlimited.turns] == [turn.raw for turn in record.turns]
         return record
 
     assert_full(asyncio.run(play()))
@@ -112,74 +114,76 @@ def test_a_window_and_summaries_stay_within_the_positions() -> None:
     summaries: dict[str, Any] = {"kind": "summary", "context": 4096, "tokens": 16, "summaries": 99}
     memories: list[dict[str, Any]] = [{"kind": "window", "turns": 2}, summaries]
     for memory in memories:
-        engine = Rambler()
-        record = walk(engine, policy, role(**memory))
+        engine = LongRepliesEngine()
+        record = play_maze(engine, policy, make_role(**memory))
         assert record.report["ended"] != "context", memory
         assert 350 < engine.longest <= 600
 
 
-def test_a_first_reply_that_finds_no_room_fails_the_match() -> None:
-    record = walk(Rambler(), replace(POLICIES["p"], positions=60), role(59))
+def test_first_reply_without_room_fails_the_match() -> None:
+    record = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=60), make_role(59))
     assert record.status == "failed" and record.failure and record.failure.kind == "game"
     assert "max_tokens" in record.reason
 
 
-def test_a_fork_by_a_smaller_model_says_that_it_has_no_room_for_the_past() -> None:
-    whole = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
-    small = contender(Rambler(), replace(POLICIES["p"], positions=200), role())
-    record = walk(Rambler(), POLICIES["p"], role(), who=JoiningContender(small, ForkPoint(whole, 20, "")))
+def test_fork_by_a_smaller_model_has_no_room() -> None:
+    original = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
+    small = make_contender(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role())
+    record = play_maze(
+        LongRepliesEngine(), POLICIES["p"], make_role(), who=JoiningContender(small, ForkPoint(original, 20, ""))
+    )
     assert record.status == "failed" and record.failure and record.failure.kind == "limit"
     assert "no room for the match so far" in record.reason and "of 200" in record.reason
 
 
-def test_a_branch_of_a_match_that_was_longer_than_the_model_fails_with_the_numbers() -> None:
-    whole = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
-    record = walk(Rambler(), replace(POLICIES["p"], positions=200), role(), Branch(whole, 20))
+def test_branch_longer_than_the_model_fails() -> None:
+    original = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
+    record = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role(), Branch(original, 20))
     assert record.status == "failed" and "context limit" in record.reason
 
 
-def notes(own: Role, context: int = 10**9) -> list[str]:
-    table = Table(GameSpec(name="maze", options={"max_turns": 40}), {"walker": own}, {"walker": "p"})
+def check_maze(role: Role, context: int = 10**9) -> list[str]:
+    table = Table(GameSpec(name="maze", options={"max_turns": 40}), {"walker": role}, {"walker": "p"})
     nano = resolve("nano")
     policy = replace(POLICIES["p"], positions=read_positions(nano))
     return asyncio.run(check_contexts([table], {"p": policy}.get, context, 100))
 
 
-def test_preflight_warns_where_replies_may_fill_the_context() -> None:
-    (note,) = notes(role(400))
+def test_preflight_warns_of_replies_that_can_fill_the_context() -> None:
+    (note,) = check_maze(make_role(400))
     assert note.startswith("maze: the context of walker may be full after ") and "of 2,048" in note
-    assert len(notes(role(60), 1000)) == 1 and notes(role(60, kind="window", turns=2), 1000) == []
-    assert notes(role(4)) == []
+    assert len(check_maze(make_role(60), 1000)) == 1 and check_maze(make_role(60, kind="window", turns=2), 1000) == []
+    assert check_maze(make_role(4)) == []
 
 
-def test_preflight_counts_what_the_others_may_say() -> None:
-    """Four replies of 100 tokens each find room, but not with what the other seat may answer."""
-    table = Table(GameSpec(name="beats"), {"a": role(100), "b": role(100)}, {"a": "p", "b": "p"})
+def test_preflight_counts_replies_of_other_seats() -> None:
+    """Four replies of 100 tokens each fit, but not together with those of the other seat."""
+    table = Table(GameSpec(name="beats"), {"a": make_role(100), "b": make_role(100)}, {"a": "p", "b": "p"})
 
-    class Long(Table):
+    class LongTable(Table):
         def make_game(self) -> Any:
             return Beats(length=8)
 
-    table = Long(table.game, table.roles, table.holders)
+    table = LongTable(table.game, table.roles, table.holders)
     policy = replace(POLICIES["p"], positions=650)
-    told = asyncio.run(check_contexts([table], {"p": policy}.get, 10**9, 100))
-    assert [note.split(" may be full")[0] for note in told] == ["beats: the context of a"]
+    notes = asyncio.run(check_contexts([table], {"p": policy}.get, 10**9, 100))
+    assert [note.split(" may be full")[0] for note in notes] == ["beats: the context of a"]
 
 
 def test_preflight_refuses_a_reply_that_can_never_fit() -> None:
     with pytest.raises(ConfigError, match=r"walker has no room for a reply .*max_tokens of role nano_player"):
-        notes(role(2048))
+        check_maze(make_role(2048))
 
 
 def test_a_log_of_longer_contexts_than_the_learner_holds_is_refused() -> None:
-    record = walk(Rambler(), replace(POLICIES["p"], positions=10**6), role())
+    record = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
     table = TableSpec(game=GameSpec(name="maze"), seats={"walker": SeatSpec(role="nano_player", policy="p")})
     longest = max(map(len, record.streams["walker"]))
-    for holds in (longest, longest - 1):
+    for limit in (longest, longest - 1):
         spec: Any = SimpleNamespace(log="runs/other")
-        source = LogSource(None, spec, [table], {"p": holds}, None)  # type: ignore[arg-type]
-        if holds == longest:
+        source = LogSource(None, spec, [table], {"p": limit}, None)  # type: ignore[arg-type]
+        if limit == longest:
             assert source._adopt(1, 0, record).seats["walker"].trained
             continue
-        with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {holds:,}"):
+        with pytest.raises(ConfigError, match=rf"walker of match 0001-0000 .* {longest:,} tokens.* {limit:,}"):
             source._adopt(1, 0, record)

@@ -1,4 +1,4 @@
-"""Control of a match: an expert's acts in place of wrong ones, stops by a rule, and horizons that follow a schedule."""
+"""Control of a match: expert acts replace wrong ones, rules stop a match, and horizons follow a schedule."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,17 +32,17 @@ from tests.factories.texts import MAZE
 from tests.factories.walks import PATCHED, Wanderer, walk
 
 
-def test_a_patched_match_goes_the_experts_way() -> None:
+def test_patched_match_follows_the_expert() -> None:
     records = [walk(number, **PATCHED) for number in range(10)]
     for number, record in enumerate(records):
-        _follows(record, number)
+        check_expert_path(record, number)
     sources = {turn.source for record in records for turn in record.turns}
     assert sources == {"policy", "replaced", "patch"}
     marks = [turn.rewards.get("match") for r in records for turn in r.turns if turn.source == "policy"]
     assert set(marks) == {1.0}
 
 
-def _follows(record: MatchRecord, number: int) -> None:
+def check_expert_path(record: MatchRecord, number: int) -> None:
     assert record.status == "finished" and record.report["efficiency"] == 1.0
     game = Maze(size=3)
     game.reset(seed=number)
@@ -56,7 +56,7 @@ def _follows(record: MatchRecord, number: int) -> None:
             assert normalise_act(turn.action) != normalise_act(after.action) and turn.rewards == {} and turn.tokens > 0
 
 
-def test_a_patch_is_context_as_if_the_policy_had_written_it() -> None:
+def test_patch_enters_the_context_as_the_policys_own() -> None:
     engine, seen = Wanderer(), 0
     record = walk(1, engine, **PATCHED)
     asked = {request.seed[-1]: request.ids for request in engine.asked}
@@ -71,8 +71,8 @@ def test_a_patch_is_context_as_if_the_policy_had_written_it() -> None:
     assert seen
 
 
-def test_patched_turns_are_never_learned() -> None:
-    """The mutation: with patches among the sources that are the policy's own it would still not learn from them."""
+def test_patches_are_never_learned() -> None:
+    """Even if patches counted among the policy's own sources, it would not learn from them."""
     records = [walk(number, **PATCHED) for number in range(20)]
     assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
     for sources in (OWN, (*OWN, "patch")):
@@ -83,15 +83,15 @@ def test_patched_turns_are_never_learned() -> None:
         learned = sum(int(sample.learned.sum()) for sample in samples)
         own = sum(t.tokens for record in records for t in record.turns if t.source in ("policy", "replaced"))
         assert learned == own and all(t.tokens == 0 for r in records for t in r.turns if t.source == "patch")
-    said = {(r.id, t.index): t.raw for r in records for t in r.turns if t.source in ("policy", "replaced")}
+    replies = {(r.id, t.index): t.raw for r in records for t in r.turns if t.source in ("policy", "replaced")}
     for record in records:
         for stream in record.streams["walker"]:
             for turn in {t for t in stream.turns if t >= 0}:
                 ids = [token for token, own in zip(stream.ids, stream.turns, strict=True) if own == turn]
-                assert FRAME.decode(ids) == said[record.id, turn], "trained ids are sampled ids"
+                assert FRAME.decode(ids) == replies[record.id, turn], "trained ids are sampled ids"
 
 
-def test_what_a_patch_earns_is_nobodys() -> None:
+def test_reward_of_a_patch_is_not_credited() -> None:
     record = walk(2, options={"reward": "goal", "cost": 0.0}, **PATCHED)
     (trajectory,) = trajectories(record)
     assert record.payoffs == {"walker": 1.0}
@@ -101,20 +101,20 @@ def test_what_a_patch_earns_is_nobodys() -> None:
     assert [t.index for t in trajectory.turns] == [t.index for t in record.turns if t.source != "patch"]
 
 
-@pytest.mark.parametrize("most", [0, 1, 2])
-def test_a_match_stops_at_the_wrong_act_after_so_many_patches(most: int) -> None:
+@pytest.mark.parametrize("max_length", [0, 1, 2])
+def test_match_stops_at_the_wrong_act_after_the_last_patch(max_length: int) -> None:
     for number in range(5):
-        record = walk(number, patch={"expert": "oracle", "most": most}, options={"stake": 0.25})
+        record = walk(number, patch={"expert": "oracle", "most": max_length}, options={"stake": 0.25})
         wrong = [turn for turn in record.turns if turn.source == "replaced"]
         patches = [turn for turn in record.turns if turn.source == "patch"]
         if record.report["ended"] == "stopped":
-            assert (len(wrong), len(patches)) == (most + 1, most) and record.turns[-1] is wrong[-1]
+            assert (len(wrong), len(patches)) == (max_length + 1, max_length) and record.turns[-1] is wrong[-1]
             assert wrong[-1].rewards == {"stake": -0.25}, "giving up does not pay"
         else:
-            assert len(wrong) == len(patches) <= most
+            assert len(wrong) == len(patches) <= max_length
 
 
-def test_nothing_flows_back_over_a_patch() -> None:
+def test_returns_do_not_cross_a_patch() -> None:
     records = [walk(number, **PATCHED) for number in range(10)]
     batch = TurnBatch(trained_trajectories(records))
     rewards = np.arange(1.0, len(batch.owner) + 1)
@@ -127,7 +127,7 @@ def test_nothing_flows_back_over_a_patch() -> None:
                 assert returns[row - 1] == rewards[row - 1]
 
 
-def test_semi_online_performance_counts_up_to_the_first_wrong_act() -> None:
+def test_semi_online_performance() -> None:
     records = [walk(number, **PATCHED) for number in range(30)]
     figures = patch_metrics(records)
     progress, success, agreed, acts = [], [], 0, 0
@@ -150,11 +150,11 @@ def test_a_branch_repeats_patches() -> None:
             continue
         again = walk(3, branch=Branch(record, turn), **PATCHED)
         assert again.status == "finished", again.reason
-        mine, theirs = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
-        assert [{**t, "rewards": {}} for t in mine] == [{**t, "rewards": {}} for t in theirs]
+        original, repeated = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
+        assert [{**t, "rewards": {}} for t in original] == [{**t, "rewards": {}} for t in repeated]
 
 
-def test_walkers_of_the_log_skip_what_no_game_read() -> None:
+def test_replay_of_the_log_skips_unread_turns() -> None:
     record = walk(4, **PATCHED)
     assert find_difference(ForkPoint(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
@@ -163,7 +163,7 @@ def test_walkers_of_the_log_skip_what_no_game_read() -> None:
 # -- stops -------------------------------------------------------------------------------------------------
 
 
-def test_a_learner_that_does_the_same_again_and_again_is_stopped() -> None:
+def test_repeated_acts_stop_a_match() -> None:
     record = walk(0, Wanderer(("NORTH",)), stop={"repeated": 3}, options={"stake": 0.5})
     acts = [turn.action for turn in record.turns]
     assert record.report["ended"] == "stopped" and acts == ["NORTH"] * 3
@@ -186,9 +186,9 @@ def test_a_horizon_grows_with_the_iterations(k: int) -> None:
     horizon = {"turns": {"steps": {"values": [2, 4], "every": 2}}}
     for number in range(5):
         record = walk(number, k=k, horizon=horizon, options={"max_turns": 50, "size": 5})
-        most = 2 if k <= 2 else 4
-        assert len(record.turns) <= most
-        assert record.report["ended"] == ("stopped" if len(record.turns) == most else "solved")
+        max_length = 2 if k <= 2 else 4
+        assert len(record.turns) <= max_length
+        assert record.report["ended"] == ("stopped" if len(record.turns) == max_length else "solved")
 
 
 def test_a_horizon_sets_a_games_option() -> None:
@@ -205,7 +205,7 @@ def test_a_horizon_sets_a_games_option() -> None:
 STOPPABLE = ("kuhn_poker", "negotiation", "tic_tac_toe", "hanabi", "recall", "text_navigation", "wordle", "sheriff")
 
 
-def test_every_game_can_be_cut_off() -> None:
+def test_every_game_can_be_stopped() -> None:
     for name in STOPPABLE:
         game: TextGame = games.make(name)
         for acts in range(4):
@@ -227,7 +227,7 @@ def test_every_game_can_be_cut_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("play", "said"),
+    ("play", "message"),
     [
         ("{parts: [patch]}", "expert"),
         ("{parts: [{patch: {expert: oracle, most: -1}}]}", "greater than or equal to 0"),
@@ -236,8 +236,8 @@ def test_every_game_can_be_cut_off() -> None:
         ("{parts: [{horizon: {turns: 3, option: max_turn}}]}", "max_turn"),
     ],
 )
-def test_rules_that_make_no_sense_are_refused_in_a_line(play: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as error:
+def test_invalid_rules_are_refused_in_one_line(play: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         compose([text_layer("here", MAZE + f"play: {play}\n")])
     assert "\n" not in str(error.value)
 

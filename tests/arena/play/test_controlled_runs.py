@@ -1,4 +1,4 @@
-"""A run with branches, patches and summaries: its log says so, its gate holds, and killed it resumes bit by bit."""
+"""A run with branches, patches and summaries: log, gate, and bit-equal resumption."""
 
 from pathlib import Path
 from typing import Any
@@ -43,61 +43,61 @@ checkpoint: {every: 1}
 """
 
 
-def controlled() -> Experiment:
+def make_experiment() -> Experiment:
     return compose([text_layer("test", CONFIG)])
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("controlled") / "run"
-    finished(folder, controlled())
+    finished(folder, make_experiment())
     return folder
 
 
-def records(folder: Path) -> list[MatchRecord]:
+def read_records(folder: Path) -> list[MatchRecord]:
     return [MatchRecord.from_json(row) for row in log(folder)]
 
 
 @pytest.mark.slow
-def test_all_that_happened_is_in_the_log(whole: Path) -> None:
-    played = records(whole)
-    sources = {turn.source for record in played for turn in record.turns}
-    assert len(played) == 24 and {"policy", "replaced", "patch", "summary"} <= sources
-    assert any(record.identity.parent for record in played) and {r.group for r in played} == {0, 1}
-    for row in RunFolder.open(whole).reader.metrics():
-        own = [r for r in played if r.iteration == row["iteration"]]
+def test_log_records_all_sources(finished_run: Path) -> None:
+    matches = read_records(finished_run)
+    sources = {turn.source for record in matches for turn in record.turns}
+    assert len(matches) == 24 and {"policy", "replaced", "patch", "summary"} <= sources
+    assert any(record.identity.parent for record in matches) and {r.group for r in matches} == {0, 1}
+    for row in RunFolder.open(finished_run).reader.metrics():
+        own = [r for r in matches if r.iteration == row["iteration"]]
         assert row["branches"]["count"] == sum(r.identity.parent is not None for r in own)
         assert row["patches"]["count"] > 0 and row["learn"]["shared"]["shown_loss"] > 0
         assert row["tokens"] == sum(t.tokens for r in own for t in r.turns)
         assert row["learn"]["shared"]["logprob_gap"] < 1e-5
 
 
-def test_masks_cover_the_policys_own_tokens_and_nothing_else(whole: Path) -> None:
-    for record in records(whole):
+def test_masks_cover_the_policys_own_tokens_and_nothing_else(finished_run: Path) -> None:
+    for record in read_records(finished_run):
         for trajectory in trajectories(record):
             own = {turn.index: turn.tokens for turn in trajectory.turns}
-            found: dict[int, int] = dict.fromkeys(own, 0)
+            counts: dict[int, int] = dict.fromkeys(own, 0)
             for stream in trajectory.streams:
                 assert len(stream) <= 48 and len(stream.entropy) in (0, len(stream))
                 for masked, turn, logprob in zip(stream.mask, stream.turns, stream.logprobs, strict=True):
                     assert masked == (turn >= 0) and (masked or logprob == 0.0)
                     if masked:
-                        found[turn] += 1
-            assert found == own
+                        counts[turn] += 1
+            assert counts == own
 
 
-def test_turns_that_differ_in_worth_have_an_advantage(whole: Path) -> None:
-    credit = [c for k in (1, 2) for c in RunFolder.open(whole).log.credit(k)]
+def test_different_outcomes_give_advantages(finished_run: Path) -> None:
+    credit = [c for k in (1, 2) for c in RunFolder.open(finished_run).log.credit(k)]
     assert np.abs([c.advantage for c in credit]).max() > 0.1
-    kept = {(c.match, c.turn) for c in credit}
-    patches = {(r.id, t.index) for r in records(whole) for t in r.turns if t.source == "patch"}
-    assert patches and kept.isdisjoint(patches), "a patch has no credit"
+    credited = {(c.match, c.turn) for c in credit}
+    patches = {(r.id, t.index) for r in read_records(finished_run) for t in r.turns if t.source == "patch"}
+    assert patches and credited.isdisjoint(patches), "a patch has no credit"
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["a branch", "learn", "the first match"])
-def test_a_controlled_run_resumes_bit_by_bit(whole: Path, tmp_path: Path, moment: str) -> None:
-    branch = next(r.id for r in records(whole) if r.iteration == 2 and r.identity.parent)
+def test_a_controlled_run_resumes_bit_by_bit(finished_run: Path, tmp_path: Path, moment: str) -> None:
+    branch = next(r.id for r in read_records(finished_run) if r.iteration == 2 and r.identity.parent)
     stops: dict[str, Any] = {
         "a branch": ("match", branch),
         "learn": ("phase", (2, "learn")),
@@ -105,7 +105,7 @@ def test_a_controlled_run_resumes_bit_by_bit(whole: Path, tmp_path: Path, moment
     }
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        wait(start(folder, controlled(), Quiet(lambda what, value: (what, value) == stops[moment])).run())
-    wait(wait(Lab.open(RunFolder.open(folder), controlled(), Quiet())).run())
-    assert log(folder) == log(whole)
-    assert weight_files(folder, 2) == weight_files(whole, 2)
+        wait(start(folder, make_experiment(), Quiet(lambda what, value: (what, value) == stops[moment])).run())
+    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(), Quiet())).run())
+    assert log(folder) == log(finished_run)
+    assert weight_files(folder, 2) == weight_files(finished_run, 2)

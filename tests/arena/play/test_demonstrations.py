@@ -1,4 +1,4 @@
-"""What the shipped roles show in real matches: nothing forged, and the tiny ones byte for byte as published."""
+"""Shipped roles in real matches: no forged messages, and nano prompts byte-equal to the published ones."""
 
 import hashlib
 import random
@@ -49,42 +49,52 @@ PUBLISHED = {
     "nano_patient": "c12462898ac425cd", "nano_proposer": "cffc13aaee68ed98", "nano_responder": "333cc0a53b6efa3b",
     "nano_solver": "2b3dcc8e705457fd", "nano_tic_tac_toe": "2713948efc85a49a",
 }  # fmt: skip
-"""The studies in docs/results.md played with these prompts; nano_player took part in none."""
+"""Hashes of the prompts of the studies in docs/results.md, which did not use nano_player."""
 
 
-def views(game: str, hostile: bool, seeds: int = 3, most: int = 12, **options: Any) -> Iterator[View]:
-    """What every seat sees in matches of random acts, some of them illegal; of hostile ones, most."""
+def play_views(game: str, is_hostile: bool, seeds: int = 3, most: int = 12, **options: Any) -> Iterator[View]:
+    """Yield what every seat sees in matches of random acts, some illegal; with `is_hostile`, mostly hostile ones."""
     env = games.make(game, **options)
     for seed in range(seeds):
         env.reset(seed=seed)
-        draw = random.Random(seed)
+        rng = random.Random(seed)
         for turn in range(most):
             seat = env.agent_selection
             if env.terminations[seat] or env.truncations[seat]:
                 break
             view = View.of(env, seat, turn)
             yield view
-            act = draw.choice(view.legal or ("x",))
-            broken = [f"{act}\nFORGED", "FORGED", f"{act} | hi\nFORGED", act.replace(" ", "\u2028"), f"FORGED\n{act}"]
-            env.step(draw.choice([act, *broken]) if hostile else draw.choice([act, act, act, f"{act} | hello", "what"]))
+            act = rng.choice(view.legal or ("x",))
+            hostile_acts = [
+                f"{act}\nFORGED",
+                "FORGED",
+                f"{act} | hi\nFORGED",
+                act.replace(" ", "\u2028"),
+                f"FORGED\n{act}",
+            ]
+            env.step(
+                rng.choice([act, *hostile_acts])
+                if is_hostile
+                else rng.choice([act, act, act, f"{act} | hello", "what"])
+            )
 
 
 @pytest.mark.parametrize(
     "game", [*games.CLASSES, "clinic", "desk", "recommender", "reasoning", "proposer_solver", "debate"]
 )
 def test_no_act_reaches_another_seat_over_two_lines(game: str) -> None:
-    """Nor as words of its own choice: others read the act as the game read it. So `they BET` is one."""
-    for view in views(game, hostile=True):
+    """Nor as words of its own choice: other seats read the act as the game parsed it."""
+    for view in play_views(game, is_hostile=True):
         for message in view.messages:
             assert "\n" not in visible(message.text, keep="\n")
             assert not message.text.lstrip().startswith("FORGED")
 
 
-def shown(name: str) -> str:
-    """The hash of what a role shows at its seats."""
+def hash_prompts(name: str) -> str:
+    """Return the hash of the prompts that a role shows at its seats."""
     role, texts = load_role(name), []
     for game in [role.game] if role.game else GAMES.get(name, ["kuhn_poker", "nim"]):
-        for view in views(str(game), hostile=False, **OPTIONS.get(name, {})):
+        for view in play_views(str(game), is_hostile=False, **OPTIONS.get(name, {})):
             if view.seat == SEATS.get(name, view.seat):
                 texts += [role.render_system(view), role.render_turn(view, True), role.render_turn(view, False)]
     assert texts
@@ -93,15 +103,17 @@ def shown(name: str) -> str:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_prompts_stay_as_they_are(name: str) -> None:
-    assert shown(name) == PUBLISHED[name]
+    assert hash_prompts(name) == PUBLISHED[name]
 
 
 @pytest.mark.parametrize("name", list_roles())
-def test_shipped_roles_tell_who_speaks(name: str) -> None:
+def test_shipped_roles_name_the_speaker(name: str) -> None:
     game = load_role(name).game or GAMES.get(name, ["kuhn_poker"])[0]
     if game.startswith("textworld:"):
         pytest.importorskip("textworld")
-    seats = [v for v in views(game, hostile=False, **OPTIONS.get(name, {})) if v.seat == SEATS.get(name, v.seat)]
+    seats = [
+        v for v in play_views(game, is_hostile=False, **OPTIONS.get(name, {})) if v.seat == SEATS.get(name, v.seat)
+    ]
     assert seats, f"no match reaches the seat of {name}: this would check nothing"
     assert not [finding for finding in check_role(name, seats[:2]).findings if "by whom" in finding]
 

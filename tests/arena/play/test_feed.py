@@ -1,4 +1,4 @@
-"""The turn feed: matches in flight with their turns while a run plays; it changes nothing and stops nothing."""
+"""The turn feed shows matches in flight while a run plays; it changes nothing and stops nothing."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,12 +23,12 @@ TURN = RECORD.turns[0]
 
 
 @pytest.fixture
-def all_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The feed may take as much time as it likes."""
+def unlimited_feed_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the feed take any share of the time."""
     monkeypatch.setattr(feeding, "MAX_TIME_SHARE", 1e9)
 
 
-def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
+def make_plan(number: int = 0, iteration: int = 1) -> MatchPlan:
     return MatchPlan(
         identity=MatchId(iteration, number),
         game="negotiation",
@@ -38,8 +38,8 @@ def plan(number: int = 0, iteration: int = 1) -> MatchPlan:
     )
 
 
-def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
-    """The feed after these acts and a moment, and before its end."""
+def run_feed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
+    """Return a reader of the feed after `act` and one write, before the feed ends."""
 
     async def play() -> FeedReader:
         feed, reader = Feed(tmp_path), FeedReader(tmp_path)
@@ -53,8 +53,8 @@ def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
     return asyncio.run(play())
 
 
-class Looking(Quiet):
-    """Looks at the feed at every turn, as a page does now and then."""
+class FeedReadingWatcher(Quiet):
+    """Watcher that reads the feed at every turn, as a page does now and then."""
 
     def __init__(self, run: Path) -> None:
         super().__init__()
@@ -62,19 +62,20 @@ class Looking(Quiet):
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
         self.reader.refresh()
-        for id, one in self.reader.matches.items():
+        for id, followed in self.reader.matches.items():
             row = self.reader.row(id)
-            if not one.over and row and row["turns"]:
+            if not followed.over and row and row["turns"]:
                 self.seen.setdefault(id, []).append(row)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("all_time")
-def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("unlimited_feed_time")
+def test_feed_shows_matches_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "WRITE_SECONDS", 0.0)
-    watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
+    watcher, settings = (
+        FeedReadingWatcher(tmp_path / "fed"),
+        experiment("game.options.illegal=retry", "play.in_flight=3"),
+    )
     feed = Feed(tmp_path / "fed")
     finished(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
     feed.close()
@@ -91,24 +92,24 @@ def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
             assert look["seats"]["opener"]["policy"] == "shared" and look["seed"] == rows[id]["seed"]
 
 
-@pytest.mark.usefixtures("all_time")
-def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("unlimited_feed_time")
+def test_feed_drops_ended_matches_and_committed_iterations(tmp_path: Path) -> None:
     def act(feed: Feed) -> None:
         for number in range(3):
-            feed.add_turn(plan(number), TURN)
+            feed.add_turn(make_plan(number), TURN)
         feed._write()
-        feed.add_turn(plan(0), TURN._replace(index=1))
-        feed.add_turn(plan(3, iteration=2), TURN)
+        feed.add_turn(make_plan(0), TURN._replace(index=1))
+        feed.add_turn(make_plan(3, iteration=2), TURN)
         feed.end_match("0001-0001")
-        feed.add_turn(plan(9), TURN._replace(index=4))  # its beginning was not seen
+        feed.add_turn(make_plan(9), TURN._replace(index=4))  # the feed missed its beginning
         feed.end_match("0001-0009")
 
-    reader = fed(tmp_path, act)
-    assert {id: (len(one.places), one.over) for id, one in reader.matches.items()} == {
+    reader = run_feed(tmp_path, act)
+    assert {id: (len(match.places), match.over) for id, match in reader.matches.items()} == {
         "0001-0000": (2, False), "0001-0001": (1, True), "0001-0002": (1, False), "0002-0003": (1, False)
     }  # fmt: skip
-    reader = fed(tmp_path, lambda feed: (act(feed), feed.end_iteration(1))[0])
-    assert [id for id, one in reader.matches.items() if not one.over] == ["0002-0003"]
+    reader = run_feed(tmp_path, lambda feed: (act(feed), feed.end_iteration(1))[0])
+    assert [id for id, match in reader.matches.items() if not match.over] == ["0002-0003"]
     assert not (tmp_path / FEED).exists()
 
 
@@ -121,38 +122,38 @@ def test_a_match_leaves_when_it_ends_and_an_iteration_when_it_is_committed(tmp_p
         TURN._replace(messages=tuple(Message.of("referee", "z" * 3000) for _ in range(500))),
     ],
 )
-def test_whatever_is_said_is_in_one_line_that_is_not_long(tmp_path: Path, turn: Turn) -> None:
-    reader = fed(tmp_path, lambda feed: feed.add_turn(plan(), turn))
+def test_any_text_is_one_short_line(tmp_path: Path, turn: Turn) -> None:
+    reader = run_feed(tmp_path, lambda feed: feed.add_turn(make_plan(), turn))
     (row,) = reader.rows.values()  # type: ignore[attr-defined]
     assert len(row["turns"]) == 1 and len(row["turns"][0]["raw"]) < 3000
 
 
 @pytest.mark.parametrize("value", [object(), "much"])
-def test_a_match_that_no_line_has_room_for_is_left_out_alone(tmp_path: Path, value: Any) -> None:
+def test_unserialisable_match_is_left_out_alone(tmp_path: Path, value: Any) -> None:
     def act(feed: Feed) -> None:
-        feed.add_turn(plan(0), TURN._replace(rewards={"deal": value}))
-        feed.add_turn(plan(1), TURN)
-        feed.add_turn(replace(plan(2), options={"x": object()}), TURN)
+        feed.add_turn(make_plan(0), TURN._replace(rewards={"deal": value}))
+        feed.add_turn(make_plan(1), TURN)
+        feed.add_turn(replace(make_plan(2), options={"x": object()}), TURN)
 
-    reader = fed(tmp_path, act)
+    reader = run_feed(tmp_path, act)
     assert len(reader.rows["0001-0001"]["turns"]) == 1  # type: ignore[attr-defined]
     assert not any(reader.rows[id]["turns"] for id in reader.rows if id != "0001-0001")  # type: ignore[attr-defined]
 
 
-def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock of the test's: a turn each millisecond, and ten for each time that the feed writes."""
+def test_fast_turns_leave_some_matches_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the test's own clock: 1 ms per turn, 10 ms per write of the feed."""
     now, write = [0.0], FeedWriter.write
 
-    def slowly(writer: FeedWriter, *given: Any) -> None:
+    def write_slowly(writer: FeedWriter, *given: Any) -> None:
         now[0] += 0.010
         write(writer, *given)
 
     monkeypatch.setattr(feeding, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(FeedWriter, "write", slowly)
+    monkeypatch.setattr(FeedWriter, "write", write_slowly)
     feed, followed = Feed(tmp_path), 0
     for number in range(10_000):
         now[0] += 0.001
-        feed.add_turn(plan(number), TURN)
+        feed.add_turn(make_plan(number), TURN)
         if number % 10 == 9 and feed._waiting:
             followed += len({id for id, _ in feed._waiting})
             feed._write()
@@ -162,13 +163,13 @@ def test_where_turns_come_fast_some_matches_are_not_followed(tmp_path: Path, mon
     assert 20 < followed < 200
 
 
-def test_a_disk_that_refuses_ends_the_feed_and_nothing_else(tmp_path: Path) -> None:
+def test_write_error_ends_only_the_feed(tmp_path: Path) -> None:
     def act(feed: Feed) -> None:
         (tmp_path / FEED).mkdir()
-        feed.add_turn(plan(), TURN)
+        feed.add_turn(make_plan(), TURN)
 
-    assert fed(tmp_path, act).matches == {}
+    assert run_feed(tmp_path, act).matches == {}
     (tmp_path / FEED).rmdir()
     (tmp_path / FEED).symlink_to(tmp_path / "elsewhere")
-    assert len(fed(tmp_path, lambda feed: feed.add_turn(plan(), TURN)).matches) == 1
+    assert len(run_feed(tmp_path, lambda feed: feed.add_turn(make_plan(), TURN)).matches) == 1
     assert not (tmp_path / "elsewhere").exists()

@@ -1,4 +1,4 @@
-"""Matches of agent programs: exact tokens, the same match again, every fault its reason, and nothing left running."""
+"""Matches of agent programs: exact tokens, determinism, a reason for every fault, and no leftover processes."""
 
 import asyncio
 import hashlib
@@ -25,10 +25,10 @@ from tests.factories.tool_templates import TOOL_FAMILIES
 SDK = [("sdk_tools", api, streams) for api in ("chat", "responses") for streams in ("plain", "stream")]
 
 
-def matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRecord], list[str]]:
-    """Finished matches of a program, whose tokens are checked, and the notes."""
-    on, engine, notes = lineup(harness, **settings)
-    records = asyncio.run(played(on, count))
+def play_matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRecord], list[str]]:
+    """Return finished matches of a program, whose tokens are checked, and the notes."""
+    table, engine, notes = lineup(harness, **settings)
+    records = asyncio.run(played(table, count))
     for record in records:
         assert record.status == "finished", record.reason
         exact(record, engine)
@@ -37,11 +37,11 @@ def matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRe
 
 @pytest.mark.parametrize(
     "program",
-    [pytest.param(one, marks=pytest.mark.slow if n else (), id=" ".join(one)) for n, one in enumerate(SDK)],
+    [pytest.param(words, marks=pytest.mark.slow if n else (), id=" ".join(words)) for n, words in enumerate(SDK)],
 )
-def test_the_unmodified_sdk_in_a_loop_with_tools(program: tuple[str, ...]) -> None:
+def test_unmodified_sdk_in_a_tool_loop(program: tuple[str, ...]) -> None:
     pytest.importorskip("openai")
-    records, notes = matches(command(*program), 3)
+    records, notes = play_matches(command(*program), 3)
     for record in records:
         assert len(record.streams["agent"]) == 1, "what the SDK sends extends the conversation"
         assert [turn.source for turn in record.turns] == ["request"] * (len(record.turns) - 1) + ["policy"]
@@ -53,14 +53,14 @@ def test_the_unmodified_sdk_in_a_loop_with_tools(program: tuple[str, ...]) -> No
 @pytest.mark.slow
 def test_both_apis_give_the_same_matches() -> None:
     pytest.importorskip("openai")
-    by_api = [[untimed(record) for record in matches(command(*program))[0]] for program in SDK[1:3]]
+    by_api = [[untimed(record) for record in play_matches(command(*program))[0]] for program in SDK[1:3]]
     assert by_api[0] == by_api[1]
 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [*TOOL_FAMILIES, "nano"])
-def test_a_loop_that_rewrites_json_extends_its_conversation(family: str) -> None:
-    records, notes = matches(command("graph_loop"), 6, family=family)
+def test_loop_that_rewrites_json_extends_its_conversation(family: str) -> None:
+    records, notes = play_matches(command("graph_loop"), 6, family=family)
     assert all(len(record.streams["agent"]) == 1 for record in records)
     assert "temperature is ignored" in notes[0]
     drifts = [note for note in notes if "template drift" in note]
@@ -68,7 +68,7 @@ def test_a_loop_that_rewrites_json_extends_its_conversation(family: str) -> None
 
 
 def test_a_rewritten_history_opens_streams_that_are_named() -> None:
-    records, notes = matches(command("rewriter"))
+    records, notes = play_matches(command("rewriter"))
     for record in records:
         assert 3 <= len(record.streams["agent"]) < len(record.turns)
         (trajectory,) = trajectories(record)
@@ -76,15 +76,15 @@ def test_a_rewritten_history_opens_streams_that_are_named() -> None:
     assert sum("opens a new stream" in note for note in notes) == 2
 
 
-def test_the_same_seed_gives_the_same_match_alone_or_among_others() -> None:
+def test_same_seed_gives_the_same_match_alone_or_with_others() -> None:
     for program in ("graph_loop", "rewriter"):
-        several, alone = (matches(command(program), count)[0] for count in (5, 1))
+        several, alone = (play_matches(command(program), count)[0] for count in (5, 1))
         assert untimed(several[0]) == untimed(alone[0])
         assert untimed(several[0])["turns"] != untimed(several[1])["turns"]
 
 
-def test_requests_at_once_get_the_same_replies_in_any_order() -> None:
-    runs = [matches(command("rewriter", "at_once"), 1)[0][0] for _ in range(3)]
+def test_concurrent_requests_get_the_same_replies() -> None:
+    runs = [play_matches(command("rewriter", "at_once"), 1)[0][0] for _ in range(3)]
     assert len({tuple(sorted(turn.raw for turn in record.turns)) for record in runs}) == 1
 
 
@@ -113,13 +113,13 @@ def test_every_fault_has_its_reason_and_harms_no_other_match(tmp_path: Path) -> 
     repeats = 15 if THOROUGH else 2
     faults = [fault for fault in (*REASONS, *ACTS) for _ in range(repeats)]
 
-    async def one(number: int, fault: str, room: asyncio.Semaphore) -> None:
-        async with room:
+    async def play_faulty(number: int, fault: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
             seconds = 3.0 if fault in ("hang", "late") else 60.0
-            on, engine, _ = lineup(
+            table, engine, _ = lineup(
                 command("faults", fault, str(tmp_path / f"{number}")), limits=Limits(turn_seconds=seconds)
             )
-            (record,) = await played(on)
+            (record,) = await played(table)
         if fault in ACTS:
             assert (record.status, record.turns[-1].action) == ("finished", ACTS[fault]), record.reason
             assert record.payoffs == {"agent": 0.0}
@@ -129,50 +129,54 @@ def test_every_fault_has_its_reason_and_harms_no_other_match(tmp_path: Path) -> 
         assert record.failure and (record.status, record.failure.kind) == ("failed", kind) and words in record.reason
         assert record.payoffs == {} and not trajectories(record)
 
-    async def all_of_them() -> None:
-        room = asyncio.Semaphore(4)
-        await asyncio.gather(*(one(number, fault, room) for number, fault in enumerate(faults)))
+    async def play_all_faults() -> None:
+        slots = asyncio.Semaphore(4)
+        await asyncio.gather(*(play_faulty(number, fault, slots) for number, fault in enumerate(faults)))
 
-    asyncio.run(all_of_them())
+    asyncio.run(play_all_faults())
     pids = [int(line) for file in tmp_path.iterdir() for line in file.read_text().split()]
     assert len(pids) == repeats * (len(REASONS) + len(ACTS) + 3)
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
-def test_a_program_scores_its_match_only_where_the_game_lets_it(tmp_path: Path) -> None:
-    (record,), _ = matches(command("faults", "reward", str(tmp_path / "a")), 1)
+def test_program_scores_its_match_only_if_the_game_allows_it(tmp_path: Path) -> None:
+    (record,), _ = play_matches(command("faults", "reward", str(tmp_path / "a")), 1)
     assert record.payoffs == {"agent": 0.25} and record.turns[-1].rewards == {"reward": 0.25}
     assert record.turns[0].rewards == {} or len(record.turns) == 1
     (tmp_path / "score.py").write_text("def score(row, answer): return {'length': len(answer), 'known': row['gold']}")
     (tmp_path / "tasks.jsonl").write_text('{"task": "Say 400.", "gold": 2}\n')
     options = {"file": str(tmp_path / "tasks.jsonl"), "reward": f"{tmp_path}/score.py:score"}
-    (record,), _ = matches(command("faults", "reward", str(tmp_path / "b")), 1, **options)
+    (record,), _ = play_matches(command("faults", "reward", str(tmp_path / "b")), 1, **options)
     assert record.turns[-1].action == "400" and record.turns[-1].rewards == {"length": 3.0, "known": 2.0}
 
 
-def test_limits_of_turns_bound_a_program(tmp_path: Path) -> None:
-    on, _, _ = lineup(command("rewriter"), limits=Limits(turns=3, turn_seconds=60.0))
-    (record,) = asyncio.run(played(on))
+def test_turn_limit_bounds_a_program(tmp_path: Path) -> None:
+    table, _, _ = lineup(command("rewriter"), limits=Limits(turns=3, turn_seconds=60.0))
+    (record,) = asyncio.run(played(table))
     assert record.status == "failed" and record.reason == "turn limit: 3 turns taken" and len(record.turns) == 3
     assert all(turn.source in UNREAD for turn in record.turns)
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """URL of an agent program that runs already: it asks once and answers with what it got."""
+def serve_agent() -> Iterator[str]:
+    """Yield the URL of a running agent program that asks once and answers with the reply."""
 
     class Agent(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            told = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            request = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if self.path == "/broken":
                 return self.send_error(500)
             import urllib.request
 
-            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": told["messages"][-1]["text"]}]})
-            key = {"Authorization": f"Bearer {told['OPENAI_API_KEY']}"}
-            asked = urllib.request.Request(f"{told['OPENAI_BASE_URL']}/chat/completions", body.encode(), key)
-            said = json.load(urllib.request.urlopen(asked))["choices"][0]["message"]["content"]
-            answer = json.dumps({"act": said or "-"}).encode()
+            body = json.dumps(
+                {"model": "m", "messages": [{"role": "user", "content": request["messages"][-1]["text"]}]}
+            )
+            key = {"Authorization": f"Bearer {request['OPENAI_API_KEY']}"}
+            completion_request = urllib.request.Request(
+                f"{request['OPENAI_BASE_URL']}/chat/completions", body.encode(), key
+            )
+            reply = json.load(urllib.request.urlopen(completion_request))["choices"][0]["message"]["content"]
+            answer = json.dumps({"act": reply or "-"}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(answer)))
             self.end_headers()
@@ -187,30 +191,30 @@ def serving() -> Iterator[str]:
     server.shutdown()
 
 
-def test_a_program_behind_a_url_is_told_where_to_ask() -> None:
-    with serving() as url:
-        records, _ = matches(f"{url}/play", 4)
+def test_program_behind_a_url_receives_the_endpoint() -> None:
+    with serve_agent() as url:
+        records, _ = play_matches(f"{url}/play", 4)
         assert Counter(len(record.turns) for record in records) == {1: 4}
-        on, _, _ = lineup(f"{url}/broken")
-        (record,) = asyncio.run(played(on))
+        table, _, _ = lineup(f"{url}/broken")
+        (record,) = asyncio.run(played(table))
         assert record.status == "failed" and "status 500" in record.reason
-    on, _, _ = lineup(f"{url}/play")
-    (record,) = asyncio.run(played(on))
+    table, _, _ = lineup(f"{url}/play")
+    (record,) = asyncio.run(played(table))
     assert record.status == "failed" and "agent program http://127" in record.reason
 
 
 def test_a_program_plays_all_turns_of_a_game_that_has_several() -> None:
     """The same process reads each observation as a line and answers with a line."""
-    records, _ = matches(command("graph_loop"), 2, game="desk")
+    records, _ = play_matches(command("graph_loop"), 2, game="desk")
     for record in records:
         acts = [turn for turn in record.turns if turn.seat == "agent" and turn.source == "policy"]
         assert len(acts) > 1 and all(turn.messages for turn in acts)
         assert [turn.index for turn in record.turns] == list(range(len(record.turns)))
-    assert untimed(records[0]) == untimed(matches(command("graph_loop"), 1, game="desk")[0][0])
+    assert untimed(records[0]) == untimed(play_matches(command("graph_loop"), 1, game="desk")[0][0])
 
 
-def test_pictures_of_a_program_stand_in_its_stream_and_are_kept() -> None:
-    (record,), _ = matches(command("looker"), 1, family="seeing")
+def test_images_of_a_program_are_in_its_stream_and_kept() -> None:
+    (record,), _ = play_matches(command("looker"), 1, family="seeing")
     (stream,) = record.streams["agent"]
     assert len(stream.media) == 3 and set(record.pictures) == {span.hash for span in stream.media}
     for span in stream.media:
@@ -218,7 +222,7 @@ def test_pictures_of_a_program_stand_in_its_stream_and_are_kept() -> None:
         assert hashlib.sha256(record.pictures[span.hash]).hexdigest() == span.hash
 
 
-def test_a_policy_that_cannot_see_refuses_a_programs_pictures() -> None:
-    on, _, _ = lineup(command("looker"), family="nano")
-    (record,) = asyncio.run(played(on, 1))
+def test_blind_policy_refuses_images_of_a_program() -> None:
+    table, _, _ = lineup(command("looker"), family="nano")
+    (record,) = asyncio.run(played(table, 1))
     assert record.status == "failed" and record.pictures == {}

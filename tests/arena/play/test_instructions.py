@@ -1,4 +1,4 @@
-"""Populations of instructions: drawn by what they earn, renewed, kept with the run, and written by a policy."""
+"""Populations of instructions: drawn by success, renewed by a writer policy, and saved with the run."""
 
 import json
 from dataclasses import replace
@@ -26,12 +26,12 @@ TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer
 ROLE = "solver"
 
 
-def population(texts: list[str] = TEXTS, **settings: Any) -> Instructions:
+def make_population(texts: list[str] = TEXTS, **settings: Any) -> Instructions:
     part: Instructions = make_part("instructions", seed=3, roles={ROLE: {"texts": texts, **settings}})
     return part
 
 
-def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
+def make_plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
     seat = Seating(ROLE, "learner", k, True, "model")
     seats = {"solver": seat, "other": replace(seat, role="x")}
     return [
@@ -41,7 +41,7 @@ def plans(k: int, deals: int, group: int = 1) -> list[MatchPlan]:
     ]
 
 
-def record(plan: MatchPlan, payoff: float) -> MatchRecord:
+def make_record(plan: MatchPlan, payoff: float) -> MatchRecord:
     payoffs = {"solver": payoff, "other": 0.0}
     return MatchRecord(
         identity=plan.identity,
@@ -60,99 +60,99 @@ def record(plan: MatchPlan, payoff: float) -> MatchRecord:
     )
 
 
-def earned(draw: Any, iterations: int = 60, seed: int = 0) -> float:
-    """Mean payoff, 0 or 1 a match, of a way to draw where the best instruction changes halfway, as a policy learns."""
-    rng, paid = np.random.default_rng(seed), []
+def run_bandit(draw: Any, iterations: int = 60, seed: int = 0) -> float:
+    """Return the mean payoff (0 or 1 per match) of a way to draw while the best instruction changes halfway."""
+    rng, payoffs = np.random.default_rng(seed), []
     for k in range(1, iterations + 1):
         best = TEXTS[1] if k <= iterations // 2 else TEXTS[3]
-        played = draw.assign(k, plans(k, 16))
-        right = [0.8 if plan.seats["solver"].instruction == best else 0.3 for plan in played]
-        records = [record(p, float(rng.random() < chance)) for p, chance in zip(played, right, strict=True)]
+        played = draw.assign(k, make_plans(k, 16))
+        chances = [0.8 if plan.seats["solver"].instruction == best else 0.3 for plan in played]
+        records = [make_record(p, float(rng.random() < chance)) for p, chance in zip(played, chances, strict=True)]
         draw.observe(k, records)
-        paid += [one.payoffs["solver"] for one in records]
-    return float(np.mean(paid))
+        payoffs += [item.payoffs["solver"] for item in records]
+    return float(np.mean(payoffs))
 
 
-class Fixed:
-    """One instruction, or any of them at random, whatever they earn."""
+class FixedInstructions:
+    """Instructions drawn uniformly, whatever they earn."""
 
     def __init__(self, texts: list[str]) -> None:
-        self.rules = population(texts, temperature=1e6)
+        self.rules = make_population(texts, temperature=1e6)
 
-    def assign(self, k: int, given: list[MatchPlan]) -> list[MatchPlan]:
-        return self.rules.assign(k, given)
+    def assign(self, k: int, unassigned: list[MatchPlan]) -> list[MatchPlan]:
+        return self.rules.assign(k, unassigned)
 
     def observe(self, k: int, records: list[MatchRecord]) -> None:
         pass
 
 
 @pytest.mark.slow
-def test_a_planted_best_that_changes_is_followed_better_than_by_one_or_by_chance() -> None:
-    found = [earned(population(), seed=seed) for seed in range(5)]
-    fixed = max(earned(Fixed([TEXTS[n]])) for n in (1, 3))  # the best at the beginning, or in the end
-    chance = [earned(Fixed(TEXTS), seed=seed) for seed in range(5)]
+def test_population_follows_a_changing_best_instruction() -> None:
+    found = [run_bandit(make_population(), seed=seed) for seed in range(5)]
+    fixed = max(run_bandit(FixedInstructions([TEXTS[n]])) for n in (1, 3))  # the best at the beginning, or in the end
+    chance = [run_bandit(FixedInstructions(TEXTS), seed=seed) for seed in range(5)]
     assert min(found) > 0.6 > fixed, "each of the two is the best for half of the time: .55"
     assert max(chance) < 0.5 < min(found) - 0.1
 
 
-def test_the_matches_of_a_deal_have_the_same_instruction_and_other_roles_none() -> None:
-    drawn = population().assign(1, plans(1, 12, group=4))
+def test_matches_of_a_deal_share_an_instruction() -> None:
+    drawn = make_population().assign(1, make_plans(1, 12, group=4))
     by_deal = [{p.seats["solver"].instruction for p in drawn if p.seed == 1000 + deal} for deal in range(12)]
     assert all(len(each) == 1 for each in by_deal) and len(set.union(*by_deal)) > 1
     assert {p.seats["other"].instruction for p in drawn} == {""}
-    assert population().assign(1, plans(1, 12, group=4)) == drawn, "the same seed draws the same"
+    assert make_population().assign(1, make_plans(1, 12, group=4)) == drawn, "the same seed draws the same"
 
 
-def test_the_worst_goes_and_a_new_one_is_tried_at_once() -> None:
-    tried = population(size=4, every=2)
-    tried.observe(
-        1, [record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in tried.assign(1, plans(1, 40))]
+def test_new_instruction_replaces_the_worst_and_is_drawn_first() -> None:
+    part = make_population(size=4, every=2)
+    part.observe(
+        1, [make_record(p, float(p.seats["solver"].instruction == TEXTS[1])) for p in part.assign(1, make_plans(1, 40))]
     )
-    worst = min(tried.populations[ROLE], key=lambda one: one.weight).text
-    assert tried.find_due(2) == [] and tried.find_due(3) == [ROLE]
-    assert tried.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
-    texts = [one.text for one in tried.populations[ROLE]]
+    worst = min(part.populations[ROLE], key=lambda item: item.weight).text
+    assert part.find_due(2) == [] and part.find_due(3) == [ROLE]
+    assert part.add(3, ROLE, " Look\nfor a name. ") == "Look for a name."
+    texts = [item.text for item in part.populations[ROLE]]
     assert len(texts) == 4 and worst not in texts and TEXTS[1] in texts
-    assert max(tried.probabilities(ROLE)) == tried.probabilities(ROLE)[-1]
-    crossed = tried.add(5, ROLE, "Look for a name.")  # known: two are crossed instead
+    assert max(part.probabilities(ROLE)) == part.probabilities(ROLE)[-1]
+    crossed = part.add(5, ROLE, "Look for a name.")  # already known, so two are crossed instead
     assert crossed and {*crossed.split()} <= {word for text in texts for word in text.split()}
-    again = population(size=4, every=2)
-    again.load(json.loads(json.dumps(tried.state())))
-    assert again.populations == tried.populations
+    again = make_population(size=4, every=2)
+    again.load(json.loads(json.dumps(part.state())))
+    assert again.populations == part.populations
 
 
 def test_a_new_instruction_is_verified_before_the_worst_goes() -> None:
-    tried = population(size=4, every=2, verify=5)
+    part = make_population(size=4, every=2, verify=5)
 
     def play(k: int, good: set[str]) -> list[str]:
-        played = tried.assign(k, plans(k, 40, group=2))
-        tried.observe(k, [record(plan, float(plan.seats["solver"].instruction in good)) for plan in played])
+        played = part.assign(k, make_plans(k, 40, group=2))
+        part.observe(k, [make_record(plan, float(plan.seats["solver"].instruction in good)) for plan in played])
         return [plan.seats["solver"].instruction for plan in played]
 
     play(1, {TEXTS[1]})
-    before = [one.text for one in tried.populations[ROLE]]
-    assert tried.propose(3, ROLE, "Look for trouble.") and "Look for trouble." not in before
+    before = [item.text for item in part.populations[ROLE]]
+    assert part.propose(3, ROLE, "Look for trouble.") and "Look for trouble." not in before
     played = play(3, set(TEXTS))
     assert played[:10] == ["Look for trouble."] * 10 and "Look for trouble." not in played[10:]
-    assert [one.text for one in tried.populations[ROLE]] == before and not tried.candidates, (
+    assert [item.text for item in part.populations[ROLE]] == before and not part.candidates, (
         "it earned less than the worst"
     )
-    tried.propose(5, ROLE, "Look for a name.")
+    part.propose(5, ROLE, "Look for a name.")
     play(5, {TEXTS[1], "Look for a name."})
-    assert "Look for a name." in [one.text for one in tried.populations[ROLE]] and len(tried.populations[ROLE]) == 4
+    assert "Look for a name." in [item.text for item in part.populations[ROLE]] and len(part.populations[ROLE]) == 4
 
 
 def test_the_writer_reads_the_worst_matches_of_the_latest_iterations() -> None:
-    tried = population(replay=2)
+    part = make_population(replay=2)
     for k in (1, 2, 3):
         turn = Turn(
             index=0, seat="solver", role=ROLE, policy="learner", version=0, messages=(), raw=f"try {k}", public="",
             private="", action="", valid=True, rewards={}, finish="stop", tokens=1, seconds=0.0,
         )  # fmt: skip
-        (plan,) = tried.assign(k, plans(k, 1))
-        tried.observe(k, [replace(record(plan, 0.0), turns=(turn,))])
-    assert [text.rpartition("It wrote: ")[2] for text in tried.failed[ROLE]] == ["try 2", "try 3"]
-    assert make_prompt([(0.5, "Guess.")], tried.failed[ROLE]).count("A bad match.") == 2
+        (plan,) = part.assign(k, make_plans(k, 1))
+        part.observe(k, [replace(make_record(plan, 0.0), turns=(turn,))])
+    assert [text.rpartition("It wrote: ")[2] for text in part.failed[ROLE]] == ["try 2", "try 3"]
+    assert make_prompt([(0.5, "Guess.")], part.failed[ROLE]).count("A bad match.") == 2
 
 
 def test_an_instruction_is_text_and_no_template() -> None:
@@ -162,7 +162,7 @@ def test_an_instruction_is_text_and_no_template() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "message"),
     [
         ("{nano_stranger: {texts: [a]}}", "no policy plays the role nano_stranger"),
         ("{nano_opener: {texts: [a, a]}}", "must all differ"),
@@ -170,24 +170,30 @@ def test_an_instruction_is_text_and_no_template() -> None:
         ("{nano_opener: {texts: [a], writer: nobody}}", "unknown policy 'nobody'"),
     ],
 )
-def test_what_cannot_be_is_one_line(settings: str, why: str, tmp_path: Path) -> None:
-    done = arena(*TINY, "--set", f"play.parts=[{{instructions: {{roles: {settings}}}}}]", "--out", tmp_path / "run")
-    assert done.code == 2 and why in done.err and "Traceback" not in done.err
+def test_invalid_settings_give_one_line(settings: str, message: str, tmp_path: Path) -> None:
+    result = arena(*TINY, "--set", f"play.parts=[{{instructions: {{roles: {settings}}}}}]", "--out", tmp_path / "run")
+    assert result.code == 2 and message in result.err and "Traceback" not in result.err
 
 
 @pytest.mark.slow
-def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
+def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
-    setting = started_warm(
+    config = started_warm(
         warm, "play.matches=8", f"play.parts=[{{instructions: {{roles: {rule}}}}}]", "iterations=3", "checkpoint.keep=9"
     )
-    for folder in resumed(setting, tmp_path):
+    for folder in resumed(config, tmp_path):
         assert log(folder) == log(tmp_path / "whole")
     rows = log(tmp_path / "whole")
-    told = [{row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)]
-    assert told[0] <= {"take more", "share all"} and "" not in set.union(*told)
+    instructions = [
+        {row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)
+    ]
+    assert instructions[0] <= {"take more", "share all"} and "" not in set.union(*instructions)
     assert not any(row["seats"]["responder"].get("instruction") for row in rows)
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["parts"][0]
-    tried = state["tried"]["nano_opener"]
-    assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
-    assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"][0].startswith("It read: ")
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, Quiet())).parts.play.state(3)["parts"][0]
+    population = state["tried"]["nano_opener"]
+    assert len(population) == 3 and {item["text"] for item in population} - {"take more", "share all"}, (
+        "the writer's instruction is tried"
+    )
+    assert sum(item["iterations"] for item in population) > 0 and state["failed"]["nano_opener"][0].startswith(
+        "It read: "
+    )

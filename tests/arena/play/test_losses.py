@@ -1,4 +1,4 @@
-"""Matches that are lost are reported, and do not change by their loss what is learned from the others."""
+"""Lost matches are reported, and their loss does not bias what is learned from the others."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
 from tests.factories.labs import experiment, start
 from tests.factories.negotiations import SEATS, negotiate, plans
 
-LINES = [part.replace(str(ITERATIONS), "1") for part in TINY[:7] if part != "--json"] + TINY[7:]
+TINY_ONE_ITERATION = [part.replace(str(ITERATIONS), "1") for part in TINY[:7] if part != "--json"] + TINY[7:]
 RACE = '''
 from games.negotiation import Negotiation
 
@@ -42,8 +42,8 @@ class Race(Negotiation):
 '''
 
 
-class Fails:
-    """Plays as the seed and the attempt say, and fails at the first attempt."""
+class FailingPlay:
+    """Play by seed and attempt that fails at the first attempt."""
 
     def __init__(self, kind: Any, draws_again: bool) -> None:
         self.kind, self.draws_again = kind, draws_again
@@ -57,10 +57,10 @@ class Fails:
         return replace(record, status="failed", reason="RuntimeError: x", turns=record.turns[:2], failure=failure)
 
 
-def given_up(kind: Any, draws_again: bool) -> list[str]:
-    heard: list[MatchRecord] = []
-    asyncio.run(play_all(plans(12), Fails(kind, draws_again).play, heard.append, 4, 3, must_finish=False))
-    return [record.id for record in heard if record.failure and record.failure.given_up]
+def list_given_up(kind: Any, draws_again: bool) -> list[str]:
+    records: list[MatchRecord] = []
+    asyncio.run(play_all(plans(12), FailingPlay(kind, draws_again).play, records.append, 4, 3, must_finish=False))
+    return [record.id for record in records if record.failure and record.failure.given_up]
 
 
 def test_a_replay_draws_the_same_again() -> None:
@@ -70,13 +70,13 @@ def test_a_replay_draws_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["game", "limit"])
-def test_a_replay_that_goes_otherwise_does_not_stand_for_a_match_that_its_game_failed(kind: str) -> None:
-    assert given_up(kind, draws_again=False) == []
-    assert len(given_up(kind, draws_again=True)) > 6
+def test_different_replay_does_not_replace_a_failed_match(kind: str) -> None:
+    assert list_given_up(kind, draws_again=False) == []
+    assert len(list_given_up(kind, draws_again=True)) > 6
 
 
-def test_an_outage_says_nothing_of_play_so_that_any_replay_will_do() -> None:
-    assert given_up("endpoint", draws_again=True) == []
+def test_any_replay_replaces_a_match_lost_to_an_outage() -> None:
+    assert list_given_up("endpoint", draws_again=True) == []
 
 
 def test_a_deal_is_incomplete_once_one_of_its_matches_has_no_finished_attempt() -> None:
@@ -88,42 +88,46 @@ def test_a_deal_is_incomplete_once_one_of_its_matches_has_no_finished_attempt() 
     assert find_incomplete_deals(ends) == {"b", "c"}
 
 
-def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
+def test_failure_summary() -> None:
     rows: list[dict[str, Any]] = [
         {"matches": 20, "failed": 0, "given_up": 0, "left_out": 0},
         {"matches": 8, "failed": 36, "given_up": 12, "left_out": 8, "failure": "RuntimeError at race.py:21"},
         {"matches": "x", "failed": True, "given_up": -1, "failure": 5},
     ]
-    told = summarise_failures(rows)
-    assert "12 matches given up" in told and "50 % of attempts" in told and "RuntimeError at race.py:21" in told
-    assert "8 more" in told and "--failures" in told
+    summary = summarise_failures(rows)
+    assert (
+        "12 matches given up" in summary and "50 % of attempts" in summary and "RuntimeError at race.py:21" in summary
+    )
+    assert "8 more" in summary and "--failures" in summary
     assert summarise_failures(rows[:1]) == summarise_failures([]) == summarise_failures(rows[2:]) == ""
 
 
 # In a run
 
 
-def raced(place: Path, when: str, *more: str) -> Told:
-    (place / "race.py").write_text(RACE.format(when=when))
+def run_race(folder: Path, when: str, *more: str) -> Told:
+    (folder / "race.py").write_text(RACE.format(when=when))
     settings = ("game.name=race.py:Race", "play.matches=16", "play.group=2", "play.attempts=2", *more)
-    return arena(*LINES, *NO_IMITATION, *(part for one in settings for part in ("--set", one)), "--out", "run")
+    return arena(
+        *TINY_ONE_ITERATION, *NO_IMITATION, *(part for one in settings for part in ("--set", one)), "--out", "run"
+    )
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) -> None:
-    told = raced(place, "len(act) % 11 == 0")
-    assert told.code == 0, told.err
-    reader = RunReader(place / "run")
+def test_run_reports_losses_and_leaves_incomplete_deals_out(empty_folder: Path) -> None:
+    result = run_race(empty_folder, "len(act) % 11 == 0")
+    assert result.code == 0, result.err
+    reader = RunReader(empty_folder / "run")
     (first, *_), rows = reader.metrics(), reader.log.read(1)
     assert first["given_up"] > 0 and first["left_out"] > 0 and first["failed"] == 2 * first["given_up"]
     assert first["matches"] + first["left_out"] + first["given_up"] == 16
     assert first["failure"] == "RuntimeError at race.py:12"
-    for shown in (told.out, arena("show", "run").out):
+    for shown in (result.out, arena("show", "run").out):
         assert "given up" in shown and "RuntimeError at race.py:12" in shown and "--failures" in shown
 
     lost = find_incomplete_deals((row["seed"], row["id"], row["status"]) for row in rows)
@@ -133,41 +137,41 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
     by_seed = [seeds[match] for match in credited]
     assert {by_seed.count(seed) for seed in by_seed} == {2}, "no group is short"
 
-    log = load(place / "run")
+    log = load(empty_folder / "run")
     counted = log.complete
     assert len(counted) == len(collect_figures(log)) == first["matches"] and not lost & {*counted["seed"]}
 
-    given = experiment()
-    found = wait(compare(place / "run", given.credit, [given.credit.estimator], length=1)).turns
+    config = experiment()
+    found = wait(compare(empty_folder / "run", config.credit, [config.credit.estimator], length=1)).turns
     assert set(found["match"]) == {row.match for row in reader.credit(1)}
 
 
-def test_a_run_of_which_most_is_lost_with_its_deals_stops(place: Path) -> None:
-    told = raced(place, "len(act) % 3 == 0")
-    assert told.code == 1 and "failed 2 times each, and" in told.line and "shared their deals" in told.line
-    assert "race.py, line 12" in told.line
+def test_run_that_loses_most_deals_stops(empty_folder: Path) -> None:
+    result = run_race(empty_folder, "len(act) % 3 == 0")
+    assert result.code == 1 and "failed 2 times each, and" in result.line and "shared their deals" in result.line
+    assert "race.py, line 12" in result.line
 
 
-def test_imitation_plays_again_what_failed_with_the_same_players_and_says_so(place: Path) -> None:
-    (place / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
-    lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
-    whole = start(place / "whole", experiment())
-    shown = [wait(one.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
-    assert [sample.stream.ids for sample in shown[0]] == [sample.stream.ids for sample in shown[1]]
-    kept, _ = read_failures(place / "run")
-    assert kept and {each.iteration for each in kept} == {0}
+def test_imitation_replays_failures_with_the_same_players(empty_folder: Path) -> None:
+    (empty_folder / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
+    lab = start(empty_folder / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
+    healthy = start(empty_folder / "whole", experiment())
+    samples = [wait(tested.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for tested in (lab, healthy)]
+    assert [sample.stream.ids for sample in samples[0]] == [sample.stream.ids for sample in samples[1]]
+    failures, _ = read_failures(empty_folder / "run")
+    assert failures and {each.iteration for each in failures} == {0}
     assert any("of attempts failed" in text for _, text in lab.watcher.phases)  # type: ignore[attr-defined]
 
 
-def test_imitation_gives_up_after_as_many_attempts_as_play(place: Path) -> None:
-    (place / "race.py").write_text(RACE.format(when="True"))
-    lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
+def test_imitation_gives_up_after_as_many_attempts_as_play(empty_folder: Path) -> None:
+    (empty_folder / "race.py").write_text(RACE.format(when="True"))
+    lab = start(empty_folder / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
     with pytest.raises(PlayError, match="failed 2 times each"):
         wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
-    assert len(read_failures(place / "run")[0]) == 8
+    assert len(read_failures(empty_folder / "run")[0]) == 8
 
 
-def test_the_log_of_failures_says_which_attempt_was_the_last(place: Path) -> None:
-    raced(place, "len(act) % 3 == 0")
+def test_failure_log_marks_the_last_attempt(empty_folder: Path) -> None:
+    run_race(empty_folder, "len(act) % 3 == 0")
     rows = json.loads(arena("show", "run", "--failures", "--json").out)["failures"]
     assert {row["attempt"]: row["given_up"] for row in rows} == {0: False, 1: True}

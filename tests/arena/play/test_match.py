@@ -1,4 +1,4 @@
-"""One match: rewards find the turn that earned them, and nothing that goes wrong leaves the match."""
+"""One match: rewards are assigned to the turns that earned them, and no fault leaves the match."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from games.negotiation import Negotiation
 from tests.factories.matches import Beats, Pays, Scripted, match
 
 
-def earned(record: MatchRecord) -> list[tuple[str, Mapping[str, float]]]:
+def list_rewards(record: MatchRecord) -> list[tuple[str, Mapping[str, float]]]:
     return [(turn.seat, turn.rewards) for turn in record.turns]
 
 
-def test_rewards_of_ones_own_act_and_of_the_others_go_to_the_latest_turn() -> None:
+def test_rewards_go_to_the_seats_latest_turn() -> None:
     pays: Pays = {0: [("a", "own", 1.0)], 1: [("a", "late", 2.0), ("b", "own", 3.0)], 3: [("a", "late", 0.5)]}
-    assert earned(match(Beats(pays))) == [
+    assert list_rewards(match(Beats(pays))) == [
         ("a", {"own": 1.0, "late": 2.0}), ("b", {"own": 3.0}), ("a", {"late": 0.5}), ("b", {}),
     ]  # fmt: skip
 
 
 def test_rewards_before_a_seat_has_moved_go_to_its_first_turn() -> None:
     pays: Pays = {0: [("b", "early", 1.0)], 1: [("b", "own", 2.0), ("b", "early", 0.25)], 2: [("b", "late", 4.0)]}
-    assert earned(match(Beats(pays)))[1] == ("b", {"early": 1.25, "own": 2.0, "late": 4.0})
-    assert earned(match(Beats(pays)))[3] == ("b", {})
+    assert list_rewards(match(Beats(pays)))[1] == ("b", {"early": 1.25, "own": 2.0, "late": 4.0})
+    assert list_rewards(match(Beats(pays)))[3] == ("b", {})
 
 
 def test_no_reward_is_lost_or_counted_twice() -> None:
@@ -45,36 +45,36 @@ def test_no_reward_is_lost_or_counted_twice() -> None:
         }
         record = match(Beats(pays, length))
         for seat in "ab":
-            told = sum(sum(turn.rewards.values()) for turn in record.turns if turn.seat == seat)
-            assert told == pytest.approx(sum(v for p in pays.values() for s, _, v in p if s == seat))
-            assert record.payoffs[seat] == pytest.approx(told)
+            total = sum(sum(turn.rewards.values()) for turn in record.turns if turn.seat == seat)
+            assert total == pytest.approx(sum(v for p in pays.values() for s, _, v in p if s == seat))
+            assert record.payoffs[seat] == pytest.approx(total)
 
 
-def test_every_turn_is_told_as_it_is_taken() -> None:
-    told: list[tuple[str, int, dict[str, float]]] = []
+def test_turns_are_reported_as_they_are_taken() -> None:
+    events: list[tuple[str, int, dict[str, float]]] = []
     pays: Pays = {0: [("a", "own", 1.0)], 1: [("a", "late", 2.0)]}
     seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
     for keep in (True, False):
-        told.clear()
-        heard: list[Turn] = []
+        events.clear()
+        reported: list[Turn] = []
 
-        def on_turn(plan: MatchPlan, turn: Turn, heard: list[Turn] = heard) -> None:
-            heard.append(turn)
-            told.append((plan.id, turn.index, dict(turn.rewards)))
+        def on_turn(plan: MatchPlan, turn: Turn, reported: list[Turn] = reported) -> None:
+            reported.append(turn)
+            events.append((plan.id, turn.index, dict(turn.rewards)))
 
         plan = MatchPlan(identity=MatchId(1, 0), game="beats", options={}, seed=1, seats=seats)
         players: dict[str, SeatedPlayer] = {"a": Scripted(), "b": Scripted()}
         record = asyncio.run(play_match(plan, Beats(pays, 2), players, Limits(), keep, on_turn))
-        assert told == [("0001-0000", 0, {"own": 1.0}), ("0001-0000", 1, {})], "before later rewards are known"
-        assert heard[0].rewards == {"own": 1.0}, "a turn never changes"
+        assert events == [("0001-0000", 0, {"own": 1.0}), ("0001-0000", 1, {})], "before later rewards are known"
+        assert reported[0].rewards == {"own": 1.0}, "a turn never changes"
         if not keep:
             assert record.turns == ()
             continue
-        assert record.turns == (heard[0]._replace(rewards={"own": 1.0, "late": 2.0}), heard[1])
+        assert record.turns == (reported[0]._replace(rewards={"own": 1.0, "late": 2.0}), reported[1])
 
 
-def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None:
-    together = Barrier(2, timeout=60)
+def test_blocking_steps_let_other_matches_continue() -> None:
+    barrier = Barrier(2, timeout=60)
 
     class Blocking(Beats):
         """Every step waits until the other match is at a step, too."""
@@ -82,25 +82,25 @@ def test_a_step_that_blocks_lets_others_go_on_with_the_same_transcript() -> None
         blocks = True
 
         def play(self, seat: str, act: str) -> str:
-            together.wait()
+            barrier.wait()
             return super().play(seat, act)
 
     seats = {seat: Seating("r", "p", 0, False, "brain") for seat in "ab"}
     plans = [MatchPlan(identity=MatchId(1, i), game="beats", options={}, seed=i, seats=seats) for i in range(2)]
     pays: Pays = {0: [("a", "own", 1.0)], 2: [("b", "late", 2.0)]}
 
-    async def both(kind: type[Beats]) -> list[MatchRecord]:
+    async def play_both(kind: type[Beats]) -> list[MatchRecord]:
         lines: list[dict[str, SeatedPlayer]] = [{"a": Scripted("x", "y"), "b": Scripted("z")} for _ in plans]
         return await asyncio.gather(
             *(play_match(plan, kind(pays), who, Limits()) for plan, who in zip(plans, lines, strict=True))
         )
 
-    def timeless(records: list[MatchRecord]) -> list[Any]:
+    def without_times(records: list[MatchRecord]) -> list[Any]:
         return [[turn._replace(seconds=0.0) for turn in record.turns] for record in records]
 
-    waited = asyncio.run(both(Blocking))
-    assert [record.reason for record in waited] == ["", ""]
-    assert timeless(waited) == timeless(asyncio.run(both(Beats)))
+    records = asyncio.run(play_both(Blocking))
+    assert [record.reason for record in records] == ["", ""]
+    assert without_times(records) == without_times(asyncio.run(play_both(Beats)))
 
 
 def test_the_version_of_the_rules_is_kept() -> None:
@@ -121,7 +121,7 @@ def test_an_illegal_act_is_a_turn_with_its_penalty() -> None:
     ]
 
 
-def test_a_record_tells_the_whole_match() -> None:
+def test_record_holds_the_whole_match() -> None:
     players = {"a": Scripted("one", tokens=3), "b": Scripted("two", tokens=4)}
     record = match(Beats(length=2), players, seed=2**64 - 1)
     assert (record.id, record.iteration, record.status, record.reason) == ("0002-0003", 2, "finished", "")
@@ -135,7 +135,7 @@ def test_a_record_tells_the_whole_match() -> None:
     assert MatchRecord.from_json(record.to_json()) == record
 
 
-def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
+def test_player_sees_only_its_seats_view() -> None:
     a, b = Scripted("hello"), Scripted()
     match(Beats(length=3), {"a": a, "b": b})
     assert [v.turn for v in a.views] == [0, 2] and [v.turn for v in b.views] == [1]
@@ -151,7 +151,7 @@ def test_a_player_sees_only_what_the_game_tells_its_seat() -> None:
         (Limits(seconds=0.05), "time limit: ", 1),
     ],
 )
-def test_a_match_over_its_limits_is_called_off_with_the_reason(limits: Limits, reason: str, turns: int) -> None:
+def test_match_over_its_limits_fails_with_the_reason(limits: Limits, reason: str, turns: int) -> None:
     slow = 0.06 if limits.seconds else 0.0
     players = {seat: Scripted(tokens=4, slow=slow) for seat in "ab"}
     record = match(Beats(length=10**6), players, limits)
@@ -190,38 +190,38 @@ def test_a_fault_of_the_game_fails_its_match_only(fault: str, reason: str) -> No
     assert MatchRecord.from_json(record.to_json()) == record
 
 
-class Unpayable(Beats):
-    """Gives what no log can hold, by one of its methods."""
+class UnloggableGame(Beats):
+    """Game whose method `method` yields `value`, which no log can hold."""
 
-    def __init__(self, where: str, value: Any) -> None:
+    def __init__(self, method: str, value: Any) -> None:
         super().__init__({0: [("a", "gold", 1.0)]})
-        self.where, self.value = where, value
+        self.method, self.value = method, value
 
     def play(self, seat: str, act: str) -> str:
-        if self.where == "pay":
+        if self.method == "pay":
             self.pay(seat, "gold", self.value)
         return super().play(seat, act)
 
     def step(self, action: str | None) -> None:
         super().step(action)
-        if self.where == "infos":
+        if self.method == "infos":
             self.infos["b"]["rewards"]["gold"] = self.value
 
     def payoffs(self) -> dict[str, float]:
-        return super().payoffs() | ({"b": self.value} if self.where == "payoffs" else {})
+        return super().payoffs() | ({"b": self.value} if self.method == "payoffs" else {})
 
     def figures(self) -> dict[str, float | bool | str]:
-        return {"ratio": self.value} if self.where == "figures" else {}
+        return {"ratio": self.value} if self.method == "figures" else {}
 
 
 @pytest.mark.parametrize("value", [float("nan"), np.float32("inf"), 10**400], ids=["nan", "inf", "huge"])
-@pytest.mark.parametrize("where", ["pay", "infos", "payoffs", "figures"])
-def test_a_number_that_no_log_can_hold_fails_its_match_and_names_the_games_line(where: str, value: Any) -> None:
-    record = match(Unpayable(where, value))
+@pytest.mark.parametrize("method", ["pay", "infos", "payoffs", "figures"])
+def test_unloggable_number_fails_its_match_and_names_the_line(method: str, value: Any) -> None:
+    record = match(UnloggableGame(method, value))
     assert record.status == "failed" and not record.payoffs
     assert MatchRecord.from_json(record.to_json()) == record
     assert record.failure and record.failure.kind == "game"
-    if where != "pay" or not isinstance(value, int):
+    if method != "pay" or not isinstance(value, int):
         assert any(word in record.reason for word in ("gold", "payoff of b", "ratio")), record.reason
     path, _, line = record.failure.where.partition(", line ")
     assert path.endswith("test_match.py") and line.isdigit(), record.failure.where
@@ -234,27 +234,27 @@ def test_rewards_that_add_up_to_infinity_fail_the_match() -> None:
     assert MatchRecord.from_json(record.to_json()) == record
 
 
-def test_what_is_played_is_what_is_logged() -> None:
-    """Lone surrogates, which no file holds, are replaced before the game and the other seats read them."""
-    heard: list[str] = []
+def test_lone_surrogates_are_replaced_before_anyone_reads_them() -> None:
+    """No file can hold lone surrogates; replacing them early keeps play and log equal."""
+    acts: list[str] = []
 
-    class Listening(Beats):
-        """Keeps the acts that it was given, and tells half of a character."""
+    class RecordingGame(Beats):
+        """Game that records its acts and sends a lone surrogate."""
 
         whole_acts = True
 
         def play(self, seat: str, act: str) -> str:
-            heard.append(act)
+            acts.append(act)
             self.tell("half \udc80")
             return super().play(seat, act)
 
     b = Scripted("plain")
-    record = match(Listening(length=2), {"a": Scripted("x\ud800y | \udfff"), "b": b})
+    record = match(RecordingGame(length=2), {"a": Scripted("x\ud800y | \udfff"), "b": b})
     assert MatchRecord.from_json(record.to_json()) == record
-    assert record.turns[0].action == "x\ufffdy | \ufffd" and heard[0] == record.turns[0].action
+    assert record.turns[0].action == "x\ufffdy | \ufffd" and acts[0] == record.turns[0].action
     assert b.views[0].messages == record.turns[1].messages
     assert record.turns[1].messages[1].text == "half \ufffd"
-    assert find_difference(ForkPoint(record, 1, "another"), Listening(length=2)) == "", (
+    assert find_difference(ForkPoint(record, 1, "another"), RecordingGame(length=2)) == "", (
         "the log's acts give the same match"
     )
 
@@ -265,8 +265,8 @@ def test_a_player_that_raises_fails_its_match_only() -> None:
     assert [turn.seat for turn in record.turns] == ["a"]
 
 
-def test_a_cancelled_match_is_cancelled() -> None:
-    async def cancelled() -> None:
+def test_cancellation_ends_a_match() -> None:
+    async def cancel_match() -> None:
         players: dict[str, SeatedPlayer] = {"a": Scripted(slow=60), "b": Scripted()}
         plan = MatchPlan(
             identity=MatchId(0, 0),
@@ -281,21 +281,21 @@ def test_a_cancelled_match_is_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled())
+    asyncio.run(cancel_match())
 
 
 def test_the_same_seed_and_replies_give_the_same_match() -> None:
-    def once() -> dict[str, Any]:
+    def play() -> dict[str, Any]:
         players = {seat: ScriptedPlayer(SCRIPTED["random"](i)) for i, seat in enumerate(Negotiation.seats)}
         row = match(Negotiation(), players, seed=77).to_json()
         row.update(started="", seconds=0.0, turns=[{**t, "seconds": 0.0} for t in row["turns"]])
         return row
 
-    assert once() == once()
+    assert play() == play()
 
 
-class Leaving(Beats):
-    """Seat a leaves after its first act; b goes on alone. The dead are counted as they step."""
+class LeavingGame(Beats):
+    """Game that seat a leaves after its first act; counts the steps of dead agents."""
 
     dead_steps = 0
 
@@ -310,14 +310,14 @@ class Leaving(Beats):
         return "b"
 
 
-def test_who_leaves_early_is_stepped_out_and_the_others_go_on() -> None:
-    game = Leaving(length=3)
+def test_seat_that_leaves_early_is_stepped_out() -> None:
+    game = LeavingGame(length=3)
     record = match(game)
     assert [turn.seat for turn in record.turns] == ["a", "b", "b"] and record.status == "finished"
-    assert game.dead_steps == 1, "once the match is over for all, nobody is stepped any more"
+    assert game.dead_steps == 1, "nobody is stepped after the match"
 
 
-def test_a_record_of_the_outcome_alone_has_the_same_outcome() -> None:
+def test_record_without_turns_has_the_same_outcome() -> None:
     pays: Pays = {0: [("a", "own", 1.0)], 3: [("b", "late", 0.5)]}
     plan = MatchPlan(
         identity=MatchId(0, 0),
@@ -326,10 +326,10 @@ def test_a_record_of_the_outcome_alone_has_the_same_outcome() -> None:
         seed=1,
         seats={s: Seating(s, "p", 0, False, "brain") for s in "ab"},
     )
-    whole, bare = (
+    full, bare = (
         asyncio.run(play_match(plan, Beats(pays), {"a": Scripted(), "b": Scripted()}, Limits(), keep_turns=keep))
         for keep in (True, False)
     )
-    assert (bare.payoffs, bare.report, bare.seats) == (whole.payoffs, whole.report, whole.seats)
-    assert len(whole.turns) == 4 and (bare.turns, bare.streams) == ((), {})
+    assert (bare.payoffs, bare.report, bare.seats) == (full.payoffs, full.report, full.seats)
+    assert len(full.turns) == 4 and (bare.turns, bare.streams) == ((), {})
     assert bare.seats["a"].version == 5 and plan.seats["a"].version == 0

@@ -1,4 +1,4 @@
-"""Many matches at once: each is what it would be alone, and the failed ones are kept and played again."""
+"""Many matches at once: each is as if played alone; failed ones are recorded and replayed."""
 
 import asyncio
 from collections import Counter
@@ -20,23 +20,23 @@ from games.negotiation import Negotiation
 from tests.factories.negotiations import SEATS, negotiate, plans
 
 
-def untimed(record: MatchRecord) -> dict[str, Any]:
+def without_times(record: MatchRecord) -> dict[str, Any]:
     row = record.to_json()
     return row | {"started": "", "seconds": 0.0, "turns": [{**t, "seconds": 0.0} for t in row["turns"]]}
 
 
-class Flaky:
-    """Fails the given match so many times, by what the play itself returns or raises."""
+class FlakyPlay:
+    """Play that fails given matches a given number of times."""
 
     def __init__(self, fails: dict[str, int]) -> None:
         self.fails = Counter(fails)
-        self.now = self.most = 0
+        self.running = self.peak = 0
 
     async def play(self, plan: MatchPlan) -> MatchRecord:
-        self.now += 1
-        self.most = max(self.most, self.now)
+        self.running += 1
+        self.peak = max(self.peak, self.running)
         record = await negotiate(plan)
-        self.now -= 1
+        self.running -= 1
         first = plan.id[:9]
         if self.fails[first] > 0:
             self.fails[first] -= 1
@@ -45,57 +45,57 @@ class Flaky:
         return record
 
 
-def run(
+def play_matches(
     count: int, play: Any = negotiate, in_flight: int = 64, attempts: int = 3
 ) -> tuple[list[MatchRecord], list[MatchRecord]]:
-    heard: list[MatchRecord] = []
-    return asyncio.run(play_all(plans(count), play, heard.append, in_flight, attempts)), heard
+    reported: list[MatchRecord] = []
+    return asyncio.run(play_all(plans(count), play, reported.append, in_flight, attempts)), reported
 
 
 @pytest.mark.parametrize("in_flight", [200, 3])
-def test_a_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
-    many, _ = run(200, in_flight=in_flight)
+def test_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
+    many, _ = play_matches(200, in_flight=in_flight)
     for i in (0, 57, 199):
         alone = asyncio.run(negotiate(plans(200)[i]))
-        assert untimed(alone) == untimed(many[i])
-    assert len({str(untimed(r)["turns"]) for r in many}) > 150, "different seeds, different matches"
+        assert without_times(alone) == without_times(many[i])
+    assert len({str(without_times(r)["turns"]) for r in many}) > 150, "different seeds, different matches"
 
 
-def test_records_come_in_the_order_of_the_plans_and_each_is_heard_once() -> None:
-    records, heard = run(30, in_flight=7)
+def test_records_are_in_plan_order_and_reported_once() -> None:
+    records, reported = play_matches(30, in_flight=7)
     assert [r.id for r in records] == [p.id for p in plans(30)]
     assert [r.seed for r in records] == [p.seed for p in plans(30)]
-    assert sorted(r.id for r in heard) == [r.id for r in records]
+    assert sorted(r.id for r in reported) == [r.id for r in records]
 
 
 def test_no_more_matches_than_asked_for_are_in_flight() -> None:
-    flaky = Flaky({"0001-0002": 1})
-    run(20, flaky.play, in_flight=4)
-    assert flaky.most == 4
+    flaky = FlakyPlay({"0001-0002": 1})
+    play_matches(20, flaky.play, in_flight=4)
+    assert flaky.peak == 4
 
 
 def test_a_failed_match_is_recorded_and_played_again_from_the_same_deal() -> None:
-    records, heard = run(10, Flaky({"0001-0003": 2, "0001-0007": 1}).play)
+    records, reported = play_matches(10, FlakyPlay({"0001-0003": 2, "0001-0007": 1}).play)
     assert all(r.status == "finished" for r in records) and len(records) == 10
     assert records[3].id == "0001-0003-r2" and records[3].identity.attempt == 2 and records[7].id == "0001-0007-r1"
     assert records[3].seed == 1003, "the same deal"
-    failed = {r.id: r.reason for r in heard if r.status == "failed"}
+    failed = {r.id: r.reason for r in reported if r.status == "failed"}
     assert failed == {
         "0001-0003": "broke in attempt 0",
         "0001-0003-r1": "broke in attempt 1",
         "0001-0007": "broke in attempt 0",
     }
-    assert len({r.id for r in heard}) == len(heard) == 13
+    assert len({r.id for r in reported}) == len(reported) == 13
 
 
 def test_a_failure_changes_nothing_for_the_others() -> None:
-    calm, _ = run(20)
-    stormy, _ = run(20, Flaky({"0001-0003": 2}).play)
+    calm, _ = play_matches(20)
+    stormy, _ = play_matches(20, FlakyPlay({"0001-0003": 2}).play)
     for i in set(range(20)) - {3}:
-        assert untimed(calm[i]) == untimed(stormy[i])
+        assert without_times(calm[i]) == without_times(stormy[i])
 
 
-class Dying(ScriptedPlayer):
+class DyingPlayer(ScriptedPlayer):
     """A player whose engine is lost in each of its first turns."""
 
     waits = True
@@ -110,9 +110,9 @@ class Dying(ScriptedPlayer):
         return await super().act(view)
 
 
-def dying(errors: list[Exception]) -> Callable[[MatchPlan], Awaitable[MatchRecord]]:
+def make_dying_play(errors: list[Exception]) -> Callable[[MatchPlan], Awaitable[MatchRecord]]:
     async def play(plan: MatchPlan) -> MatchRecord:
-        players = {seat: Dying(SCRIPTED["random"](plan.seed + i), errors) for i, seat in enumerate(SEATS)}
+        players = {seat: DyingPlayer(SCRIPTED["random"](plan.seed + i), errors) for i, seat in enumerate(SEATS)}
         return await play_match(plan, Negotiation(max_turns=6), players, Limits())
 
     return play
@@ -120,36 +120,36 @@ def dying(errors: list[Exception]) -> Callable[[MatchPlan], Awaitable[MatchRecor
 
 def test_an_engines_death_uses_no_attempt_up() -> None:
     deaths: list[Exception] = [EngineDied("engine 0 died in 3 replies") for _ in range(5)]
-    (record,), heard = run(1, dying(deaths), attempts=2)
-    assert record.id == "0001-0000-r5" and len(heard) == 6
-    assert {(r.failure.kind, r.reason) for r in heard if r.failure} == {
+    (record,), reported = play_matches(1, make_dying_play(deaths), attempts=2)
+    assert record.id == "0001-0000-r5" and len(reported) == 6
+    assert {(r.failure.kind, r.reason) for r in reported if r.failure} == {
         ("endpoint", "EngineDied: engine 0 died in 3 replies")
     }
 
 
 def test_without_any_engine_the_play_ends_at_once() -> None:
     with pytest.raises(EnginesLost, match="none of 2 engines is left"):
-        run(4, dying([EnginesLost("none of 2 engines is left")]), in_flight=1)
+        play_matches(4, make_dying_play([EnginesLost("none of 2 engines is left")]), in_flight=1)
 
 
-def test_a_match_that_keeps_failing_is_given_up_and_the_others_go_on() -> None:
-    records, heard = run(8, Flaky({"0001-0004": 99}).play, in_flight=2)
+def test_match_that_keeps_failing_is_given_up() -> None:
+    records, reported = play_matches(8, FlakyPlay({"0001-0004": 99}).play, in_flight=2)
     assert [r.id for r in records] == [p.id for p in plans(8) if p.id != "0001-0004"]
-    assert [r.id for r in heard if r.status == "failed"] == ["0001-0004", "0001-0004-r1", "0001-0004-r2"]
+    assert [r.id for r in reported if r.status == "failed"] == ["0001-0004", "0001-0004-r1", "0001-0004-r2"]
 
 
-def test_when_more_matches_fail_than_finish_the_play_stops_with_the_reason() -> None:
+def test_play_stops_if_more_matches_fail_than_finish() -> None:
     half = {f"0001-{i:04d}": 99 for i in range(4)}
-    assert len(run(8, Flaky(half).play)[0]) == 4
-    heard: list[MatchRecord] = []
+    assert len(play_matches(8, FlakyPlay(half).play)[0]) == 4
+    reported: list[MatchRecord] = []
     with pytest.raises(PlayError, match=r"5 of 8 matches failed 3 times each, the last time with: broke in attempt 2"):
-        asyncio.run(play_all(plans(8), Flaky(half | {"0001-0007": 99}).play, heard.append, 2, 3))
-    assert len([r for r in heard if r.status == "failed"]) == 15 and len(heard) == 18
+        asyncio.run(play_all(plans(8), FlakyPlay(half | {"0001-0007": 99}).play, reported.append, 2, 3))
+    assert len([r for r in reported if r.status == "failed"]) == 15 and len(reported) == 18
 
 
-def test_what_a_listener_raises_is_what_comes_out() -> None:
-    def full(record: MatchRecord) -> None:
+def test_error_of_a_listener_is_raised() -> None:
+    def raise_disk_full(record: MatchRecord) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        asyncio.run(play_all(plans(5), negotiate, full, 5, 3))
+        asyncio.run(play_all(plans(5), negotiate, raise_disk_full, 5, 3))

@@ -1,4 +1,4 @@
-"""Rollout parts: their hooks, their order, parts from a user's file, and what goes wrong in those."""
+"""Rollout parts: hooks, order, parts from a user's file, and their errors."""
 
 import json
 from pathlib import Path
@@ -74,21 +74,21 @@ class Half(RolloutPart):
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def part_file(tmp_path: Path) -> Path:
     file = tmp_path / "half.py"
     file.write_text(HALF)
     return file
 
 
-def run(folder: Path, parts: str, *settings: str) -> tuple[int, str]:
-    more = [part for setting in settings for part in ("--set", setting)]
-    done = arena(*TINY, *NO_IMITATION, "--set", f"play.parts={parts}", *more, "--out", folder)
-    return done.code, done.err
+def run_parts(folder: Path, parts: str, *settings: str) -> tuple[int, str]:
+    more = [part for config in settings for part in ("--set", config)]
+    result = arena(*TINY, *NO_IMITATION, "--set", f"play.parts={parts}", *more, "--out", folder)
+    return result.code, result.err
 
 
-def test_a_users_part_plans_expands_controls_observes_and_is_saved(own: Path, tmp_path: Path) -> None:
-    code, said = run(tmp_path / "run", f"[{{'{own}:half': {{act: ACCEPT}}}}]", "play.matches=8")
-    assert code == 0, said
+def test_a_users_part_plans_expands_controls_observes_and_is_saved(part_file: Path, tmp_path: Path) -> None:
+    code, err = run_parts(tmp_path / "run", f"[{{'{part_file}:half': {{act: ACCEPT}}}}]", "play.matches=8")
+    assert code == 0, err
     folder = RunFolder.open(tmp_path / "run")
     rows = [row for row in folder.reader.matches() if row["iteration"] == 1]
     assert len(rows) == 8 // 2 + 1, "half of the plans, and one more deal of which the only match is kept"
@@ -104,24 +104,24 @@ def test_a_users_part_plans_expands_controls_observes_and_is_saved(own: Path, tm
 def test_the_documented_part_plays_long_matches_twice(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "control.md").read_text("utf-8")
     (tmp_path / "twice.py").write_text(page.partition("```python\n# twice.py\n")[2].partition("```")[0])
-    code, said = run(tmp_path / "run", f"[{{'{tmp_path / 'twice.py'}:twice': {{turns: 2}}}}]", "play.matches=8")
-    assert code == 0, said
+    code, err = run_parts(tmp_path / "run", f"[{{'{tmp_path / 'twice.py'}:twice': {{turns: 2}}}}]", "play.matches=8")
+    assert code == 0, err
     rows = [row for row in RunFolder.open(tmp_path / "run").reader.matches() if row["iteration"] == 1]
     first = [row for row in rows if int(row["id"].split("-")[1]) < 8]
     assert len(first) == 8 and len(rows) == 8 + sum(len(row["turns"]) >= 2 for row in first) > 8
 
 
-def test_parts_apply_in_their_order(own: Path, tmp_path: Path) -> None:
-    """A branch is of a match that was planned: half of the matches are not, whichever part comes first."""
-    for number, parts in enumerate((f"[branches, '{own}:half']", f"['{own}:half', branches]")):
-        code, said = run(tmp_path / f"{number}", parts, "play.matches=8", "iterations=1")
-        assert code == 0, said
+def test_parts_apply_in_their_order(part_file: Path, tmp_path: Path) -> None:
+    """Only planned matches are branched: half of the matches are not, whichever part comes first."""
+    for number, parts in enumerate((f"[branches, '{part_file}:half']", f"['{part_file}:half', branches]")):
+        code, err = run_parts(tmp_path / f"{number}", parts, "play.matches=8", "iterations=1")
+        assert code == 0, err
         rows = list(RunFolder.open(tmp_path / f"{number}").reader.matches())
         assert len(rows) == 10 and sum("-b" in row["id"] for row in rows) == 5
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ("half", "unknown part 'half'"),
         ("'{own}:hlaf'", "hlaf"),
@@ -129,9 +129,11 @@ def test_parts_apply_in_their_order(own: Path, tmp_path: Path) -> None:
         ("{{'{own}:half': {{keep: many}}}}", "keep"),
     ],
 )
-def test_a_wrong_name_or_setting_is_refused_in_one_line(parts: str, said: str, own: Path, tmp_path: Path) -> None:
-    code, err = run(tmp_path / "run", f"[{parts.format(own=own)}]")
-    assert code == 2 and said in err and err.count("\n") == 1
+def test_a_wrong_name_or_setting_is_refused_in_one_line(
+    parts: str, message: str, part_file: Path, tmp_path: Path
+) -> None:
+    code, err = run_parts(tmp_path / "run", f"[{parts.format(own=part_file)}]")
+    assert code == 2 and message in err and err.count("\n") == 1
 
 
 FAULTS = [
@@ -159,21 +161,23 @@ FAULTS = [
 
 
 @pytest.mark.slow_after(9)
-@pytest.mark.parametrize(("before", "after", "said"), FAULTS)
-def test_a_fault_of_a_users_part_is_one_line(before: str, after: str, said: str, own: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after", "message"), FAULTS)
+def test_a_fault_of_a_users_part_is_one_line(
+    before: str, after: str, message: str, part_file: Path, tmp_path: Path
+) -> None:
     assert before in HALF
-    own.write_text(HALF.replace(before, after))
-    code, err = run(tmp_path / "run", f"[{{'{own}:half': {{act: ACCEPT}}}}]")
-    assert code == 2 and said in err and err.count("\n") == 1 and "Traceback" not in err
+    part_file.write_text(HALF.replace(before, after))
+    code, err = run_parts(tmp_path / "run", f"[{{'{part_file}:half': {{act: ACCEPT}}}}]")
+    assert code == 2 and message in err and err.count("\n") == 1 and "Traceback" not in err
 
 
-def test_only_acts_of_models_are_replaced(own: Path, tmp_path: Path) -> None:
-    code, err = run(tmp_path / "run", f"[{{'{own}:half': {{act: ACCEPT}}}}]", "seats.opener.policy=random")
+def test_only_acts_of_models_are_replaced(part_file: Path, tmp_path: Path) -> None:
+    code, err = run_parts(tmp_path / "run", f"[{{'{part_file}:half': {{act: ACCEPT}}}}]", "seats.opener.policy=random")
     assert code == 2 and "the act of opener cannot be replaced: no model with weights plays it" in err
 
 
-def test_a_users_part_may_refuse_a_setup(own: Path, tmp_path: Path) -> None:
-    code, err = run(tmp_path / "run", f"['{own}:half']", "play.group=2", "play.matches=4")
+def test_users_part_can_refuse_a_setup(part_file: Path, tmp_path: Path) -> None:
+    code, err = run_parts(tmp_path / "run", f"['{part_file}:half']", "play.group=2", "play.matches=4")
     assert code == 2 and "half: groups would be cut: set play.group to 1" in err
 
 
@@ -191,8 +195,8 @@ PARTS = {
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", PARTS)
-def test_a_run_with_a_part_killed_within_matches_resumes_to_the_bit(name: str, warm: str, tmp_path: Path) -> None:
-    """Stopped at a match of the second iteration, whose plans depend on what the part has learned in the first."""
+def test_killed_run_with_a_part_resumes_bit_equal(name: str, warm: str, tmp_path: Path) -> None:
+    """Stopped at a match of the second iteration, whose plans depend on the part's state after the first."""
     small = [
         "play.matches=12",
         "play.in_flight=4",
@@ -200,12 +204,12 @@ def test_a_run_with_a_part_killed_within_matches_resumes_to_the_bit(name: str, w
         "credit.stages=[]",
         "checkpoint={every: 1, keep: 9}",
     ]
-    setting = started_warm(warm, *small, *PARTS[name])
-    finished(tmp_path / "whole", setting)
+    config = started_warm(warm, *small, *PARTS[name])
+    finished(tmp_path / "whole", config)
     rows = log(tmp_path / "whole")
     stop = [row["id"] for row in rows if row["iteration"] == 2][-2]
     with pytest.raises(KeyboardInterrupt):
-        wait(start(tmp_path / "killed", setting, Quiet(lambda what, value: (what, value) == ("match", stop))).run())
-    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), setting, Quiet())).run())
+        wait(start(tmp_path / "killed", config, Quiet(lambda what, value: (what, value) == ("match", stop))).run())
+    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), config, Quiet())).run())
     assert log(tmp_path / "killed") == rows
     assert weight_files(tmp_path / "killed", 3) == weight_files(tmp_path / "whole", 3)

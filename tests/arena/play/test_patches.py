@@ -1,4 +1,4 @@
-"""Patches as demonstrations: what is imitated is the expert's act where it was put, and it reaches no other loss."""
+"""Patches as demonstrations: the expert's act is imitated where it was put, and enters no other loss."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,17 +36,17 @@ SIZE = len(load_tokenizer(resolve("nano")))
 WEIGHT = 0.7
 
 
-def shown(records: list[MatchRecord]) -> list[Sample]:
+def make_patch_samples(records: list[MatchRecord]) -> list[Sample]:
     return patch_samples(records, POLICIES["p"], ROLE)
 
 
-def test_a_sample_is_the_experts_act_where_the_policy_was_asked() -> None:
+def test_sample_is_the_experts_act_in_the_policys_context() -> None:
     engines = [Wanderer() for _ in range(10)]
     records = [walk(number, engine, **PATCHED) for number, engine in enumerate(engines)]
-    put = [(e, r, turn) for e, r in zip(engines, records, strict=True) for turn in r.turns if is_patch(turn)]
-    samples = shown(records)
-    assert len(samples) == len(put) > 10
-    for sample, (engine, record, turn) in zip(samples, put, strict=True):
+    patched = [(e, r, turn) for e, r in zip(engines, records, strict=True) for turn in r.turns if is_patch(turn)]
+    samples = make_patch_samples(records)
+    assert len(samples) == len(patched) > 10
+    for sample, (engine, record, turn) in zip(samples, patched, strict=True):
         asked = {request.seed[-1]: list(request.ids) for request in engine.asked}
         stream, before = sample.stream, asked[turn.index - 1]
         assert record.turns[turn.index - 1].source == "replaced" and sample.source == "demonstration"
@@ -60,98 +60,102 @@ def test_a_branch_shows_only_patches_of_its_own() -> None:
     for turn in (t.index for t in record.turns if t.source != "patch"):
         again = walk(3, branch=Branch(record, turn), **PATCHED)
         own = [t.index for t in again.turns if is_patch(t) and t.index > turn]
-        assert [int(sample.turns[0]) for sample in shown([again])] == own
+        assert [int(sample.turns[0]) for sample in make_patch_samples([again])] == own
 
 
 def test_matches_without_patches_and_other_policies_show_nothing() -> None:
-    assert shown([walk(1)]) == []
+    assert make_patch_samples([walk(1)]) == []
     assert patch_samples([walk(1, **PATCHED)], POLICIES["q"], ROLE) == []
 
 
 # -- the gradient ------------------------------------------------------------------------------------------
 
 
-def walked() -> tuple[list[Sample], list[Sample]]:
-    """What is learned by reward, and the patches, of ten matches."""
+def make_samples_of_matches() -> tuple[list[Sample], list[Sample]]:
+    """Return the samples of reward learning and the patches of ten matches."""
     records = [walk(number, **PATCHED) for number in range(10)]
     credited = assign(
         TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
     )
-    return make_samples(credited, ROLE), shown(records)
+    return make_samples(credited, ROLE), make_patch_samples(records)
 
 
-def as_sampled(model: Any, played: list[Sample]) -> list[Sample]:
-    """The same as if the model had sampled them."""
+def with_model_logprobs(model: Any, samples: list[Sample]) -> list[Sample]:
+    """Return the samples as if the model had sampled them."""
     with torch.no_grad():
-        return [replace(s, behaviour=plain_scores(model, s)[0].numpy()) for s in played]
+        return [replace(s, behaviour=plain_scores(model, s)[0].numpy()) for s in samples]
 
 
-def rule(weight: float | None = WEIGHT) -> LearnSpec:
-    given = None if weight is None else DemonstrationsSpec(weight=weight, patches=True)  # type: ignore[arg-type]
-    return LearnSpec(demonstrations=given, regularisers={}, grad_clip=0.0, betas=(0.5, 0.9), token_budget=10**6)
+def make_spec(weight: float | None = WEIGHT) -> LearnSpec:
+    demonstrations = None if weight is None else DemonstrationsSpec(weight=weight, patches=True)  # type: ignore[arg-type]
+    return LearnSpec(
+        demonstrations=demonstrations, regularisers={}, grad_clip=0.0, betas=(0.5, 0.9), token_budget=10**6
+    )
 
 
-def gradient(given: list[Sample], folder: Path) -> dict[str, torch.Tensor]:
-    """Of the first step: exp_avg is then (1 - beta1) times it."""
-    trainer = PolicyTrainer("p", tiny(vocabulary=SIZE), rule())
-    updated(trainer, given, np.random.default_rng(0))
+def compute_gradient(samples: list[Sample], folder: Path) -> dict[str, torch.Tensor]:
+    """Return the gradient of the first step, from exp_avg, which is (1 - beta1) times it."""
+    trainer = PolicyTrainer("p", tiny(vocabulary=SIZE), make_spec())
+    updated(trainer, samples, np.random.default_rng(0))
     trainer.write(folder)
     found = load_file(folder / "optimizer.safetensors")
     return {n.removesuffix(".exp_avg"): v / 0.5 for n, v in found.items() if n.endswith(".exp_avg")}
 
 
-def objective(model: Any, played: list[Sample], lesson: list[Sample]) -> float:
-    """The loss by its definition: -A p/p_old over what was played, and the weight times -log p over patches, means."""
+def compute_objective(model: Any, samples: list[Sample], patches: list[Sample]) -> float:
+    """Return the loss by its definition: means of -A p/p_old over samples and of WEIGHT * -log p over patches."""
     with torch.no_grad():
-        ratios = [torch.exp(plain_scores(model, s)[0] - torch.from_numpy(s.behaviour)) for s in played]
-        gains = torch.cat([-torch.from_numpy(s.advantages) * r for s, r in zip(played, ratios, strict=True)])
-        imitated = torch.cat([-plain_scores(model, s)[0] for s in lesson])
+        ratios = [torch.exp(plain_scores(model, s)[0] - torch.from_numpy(s.behaviour)) for s in samples]
+        gains = torch.cat([-torch.from_numpy(s.advantages) * r for s, r in zip(samples, ratios, strict=True)])
+        imitated = torch.cat([-plain_scores(model, s)[0] for s in patches])
         return float(gains.double().mean() + WEIGHT * imitated.double().mean())
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_gradient_is_that_of_finite_differences(seed: int, tmp_path: Path) -> None:
+def test_gradient_matches_finite_differences(seed: int, tmp_path: Path) -> None:
     model = tiny(vocabulary=SIZE)
-    played, lesson = walked()
-    played = as_sampled(model, played)
-    found, rng = gradient([*played, *lesson], tmp_path), torch.Generator().manual_seed(seed)
-    ways = {n: torch.randn(p.shape, generator=rng) for n, p in model.named_parameters()}
-    expected, step = sum(float((found[n] * way).sum()) for n, way in ways.items()), 1e-3
-    ends = []
+    samples, patches = make_samples_of_matches()
+    samples = with_model_logprobs(model, samples)
+    gradient, rng = compute_gradient([*samples, *patches], tmp_path), torch.Generator().manual_seed(seed)
+    directions = {n: torch.randn(p.shape, generator=rng) for n, p in model.named_parameters()}
+    expected, step = sum(float((gradient[n] * direction).sum()) for n, direction in directions.items()), 1e-3
+    losses = []
     for sign in (1, -1):
         moved = tiny(vocabulary=SIZE)
         with torch.no_grad():
             for name, parameter in moved.named_parameters():
-                parameter += sign * step * ways[name]
-        ends.append(objective(moved, played, lesson))
-    assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(expected, rel=0.02, abs=1e-3)
+                parameter += sign * step * directions[name]
+        losses.append(compute_objective(moved, samples, patches))
+    assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(expected, rel=0.02, abs=1e-3)
     assert abs(expected) > 0.01
 
 
 @pytest.mark.slow
-def test_patches_reach_the_loss_by_imitation_alone() -> None:
-    """Mutations: whatever else is said of patches changes nothing to the bit, and with weight 0 they do nothing."""
+def test_patches_enter_the_loss_only_by_imitation() -> None:
+    """Other fields of patches change nothing, bit for bit, and with weight 0 patches have no effect."""
     model = tiny(vocabulary=SIZE)
-    played, lesson = walked()
-    played = as_sampled(model, played)
-    wild = [replace(s, advantages=s.advantages + 1e6, behaviour=s.behaviour - 5, places=s.places + 3) for s in lesson]
+    samples, patches = make_samples_of_matches()
+    samples = with_model_logprobs(model, samples)
+    perturbed = [
+        replace(s, advantages=s.advantages + 1e6, behaviour=s.behaviour - 5, places=s.places + 3) for s in patches
+    ]
 
-    def after(given: list[Sample], weight: float | None) -> dict[str, torch.Tensor]:
+    def train(given: list[Sample], weight: float | None) -> dict[str, torch.Tensor]:
         learner = tiny(vocabulary=SIZE)
-        updated(PolicyTrainer("p", learner, rule(weight)), given, np.random.default_rng(0))
+        updated(PolicyTrainer("p", learner, make_spec(weight)), given, np.random.default_rng(0))
         return weights(learner)
 
-    imitated, left_out = after([*played, *lesson], WEIGHT), after(played, None)
-    assert same(imitated, after([*played, *wild], WEIGHT))
-    assert same(left_out, after([*played, *wild], 0.0)) and not same(imitated, left_out)
+    imitated, left_out = train([*samples, *patches], WEIGHT), train(samples, None)
+    assert same(imitated, train([*samples, *perturbed], WEIGHT))
+    assert same(left_out, train([*samples, *perturbed], 0.0)) and not same(imitated, left_out)
 
 
 # -- settings ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ("learn: {demonstrations: {patches: true}}", "learn.demonstrations.patches: set play.parts"),
         ("learn: {demonstrations: {}}", "one of them demonstrates"),
@@ -161,7 +165,7 @@ def test_patches_reach_the_loss_by_imitation_alone() -> None:
         ),
     ],
 )
-def test_what_cannot_be_imitated_is_refused_in_a_line(settings: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as error:
+def test_impossible_demonstrations_are_refused_in_one_line(settings: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         compose([text_layer("here", f"{MAZE}{settings}\n")])
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Persons played by a policy: their faults fail a match for good, and nothing of a match is credited to them."""
+"""Simulated persons played by a policy: their faults fail a match for good, and they earn no credit."""
 
 import asyncio
 import json
@@ -23,41 +23,41 @@ from tests.factories.matches import played
 STRICT = {"person": "played", "person_faults": 0, "person_retries": 0}
 
 
-def test_a_match_whose_person_goes_astray_fails_with_this_reason() -> None:
+def test_match_whose_person_deviates_fails() -> None:
     record = played("clinic", 1, {"doctor": "asker", "patient": "noop"}, budget=6, **STRICT)
     assert record.status == "failed" and record.failure and record.failure.kind == "person"
     assert record.reason == "the player of the simulated person did not keep to its record"
-    assert record.payoffs == {} and record.report == {} and record.turns, "nobody is paid, and it can be read"
+    assert record.payoffs == {} and record.report == {} and record.turns, "nobody is paid, and the turns are kept"
     assert "person_withheld: 1" in record.failure.trace.splitlines()
     assert played("clinic", 1, {"doctor": "asker", "patient": "oracle"}, budget=6, **STRICT).status == "finished"
 
 
-def test_it_is_not_played_again_and_the_others_go_on() -> None:
+def test_failed_person_is_not_replayed_and_others_continue() -> None:
     async def play(plan: MatchPlan) -> MatchRecord:
         await asyncio.sleep(0)
-        patient = "noop" if plan.identity.deal < bad else "oracle"
+        patient = "noop" if plan.identity.deal < faulty_count else "oracle"
         record = played("clinic", plan.seed, {"doctor": "asker", "patient": patient}, budget=6, **STRICT)
         return replace(record, identity=plan.identity)
 
     plans = [MatchPlan(identity=MatchId(1, n), game="clinic", options={}, seed=n, seats={}) for n in range(6)]
-    heard: list[MatchRecord] = []
-    bad = 2
-    assert len(asyncio.run(play_all(plans, play, heard.append, 2, 3))) == 4
-    lost = [record for record in heard if record.failure]
-    assert len(heard) == 6 and all(record.failure and record.failure.given_up for record in lost)
-    bad = 5
+    reported: list[MatchRecord] = []
+    faulty_count = 2
+    assert len(asyncio.run(play_all(plans, play, reported.append, 2, 3))) == 4
+    lost = [record for record in reported if record.failure]
+    assert len(reported) == 6 and all(record.failure and record.failure.given_up for record in lost)
+    faulty_count = 5
     with pytest.raises(PlayError, match="5 of 6 matches failed because of the person, the last time with: the player"):
-        asyncio.run(play_all(plans, play, heard.append, 2, 3))
+        asyncio.run(play_all(plans, play, reported.append, 2, 3))
 
 
-def test_the_persons_of_a_matrix_may_be_played() -> None:
+def test_persons_of_a_matrix_can_be_players() -> None:
     desk, search = GameSpec(name="desk"), GameSpec(name="search")
     assert read_persons(["terse", "terse+random", "terse=a=b+c"], desk) == [
         ("terse", "", "render"), ("terse", "random", "render"), ("terse", "a=b+c", "played"),
     ]  # fmt: skip
     assert read_persons(["=oracle"], search) == [("", "oracle", "played")]
-    for text, why in (("=", "name the speaker"), ("+oracle", "no option `person` with the value render")):
-        with pytest.raises(ConfigError, match=why):
+    for text, message in (("=", "name the speaker"), ("+oracle", "no option `person` with the value render")):
+        with pytest.raises(ConfigError, match=message):
             read_persons([text], search)
     spec = GameSpec(name="desk", options={"goals": 1})
     people = [Person("terse", ScriptedContender("oracle"), "played"), Person("terse")]
@@ -66,11 +66,11 @@ def test_the_persons_of_a_matrix_may_be_played() -> None:
     assert make_lineup(agent, people[0], spec) == {"agent": agent, "customer": people[0].voice}
     assert make_lineup(agent, people[1], spec) == {"agent": agent}
 
-    async def cells() -> list[float]:
+    async def play_cells() -> list[float]:
         played = play_matrix([ScriptedContender("oracle")], people, spec, tasks=3, trials=1, k=1, seed=0)
         return [cell.reliability(1).estimate async for cell in played]
 
-    assert wait(cells()) == [1.0, 1.0]
+    assert wait(play_cells()) == [1.0, 1.0]
 
 
 @pytest.mark.slow_after(1)
@@ -84,13 +84,13 @@ def test_a_frozen_person_earns_no_credit_and_the_agent_learns(tmp_path: Path) ->
         "stages.customer.play.policies.customer.imitate.matches=8",
         "stages.customer.play.policies.customer.imitate.minibatches=2",
     ]  # fmt: skip
-    done = arena(
+    result = arena(
         "run", "selfplay", "--recipe", "mua_rl-nano", "--out", run, *(p for each in settings for p in ("--set", each))
     )
-    assert done.code == 0, done.err
+    assert result.code == 0, result.err
     run = run / "stages" / "02-agent"
     (row,) = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert row["matches"] == 4 and row["report"]["person_texts"] > 0
     assert row["learn"].keys() == {"agent"}
-    told = load(run).turns.groupby("role")["advantage"].count()
-    assert told["nano_desk_agent"] > 0 and told["nano_desk_customer"] == 0
+    counts = load(run).turns.groupby("role")["advantage"].count()
+    assert counts["nano_desk_agent"] > 0 and counts["nano_desk_customer"] == 0

@@ -1,4 +1,4 @@
-"""Resampling: other deals are played in place of those that selection drops, and nothing else changes."""
+"""Resampling: other deals replace those that selection drops, and nothing else changes."""
 
 import shutil
 from dataclasses import replace
@@ -20,45 +20,45 @@ from arena.store.run import RunFolder
 from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
 
 
-class Dealt(PlaySource):
-    """Play in which a third of the deals is always lost by the opener, a third always won, and a third is open."""
+class ScriptedSource(PlaySource):
+    """Play in which the opener always loses a third of the deals, always wins a third, and wins half of the rest."""
 
     async def play(self, plans: list[MatchPlan]) -> Attempts:
-        return [self.record(plan) for plan in plans], []
+        return [self.make_record(plan) for plan in plans], []
 
-    def record(self, plan: MatchPlan) -> MatchRecord:
+    def make_record(self, plan: MatchPlan) -> MatchRecord:
         chance = (0.0, 0.5, 1.0)[plan.seed % 3]
         won = float(np.random.default_rng((plan.seed, plan.identity.deal)).random() < chance)
         plain: dict[str, Any] = {
             "policy": "shared", "version": 0, "messages": (), "raw": "x", "public": "", "private": "", "action": "x",
             "valid": True, "finish": "stop", "tokens": 0, "seconds": 0.0,
         }  # fmt: skip
-        earned = {"opener": won, "responder": 1.0 - won}
+        payoffs = {"opener": won, "responder": 1.0 - won}
         turns = tuple(
-            Turn(index=i, seat=seat, role=seating.role, rewards={"deal": earned[seat]}, **plain)
+            Turn(index=i, seat=seat, role=seating.role, rewards={"deal": payoffs[seat]}, **plain)
             for i, (seat, seating) in enumerate(plan.seats.items())
         )
         return MatchRecord(
             identity=plan.identity, game=plan.game, options=plan.options, seed=plan.seed, seats=plan.seats,
-            status="finished", reason="", payoffs=earned, report={}, turns=turns, streams={},
+            status="finished", reason="", payoffs=payoffs, report={}, turns=turns, streams={},
             started="now", seconds=0.0,
         )  # fmt: skip
 
 
-def dealt(folder: Path, warm: str, *assignments: str) -> Lab:
-    given = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
-    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), given, Quiet()))
+def open_lab(folder: Path, warm: str, *assignments: str) -> Lab:
+    config = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
+    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), config, Quiet()))
     assert isinstance(lab.parts.source, PlaySource)
-    lab.parts = replace(lab.parts, source=Dealt(**vars(lab.parts.source)))
+    lab.parts = replace(lab.parts, source=ScriptedSource(**vars(lab.parts.source)))
     return lab
 
 
 @pytest.mark.slow
-def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(warm: str, tmp_path: Path) -> None:
-    """DAPO's case: groups at p in {0, .5, 1}. A batch is 12 deals of 8 matches, two trajectories each: 192."""
+def test_resampling_keeps_the_effective_batch_constant(warm: str, tmp_path: Path) -> None:
+    """DAPO's case: groups with p in {0, .5, 1}. 12 deals of 8 matches with two trajectories each are a batch of 192."""
     sizes = {}
     for rounds in (0, 1, 30):
-        lab = dealt(
+        lab = open_lab(
             tmp_path / str(rounds), warm, *([f"play.parts=[{{resample: {{rounds: {rounds}}}}}]"] if rounds else [])
         )
         records = {k: wait(lab.play(k)).records for k in range(1, 7)}
@@ -75,37 +75,37 @@ def test_the_effective_batch_is_constant_with_resampling_and_shrinks_without(war
     assert all(less <= more for less, more in zip(sizes[0], sizes[1], strict=True)) and sum(sizes[0]) < sum(sizes[1])
 
 
-def test_what_is_not_dropped_is_not_played_again(warm: str, tmp_path: Path) -> None:
-    lab = dealt(tmp_path / "run", warm, "play.parts=[{resample: {rounds: 5}}]", "credit.select=[]")
+def test_nothing_is_resampled_if_nothing_is_dropped(warm: str, tmp_path: Path) -> None:
+    lab = open_lab(tmp_path / "run", warm, "play.parts=[{resample: {rounds: 5}}]", "credit.select=[]")
     records = wait(lab.play(1)).records
     assert len(records) == 96
-    lab = dealt(tmp_path / "other", warm)
+    lab = open_lab(tmp_path / "other", warm)
     assert wait(lab.play(1)).records == records, "the first round is that of a run without"
 
 
-def test_selection_is_asked_often_and_credit_remembers_once(
+def test_credit_memory_is_updated_once_per_iteration(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RAE's baseline moves with the final batch alone: as in a run that had played just that batch at once."""
+    """RAE's baseline is updated with the final batch only, as in a run that plays that batch at once."""
 
-    def counting(batch: TurnBatch, rewards: Any) -> dict[str, Any]:
-        """A stage that remembers how often it was asked."""
+    def count_calls(batch: TurnBatch, rewards: Any) -> dict[str, Any]:
+        """Stage that counts how often it is asked."""
         batch.memory["counting"] = batch.memory.get("counting", 0) + 1
         return {}
 
-    monkeypatch.setitem(STAGES, "counting", counting)
+    monkeypatch.setitem(STAGES, "counting", count_calls)
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
-    one = dealt(tmp_path / "one", warm, "play.parts=[{resample: {rounds: 30}}]", *rules)
-    records = wait(one.play(1)).records
-    assert one.parts.crediting.state() == {"memory": {}, "replay": {}}
-    wait(one.parts.crediting.credit(1, records))
-    other = dealt(tmp_path / "other", warm, *rules)
-    wait(other.parts.crediting.credit(1, records))
-    assert one.parts.crediting.state() == other.parts.crediting.state() and one.parts.crediting.state()["replay"]
-    assert one.parts.crediting.state()["memory"]["counting"] == 1 and one.parts.crediting.state()["memory"]["rae"]
+    first = open_lab(tmp_path / "one", warm, "play.parts=[{resample: {rounds: 30}}]", *rules)
+    records = wait(first.play(1)).records
+    assert first.parts.crediting.state() == {"memory": {}, "replay": {}}
+    wait(first.parts.crediting.credit(1, records))
+    second = open_lab(tmp_path / "other", warm, *rules)
+    wait(second.parts.crediting.credit(1, records))
+    assert first.parts.crediting.state() == second.parts.crediting.state() and first.parts.crediting.state()["replay"]
+    assert first.parts.crediting.state()["memory"]["counting"] == 1 and first.parts.crediting.state()["memory"]["rae"]
 
 
-def resampled(warm: str) -> Experiment:
+def make_experiment(warm: str) -> Experiment:
     return started_warm(
         warm, "play.matches=6", "play.group=2", "play.parts=[{resample: {rounds: 3}}]",
         "credit.select=[{zero_variance: {of: illegal}}]",
@@ -114,25 +114,30 @@ def resampled(warm: str) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def whole(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
+def finished_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
     folder, watcher = tmp_path_factory.mktemp("resampled") / "run", Quiet()
-    finished(folder, resampled(warm), watcher)
+    finished(folder, make_experiment(warm), watcher)
     return folder, watcher
 
 
-def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> None:
-    run = RunFolder.open(whole[0])
+def test_run_reports_dropped_and_replaced_deals(finished_run: tuple[Path, Quiet]) -> None:
+    run = RunFolder.open(finished_run[0])
     for row in run.reader.metrics():
-        told = row["selection"]
-        assert told["deals"] > 3 and row["matches"] == 2 * told["deals"], "some deal was played in another's place"
-        assert told["dropped"] > 0 and told["replayed"] == told["out_of_loss"] == told["out_of_statistics"] == 0
+        selection = row["selection"]
+        assert selection["deals"] > 3 and row["matches"] == 2 * selection["deals"], (
+            "some deal was played in another's place"
+        )
+        assert (
+            selection["dropped"] > 0
+            and selection["replayed"] == selection["out_of_loss"] == selection["out_of_statistics"] == 0
+        )
         played = run.log.read(row["iteration"])
         assert [r["id"] for r in played] == [f"{row['iteration']:04d}-{i:04d}" for i in range(row["matches"])]
         seats = sum(len({t["seat"] for t in r["turns"]}) for r in played)
-        assert told["trajectories"] == seats - told["dropped"]
+        assert selection["trajectories"] == seats - selection["dropped"]
         credited = {(c.match, c.seat) for c in run.log.credit(row["iteration"])}
-        assert len(credited) == told["trajectories"]
-    phases = [name for k, name in whole[1].phases if k == 1]
+        assert len(credited) == selection["trajectories"]
+    phases = [name for k, name in finished_run[1].phases if k == 1]
     assert phases[phases.index("credit") :] == ["credit", "learn", "commit"]
     assert 2 <= phases.count("play") == phases.index("credit") <= 4
 
@@ -140,17 +145,21 @@ def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> No
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["0001-0006", "0002-0005", None])
 def test_a_resampled_run_resumes_bit_by_bit(
-    whole: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None
+    finished_run: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None
 ) -> None:
     folder = tmp_path / "run"
     if moment is None:
-        shutil.copytree(whole[0], folder)
+        shutil.copytree(finished_run[0], folder)
         shutil.rmtree(folder / "checkpoints" / "0002")
     else:
         with pytest.raises(KeyboardInterrupt):
-            wait(start(folder, resampled(warm), Quiet(lambda what, value: (what, value) == ("match", moment))).run())
-    wait(wait(Lab.open(RunFolder.open(folder), resampled(warm), Quiet())).run())
-    assert log(folder) == log(whole[0])
-    assert weight_files(folder, 2) == weight_files(whole[0], 2)
-    states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, whole[0])]
+            wait(
+                start(
+                    folder, make_experiment(warm), Quiet(lambda what, value: (what, value) == ("match", moment))
+                ).run()
+            )
+    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(warm), Quiet())).run())
+    assert log(folder) == log(finished_run[0])
+    assert weight_files(folder, 2) == weight_files(finished_run[0], 2)
+    states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, finished_run[0])]
     assert states[0] == states[1]

@@ -1,4 +1,4 @@
-"""Enough: an update does not wait for the last matches, and yet nothing is lost, doubled or weighed by its length."""
+"""Stragglers: an update does not wait for the last matches, and nothing is lost, doubled or length-biased."""
 
 import asyncio
 from dataclasses import replace
@@ -21,8 +21,8 @@ from tests.factories.labs import Quiet, finished, start, started_warm
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 
 
-def plans(k: int, count: int, group: int = 1) -> list[MatchPlan]:
-    """A deal's number in the run is its seed."""
+def make_plans(k: int, count: int, group: int = 1) -> list[MatchPlan]:
+    """Return plans in which a deal's number in the run is its seed."""
     return [
         MatchPlan(
             identity=MatchId(k, i),
@@ -37,28 +37,28 @@ def plans(k: int, count: int, group: int = 1) -> list[MatchPlan]:
     ]
 
 
-class Game:
-    """Matches that last as many passes of the loop as they are long; the long ones pay 1, the short ones 0."""
+class FakePlay:
+    """Play in which long matches take many loop passes and pay 1, and short ones pay 0."""
 
     def __init__(self, long: float = 0.3, fails: set[str] = frozenset()) -> None:  # type: ignore[assignment]
         self.long, self.fails = long, fails
         self.log: list[MatchRecord] = []
         self.steps = 0
 
-    def pays(self, plan: MatchPlan) -> float:
+    def get_payoff(self, plan: MatchPlan) -> float:
         return float(np.random.default_rng((plan.seed, *plan.draws)).random() < self.long)
 
     async def play(self, plans: list[MatchPlan], to_log: SelectLogged) -> None:
-        async def one(plan: MatchPlan) -> None:
+        async def play_one(plan: MatchPlan) -> None:
             for attempt in range(2):
-                for _ in range(40 + 5 * plan.identity.deal if self.pays(plan) else 2):
+                for _ in range(40 + 5 * plan.identity.deal if self.get_payoff(plan) else 2):
                     await asyncio.sleep(0)
                 identity = replace(plan.identity, attempt=attempt)
                 failed = str(identity) in self.fails
                 record = MatchRecord(
                     identity=identity, game="game", options={}, seed=plan.seed, seats=SEATS,
                     status="failed" if failed else "finished", reason="broke" * failed,
-                    payoffs={"one": self.pays(plan)}, report={}, turns=(), streams={}, started="", seconds=0.0,
+                    payoffs={"one": self.get_payoff(plan)}, report={}, turns=(), streams={}, started="", seconds=0.0,
                     group=plan.group,
                     failure=Failure(kind="game", given_up=attempt == 1) if failed else None,
                 )  # fmt: skip
@@ -68,109 +68,112 @@ class Game:
 
         async with asyncio.TaskGroup() as group:
             for plan in plans:
-                group.create_task(one(plan))
+                group.create_task(play_one(plan))
 
 
-async def learned(game: Game, rule: PlaySpec, iterations: int) -> list[list[MatchRecord]]:
-    """What each update learned from."""
+async def run_updates(game: FakePlay, rule: PlaySpec, iterations: int) -> list[list[MatchRecord]]:
+    """Return the records that each update learned from."""
     stragglers = Stragglers(rule, iterations, game.play)
-    taken = []
+    updates = []
     for k in range(1, iterations + 1):
-        records, _ = await stragglers.matches(k, plans(k, rule.matches, rule.group))
-        taken.append(records)
+        records, _ = await stragglers.matches(k, make_plans(k, rule.matches, rule.group))
+        updates.append(records)
     await stragglers.close()
-    return taken
+    return updates
 
 
-def test_long_matches_are_learned_as_much_as_short_ones() -> None:
-    """The mean payoff of what is learned is that of all that was played, exactly; without the stragglers it is not."""
+def test_long_matches_are_learned_as_often_as_short_ones() -> None:
+    """The mean payoff of learned matches equals that of all matches; without stragglers it would not."""
     rule, iterations = PlaySpec(matches=128, enough=0.95, attempts=2), 20
-    taken = asyncio.run(learned(Game(0.05), rule, iterations))
-    everything = [float(Game(0.05).pays(p)) for k in range(1, iterations + 1) for p in plans(k, 128)]
-    assert np.mean([r.payoffs["one"] for update in taken for r in update]) == np.mean(everything)
-    own = [r.payoffs["one"] for k, update in enumerate(taken, 1) for r in update if r.identity.deal < 128]
-    assert np.mean(own) < 0.6 * np.mean(everything), "without the stragglers short matches would be learned"
-    means = [np.mean([r.payoffs["one"] for r in update]) for update in taken]
-    assert np.mean(means) > 0.95 * np.mean(everything), "nor do updates of unequal sizes hide it"
+    updates = asyncio.run(run_updates(FakePlay(0.05), rule, iterations))
+    payoffs = [float(FakePlay(0.05).get_payoff(p)) for k in range(1, iterations + 1) for p in make_plans(k, 128)]
+    assert np.mean([r.payoffs["one"] for update in updates for r in update]) == np.mean(payoffs)
+    own = [r.payoffs["one"] for k, update in enumerate(updates, 1) for r in update if r.identity.deal < 128]
+    assert np.mean(own) < 0.6 * np.mean(payoffs), "without the stragglers short matches would be learned"
+    means = [np.mean([r.payoffs["one"] for r in update]) for update in updates]
+    assert np.mean(means) > 0.95 * np.mean(payoffs), "nor do updates of unequal sizes hide it"
 
 
 def test_every_match_is_learned_from_once_and_one_update_later_at_most() -> None:
     rule, iterations = PlaySpec(matches=20, enough=0.75, attempts=2), 6
-    game = Game()
-    taken = asyncio.run(learned(game, rule, iterations))
-    seeds = [r.seed for update in taken for r in update]
-    assert sorted(seeds) == sorted(p.seed for k in range(1, 7) for p in plans(k, 20))
-    for k, update in enumerate(taken, 1):
+    game = FakePlay()
+    updates = asyncio.run(run_updates(game, rule, iterations))
+    seeds = [r.seed for update in updates for r in update]
+    assert sorted(seeds) == sorted(p.seed for k in range(1, 7) for p in make_plans(k, 20))
+    for k, update in enumerate(updates, 1):
         assert {r.seed // 1000 for r in update} <= {k - 1, k} and len(update) >= 15
         assert all(r.iteration == k for r in update), "logged with the iteration that learns from it"
         late = {r.identity.deal - 20: r.seed % 1000 for r in update if r.seed // 1000 == k - 1}
         assert all(deal == seed for deal, seed in late.items())
-    assert any(r.seed // 1000 < k for k, update in enumerate(taken, 1) for r in update)
-    assert [r.id for r in game.log] and sorted(r.id for r in game.log) == sorted(r.id for u in taken for r in u)
+    assert any(r.seed // 1000 < k for k, update in enumerate(updates, 1) for r in update)
+    assert [r.id for r in game.log] and sorted(r.id for r in game.log) == sorted(r.id for u in updates for r in u)
 
 
-def test_the_matches_of_a_deal_go_together() -> None:
-    """Credit compares them: a deal with one long match waits for it as a whole."""
+def test_matches_of_a_deal_stay_together() -> None:
+    """Credit compares them, so a deal waits for its longest match."""
     rule = PlaySpec(matches=40, group=4, enough=0.5, attempts=2)
-    taken = asyncio.run(learned(Game(long=0.15), rule, 5))
-    for update in taken:
+    updates = asyncio.run(run_updates(FakePlay(long=0.15), rule, 5))
+    for update in updates:
         groups: dict[int, list[int]] = {}
         for record in update:
             groups.setdefault(record.group, []).append(record.seed)
         assert all(len(seeds) == 4 and len(set(seeds)) == 1 for seeds in groups.values())
-    assert sum(len(update) for update in taken) == 200
-    assert any(record.group >= 10 for update in taken for record in update), "some came over, as groups of their own"
+    assert sum(len(update) for update in updates) == 200
+    assert any(record.group >= 10 for update in updates for record in update), "some came over, as groups of their own"
 
 
-def test_a_failed_match_is_played_again_and_one_given_up_holds_nobody_up() -> None:
-    rule, game = PlaySpec(matches=20, enough=0.75, attempts=2), Game()
-    long, short = [p for p in plans(1, 20) if game.pays(p)][-1], next(p for p in plans(1, 20) if not game.pays(p))
-    over = f"0002-{20 + long.identity.deal:04d}"
+def test_failed_match_is_replayed_and_a_given_up_one_delays_nobody() -> None:
+    rule, game = PlaySpec(matches=20, enough=0.75, attempts=2), FakePlay()
+    long, short = (
+        [p for p in make_plans(1, 20) if game.get_payoff(p)][-1],
+        next(p for p in make_plans(1, 20) if not game.get_payoff(p)),
+    )
+    straggler = f"0002-{20 + long.identity.deal:04d}"
     game.fails = {long.id, short.id, f"{short.id}-r1"}
-    taken = asyncio.run(learned(game, rule, 3))
-    assert f"{over}-r1" in {r.id for r in taken[1]}
-    assert short.seed not in {r.seed for update in taken for r in update} and sum(map(len, taken)) == 59
+    updates = asyncio.run(run_updates(game, rule, 3))
+    assert f"{straggler}-r1" in {r.id for r in updates[1]}
+    assert short.seed not in {r.seed for update in updates for r in update} and sum(map(len, updates)) == 59
     failed = [r.id for r in game.log if r.status == "failed"]
-    assert {short.id, f"{short.id}-r1", over} == set(failed)
+    assert {short.id, f"{short.id}-r1", straggler} == set(failed)
 
 
 def test_an_error_of_play_reaches_the_update_that_waits() -> None:
-    async def broken(plans: list[MatchPlan], to_log: SelectLogged) -> None:
+    async def fail(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         await asyncio.sleep(0)
         raise RuntimeError("the disk is full")
 
     with pytest.raises(RuntimeError, match="disk"):
-        asyncio.run(Stragglers(PlaySpec(enough=0.5), 3, broken).matches(1, plans(1, 16)))
+        asyncio.run(Stragglers(PlaySpec(enough=0.5), 3, fail).matches(1, make_plans(1, 16)))
 
 
 def test_a_plan_survives_the_checkpoint() -> None:
-    (plan, *_) = plans(3, 4, 2)
+    (plan, *_) = make_plans(3, 4, 2)
     assert plan_of(plan_row(plan)) == plan
 
 
-def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_path: Path) -> None:
-    """Though the matches that go on share its batch: the iteration is sealed soon."""
-    lab = start(tmp_path / "run", given(warm))
+def test_records_are_logged_before_they_are_handed_out(warm: str, tmp_path: Path) -> None:
+    """Running matches share the batch, but the iteration is sealed soon."""
+    lab = start(tmp_path / "run", make_config(warm))
 
-    async def first() -> tuple[list[str], list[str]]:
+    async def take_first() -> tuple[list[str], list[str]]:
         records = (await lab.parts.source.matches(1)).records
         logged = [row["id"] for row in RunFolder.open(tmp_path / "run").log.read(1)]
         await lab.close()
         return sorted(record.id for record in records), sorted(logged)
 
-    taken, logged = wait(first())
-    assert taken == logged and 4 <= len(taken) < 8
+    updates, logged = wait(take_first())
+    assert updates == logged and 4 <= len(updates) < 8
 
 
 # -- in a run ----------------------------------------------------------------------------------------------
 
 
-def given(warm: str, *more: str) -> Any:
+def make_config(warm: str, *more: str) -> Any:
     return started_warm(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
 
 
-def counted(folder: Path) -> None:
-    """All deals of the run's three iterations are learned from, each once."""
+def assert_all_learned_once(folder: Path) -> None:
+    """Assert that all deals of the run's three iterations are learned from, each once."""
     run = RunFolder.open(folder)
     rows = [row for row in run.log.rows() if row["status"] == "finished"]
     assert len(rows) == len({row["id"] for row in rows}) == len({row["seed"] for row in rows}) == 24
@@ -178,23 +181,25 @@ def counted(folder: Path) -> None:
     assert sorted(credited) == sorted(row["id"] for row in rows)
 
 
-def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None:
+def test_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None:
     watcher = Quiet()
-    finished(tmp_path / "run", given(warm), watcher)
-    counted(tmp_path / "run")
+    finished(tmp_path / "run", make_config(warm), watcher)
+    assert_all_learned_once(tmp_path / "run")
     assert {row["matches"] for row in watcher.rows[:1]} != {8}, "the first update did not wait for all"
     assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize(("ahead", "then"), [(0, 0.5), (1, 0.5), (1, 1.0)])
-def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int, then: float) -> None:
-    """Also one that is resumed to wait for all."""
-    folder, setting = tmp_path / "run", given(warm, f"play.ahead={ahead}")
-    lab = start(folder, setting, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+@pytest.mark.parametrize(("ahead", "enough"), [(0, 0.5), (1, 0.5), (1, 1.0)])
+def test_killed_run_replays_its_stragglers(warm: str, tmp_path: Path, ahead: int, enough: float) -> None:
+    """Also if it is resumed with `play.enough=1`."""
+    folder, config = tmp_path / "run", make_config(warm, f"play.ahead={ahead}")
+    lab = start(folder, config, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), given(warm, f"play.ahead={ahead}", f"play.enough={then}"), Quiet()))
-    assert again.done == 1 and 0 < len(again.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
-    wait(again.run())
-    counted(folder)
+    resumed_lab = wait(
+        Lab.open(RunFolder.open(folder), make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"), Quiet())
+    )
+    assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
+    wait(resumed_lab.run())
+    assert_all_learned_once(folder)

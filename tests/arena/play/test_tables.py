@@ -1,4 +1,4 @@
-"""Several games in one run: each by its share, each credited by itself, all learned by the policies that play them."""
+"""Several games in one run: played by share, credited separately, and learned by the policies that play them."""
 
 from collections import Counter
 from pathlib import Path
@@ -52,42 +52,44 @@ BOTH = {"negotiation", "kuhn_poker"}
 
 
 @pytest.fixture(scope="module")
-def roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def roles_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("roles")
-    for name, heat in (("anyone", 1.0), ("poker", 0.8)):
-        (folder / f"{name}.yaml").write_text(ROLE.format(name=name, heat=heat))
+    for name, temperature in (("anyone", 1.0), ("poker", 0.8)):
+        (folder / f"{name}.yaml").write_text(ROLE.format(name=name, heat=temperature))
     return folder
 
 
-def experiment(roles: Path, *assignments: str) -> Experiment:
+def make_experiment(roles: Path, *assignments: str) -> Experiment:
     return compose([text_layer("test", CONFIG), set_layer(f"roles={roles}"), *map(set_layer, assignments)])
 
 
-def finished(folder: Path, given: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
+def run_lab(folder: Path, config: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
     watcher = Quiet()
-    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher))
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher))
     wait(lab.run())
     return lab, watcher.rows
 
 
 @pytest.fixture(scope="module")
-def unbroken(roles: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab, list[dict[str, Any]]]:
+def finished_run(
+    roles_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Lab, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("tables") / "run"
-    return folder, *finished(folder, experiment(roles))
+    return folder, *run_lab(folder, make_experiment(roles_folder))
 
 
 @pytest.mark.slow
-def test_every_game_is_played_by_its_share(unbroken: tuple[Path, Lab, Any]) -> None:
+def test_every_game_is_played_by_its_share(finished_run: tuple[Path, Lab, Any]) -> None:
     for k in (1, 2):
-        rows = RunFolder.open(unbroken[0]).log.read(k)
+        rows = RunFolder.open(finished_run[0]).log.read(k)
         assert Counter(row["game"] for row in rows) == {"negotiation": 11, "kuhn_poker": 5}
         assert [row["id"] for row in rows] == [f"{k:04d}-{i:04d}" for i in range(16)]
         assert {row["options"].get("max_turns") for row in rows if row["game"] == "negotiation"} == {4}
 
 
-def test_every_game_is_credited_by_itself(unbroken: tuple[Path, Lab, Any]) -> None:
-    """The role `anyone` plays both games, and the mean advantage of its turns is 0 in each of them."""
-    run = RunFolder.open(unbroken[0])
+def test_every_game_is_credited_by_itself(finished_run: tuple[Path, Lab, Any]) -> None:
+    """The role `anyone` plays both games, and its mean advantage is 0 in each of them."""
+    run = RunFolder.open(finished_run[0])
     for k in (1, 2):
         rows = {row["id"]: row for row in run.log.read(k)}
         groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -102,15 +104,15 @@ def test_every_game_is_credited_by_itself(unbroken: tuple[Path, Lab, Any]) -> No
         assert abs(means[0] - means[1]) > 0.5, "one mean for both games would not have been 0 in each"
 
 
-def test_temperatures_are_those_of_the_roles(unbroken: tuple[Path, Lab, Any]) -> None:
+def test_temperatures_are_those_of_the_roles(finished_run: tuple[Path, Lab, Any]) -> None:
     """The gate of 0.01 compared all log-probabilities under them; `second` of poker alone is cooler."""
-    lab = unbroken[1]
+    lab = finished_run[1]
     assert lab.parts.temperatures == {"anyone": 1.0, "poker": 0.8}
-    assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in unbroken[2])
+    assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in finished_run[2])
 
 
-def test_figures_are_told_game_by_game(unbroken: tuple[Path, Lab, Any]) -> None:
-    row = unbroken[2][-1]
+def test_metrics_are_reported_per_game(finished_run: tuple[Path, Lab, Any]) -> None:
+    row = finished_run[2][-1]
     assert set(row["payoff"]) == {
         "negotiation.opener", "negotiation.responder", "kuhn_poker.first", "kuhn_poker.second",
     }  # fmt: skip
@@ -122,9 +124,9 @@ def test_figures_are_told_game_by_game(unbroken: tuple[Path, Lab, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles: Path, tmp_path: Path) -> None:
-    given = experiment(roles, "iterations=1", "policies.shared.imitate.epochs=4")
-    lab, rows = finished(tmp_path / "run", with_policies(given, "separate"))
+def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles_folder: Path, tmp_path: Path) -> None:
+    config = make_experiment(roles_folder, "iterations=1", "policies.shared.imitate.epochs=4")
+    lab, rows = run_lab(tmp_path / "run", with_policies(config, "separate"))
     assert set(rows[0]["learn"]) == {"anyone", "poker"} and all(rows[0]["learn"].values())
     played = {
         (row["game"], s["policy"]) for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()
@@ -134,30 +136,30 @@ def test_policies_of_several_games_imitate_and_learn_each_in_its_own(roles: Path
 
 
 @pytest.mark.slow
-def test_a_run_of_several_games_goes_on_as_if_never_stopped(
-    unbroken: tuple[Path, Lab, Any], roles: Path, tmp_path: Path
+def test_run_of_several_games_resumes_bit_equal(
+    finished_run: tuple[Path, Lab, Any], roles_folder: Path, tmp_path: Path
 ) -> None:
-    given, folder = experiment(roles), tmp_path / "run"
+    config, folder = make_experiment(roles_folder), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         wait(
             wait(
                 Lab.open(
-                    RunFolder.create(folder, to_yaml(given), {}),
-                    given,
+                    RunFolder.create(folder, to_yaml(config), {}),
+                    config,
                     Quiet(lambda w, v: (w, v) == ("match", "0002-0012")),
                 )
             ).run()
         )
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(unbroken[0])
-    assert weight_files(folder, 1) == weight_files(unbroken[0], 1) and weight_files(folder, 2) == weight_files(
-        unbroken[0], 2
+    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
+    assert log(folder) == log(finished_run[0])
+    assert weight_files(folder, 1) == weight_files(finished_run[0], 1) and weight_files(folder, 2) == weight_files(
+        finished_run[0], 2
     )
 
 
 @pytest.mark.slow
-def test_one_policy_learns_both_games(roles: Path, tmp_path: Path) -> None:
-    _, rows = finished(tmp_path / "run", experiment(roles, "iterations=8", "play.matches=64"))
+def test_one_policy_learns_both_games(roles_folder: Path, tmp_path: Path) -> None:
+    _, rows = run_lab(tmp_path / "run", make_experiment(roles_folder, "iterations=8", "play.matches=64"))
     for game in BOTH:
         first, last = (np.mean([row["report"][f"{game}.valid_rate"] for row in part]) for part in (rows[:2], rows[-2:]))
         assert last > first + 0.1, game

@@ -1,4 +1,4 @@
-"""Talk as an option of the game: it is demonstrated, learned, heard by the other seat and kept in the log."""
+"""Talk as a game option: demonstrated, learned, heard by the other seat and logged."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ ACT = re.compile(r"(OFFER \d \d \d|ACCEPT)( \| \S.{0,58}\S)?")
 ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.responder.policy=shared")
 
 
-def demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list[str]:
+def list_demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list[str]:
     lab = started(folder, "game.options.max_turns=4", *settings)
     return [
         text
@@ -34,24 +34,24 @@ def demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list
     ]
 
 
-def test_what_is_imitated_talks_where_the_game_does(tmp_path: Path) -> None:
-    """The same acts either way."""
-    talk = demonstrated(tmp_path / "talk", *ROLES, "game.options.talk=true")
-    silent = demonstrated(tmp_path / "silent", *ROLES, "game.options.talk=false")
+def test_demonstrations_talk_if_the_game_allows_it(tmp_path: Path) -> None:
+    """The acts are the same with and without talk."""
+    talk = list_demonstrated(tmp_path / "talk", *ROLES, "game.options.talk=true")
+    silent = list_demonstrated(tmp_path / "silent", *ROLES, "game.options.talk=false")
     assert all((found := ACT.fullmatch(text)) and found[2] for text in talk), talk
     assert [text.partition(" | ")[0] for text in talk] == silent
     assert not any("|" in text for text in silent) and len(set(talk)) > len(set(silent))
 
 
-def test_a_role_without_tokens_for_talk_is_not_shown_any(tmp_path: Path) -> None:
+def test_role_without_tokens_for_talk_imitates_none(tmp_path: Path) -> None:
     """`nano_opener` writes 8 tokens: more would be cut in its own play."""
-    for text in demonstrated(tmp_path / "run", "game.options.talk=true", "seats.responder.policy=shared"):
+    for text in list_demonstrated(tmp_path / "run", "game.options.talk=true", "seats.responder.policy=shared"):
         assert ACT.fullmatch(text) and len(FRAME.encode(text)) < 8, text
 
 
 @pytest.mark.parametrize("name", ["opener", "responder"])
-def test_the_roles_have_room_for_every_remark(name: str) -> None:
-    """And are told of talk only where there is some."""
+def test_roles_have_room_for_every_remark(name: str) -> None:
+    """Prompts mention talk only if the game allows it."""
     role = load_role(name)
     for seed in range(40):
         talk, silent = (Negotiation(talk=on, max_turns=4) for on in (True, False))
@@ -78,19 +78,19 @@ def test_the_roles_have_room_for_every_remark(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_trained_model_talks_and_is_heard(tmp_path: Path) -> None:
-    """A nano model after seconds of imitation: what it says behind its act reaches the other seat, and the log."""
+def test_trained_model_talks_and_is_heard(tmp_path: Path) -> None:
+    """After seconds of imitation a nano model's remarks reach the other seat and the log."""
     settings = [
         "game.options.talk=true", "play.matches=8", "policies.shared.imitate.scripted=[hard_liner]",
         "policies.shared.imitate.matches=64", "policies.shared.imitate.epochs=4",
         "policies.shared.imitate.minibatches=8", "policies.shared.imitate.lr=6e-3", *ROLES[:2],
     ]  # fmt: skip
     command = ["run", "selfplay", "--recipe", "negotiation-nano", "--iterations", "1", "--out", tmp_path / "run"]
-    told = arena(*command, *[part for setting in settings for part in ("--set", setting)])
-    assert told.code == 0, told
+    result = arena(*command, *[part for setting in settings for part in ("--set", setting)])
+    assert result.code == 0, result
     turns = [match["turns"] for match in RunReader(tmp_path / "run").matches()]
-    spoke = [turn for match in turns for turn in match if turn["public"]]
-    assert len(spoke) > 4 and all(turn["action"].endswith(f"| {turn['public']}") for turn in spoke)
+    spoken = [turn for match in turns for turn in match if turn["public"]]
+    assert len(spoken) > 4 and all(turn["action"].endswith(f"| {turn['public']}") for turn in spoken)
     heard = [
         (before, after) for match in turns for before, after in pairwise(match) if before["valid"] and before["public"]
     ]

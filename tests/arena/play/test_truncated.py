@@ -1,4 +1,4 @@
-"""A reply that is cut at its limit of tokens: marked, and by the role's choice excused or charged."""
+"""Replies cut at their token limit are marked, and excused or penalised as the role says."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,20 +27,20 @@ REPLIES = ("NOR", "NORTH", "NORTH |", "nothing legal")
 FINISHES = ("length", "stop", "length", "stop")
 
 
-class Cut:
-    """An engine with given replies: an act cut in the middle, a legal one, one cut in its talk, an illegal one."""
+class ScriptedEngine:
+    """Engine with fixed replies: an act cut in the middle, a legal one, one cut in its talk, an illegal one."""
 
     max_context = 10**9
 
     def __init__(self) -> None:
-        self.said = 0
+        self.count = 0
 
     async def generate(self, requests: Any) -> list[Completion]:
         return [self._one() for _ in requests]
 
     def _one(self) -> Completion:
-        text, finish = REPLIES[self.said % 4], FINISHES[self.said % 4]
-        self.said += 1
+        text, finish = REPLIES[self.count % 4], FINISHES[self.count % 4]
+        self.count += 1
         ids = (*FRAME.encode(text), *([FRAME.stop_id] if finish == "stop" else []))
         return Completion(ids, (-1.0,) * len(ids), finish, 3)  # type: ignore[arg-type]
 
@@ -48,30 +48,30 @@ class Cut:
         pass
 
 
-def walked(truncated: str) -> MatchRecord:
+def play_maze(truncated: str) -> MatchRecord:
     role = load_role("nano_player")
     role = role.model_copy(update={"sampling": role.sampling.model_copy(update={"truncated": truncated})})
-    contender = ModelContender("p", Cut(), lambda game, seat: (POLICIES["p"], role))  # type: ignore[arg-type]
+    contender = ModelContender("p", ScriptedEngine(), lambda game, seat: (POLICIES["p"], role))  # type: ignore[arg-type]
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
     plan = MatchPlan(identity=MatchId(1, 0), game="maze", options={"size": 3, "max_turns": 3}, seed=0, seats=seats)
     return wait(play_one(plan, {"walker": contender}, 5, Limits()))
 
 
-def test_a_cut_reply_without_a_legal_act_is_excused_unless_its_role_says_otherwise() -> None:
+def test_cut_reply_is_excused_unless_the_role_forbids_it() -> None:
     for truncated, charged in (("excused", False), ("illegal", True)):
-        record = walked(truncated)
+        record = play_maze(truncated)
         assert MatchRecord.from_json(record.to_json()) == record
         cut, legal, cut_in_talk, illegal = record.turns[:4]
         assert [turn.finish for turn in record.turns[:4]] == list(FINISHES)
         assert [turn.valid for turn in record.turns[:4]] == [False, True, True, False]
         assert ("illegal" in cut.rewards) is charged and illegal.rewards["illegal"] == -1
         assert [is_excused(turn) for turn in (cut, legal, cut_in_talk, illegal)] == [not charged, False, False, False]
-        assert record.payoffs == walked("illegal").payoffs, "the rules themselves do not change"
+        assert record.payoffs == play_maze("illegal").payoffs, "the rules themselves do not change"
 
 
-def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
+def test_only_excused_replies_are_left_out_of_the_loss() -> None:
     for truncated in ("excused", "illegal"):
-        (trajectory,) = trained_trajectories([walked(truncated)])
+        (trajectory,) = trained_trajectories([play_maze(truncated)])
         (credited,) = assign(TurnBatch([trajectory]), CreditSpec())
         learned = np.ones(len(trajectory.turns), bool) if credited.learned is None else credited.learned
         excused = [k for k, turn in enumerate(trajectory.turns) if not learned[k]]
@@ -82,8 +82,8 @@ def test_an_excused_reply_is_out_of_the_loss_and_nothing_else_is() -> None:
         assert inside == {*range(len(trajectory.turns))} - {*excused}
 
 
-def test_the_share_of_cut_replies_is_a_figure() -> None:
-    record = walked("excused")
+def test_truncated_rate_is_a_metric() -> None:
+    record = play_maze("excused")
     credited = assign(TurnBatch(trained_trajectories([record])), CreditSpec())
     row = compute_iteration_metrics(1, [record], [], credited, {}, Ratings(), {"play": 1.0})
     cut = sum(turn.finish == "length" for turn in record.turns)
@@ -94,15 +94,15 @@ def test_the_share_of_cut_replies_is_a_figure() -> None:
     assert both["report"]["maze.truncated_rate"] == row["truncated_rate"]
 
 
-def test_show_says_where_a_reply_was_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_marks_cut_replies(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(width=200, force_terminal=False)
-    for turn in walked("excused").to_json()["turns"][:2]:
+    for turn in play_maze("excused").to_json()["turns"][:2]:
         show._show_turn(console, turn, None)
     first, second = capsys.readouterr().out.split(" 2. ")
     assert f"cut at its limit of {len(FRAME.encode('NOR'))} tokens" in first and "cut" not in second
 
 
-def test_a_role_says_what_being_cut_costs() -> None:
+def test_role_sets_the_treatment_of_cut_replies() -> None:
     assert Role.model_validate({"role": "r"}).sampling.truncated == "excused"
     assert Role.model_validate({"role": "r", "sampling": {"truncated": "illegal"}}).sampling.truncated == "illegal"
     with pytest.raises(ValueError, match="excused"):

@@ -1,4 +1,4 @@
-"""Requests of any shape: each is answered with a reply, or refused in one line, and never with status 500."""
+"""Requests of any shape are answered or refused in one line, never with status 500."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ CONVERSATION = st.lists(
 FIELDS = [*ChatRequest.model_fields, *NEUTRAL]
 
 
-class Echo:
-    """An engine that says one token of the context."""
+class EchoEngine:
+    """Engine that replies with the context's last token."""
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         for request in requests:
@@ -46,20 +46,20 @@ class Echo:
 
 
 @pytest.fixture(scope="module")
-def asks() -> Iterator[TestClient]:
+def client() -> Iterator[TestClient]:
     recipe = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
     folder = resolve("nano")
     policy = Policy.load("served", folder, folder, train=False)
-    held = ServedModel(policy, 256, policy.frame.longest_token, find_roles(recipe, "shared"))
-    service = Service(Echo(), {"shared": held})  # type: ignore[arg-type]
+    model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(recipe, "shared"))
+    service = Service(EchoEngine(), {"shared": model})  # type: ignore[arg-type]
     with TestClient(service.app(["testserver"]), raise_server_exceptions=False) as client:
         yield client
 
 
-def answered(asks: TestClient, body: Any) -> None:
+def assert_answered(client: TestClient, body: Any) -> None:
     """Assert that a body is answered, or refused in one line of the API's form."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = asks.post("/v1/chat/completions", content=content, headers={"content-type": "application/json"})
+    answer = client.post("/v1/chat/completions", content=content, headers={"content-type": "application/json"})
     if answer.status_code == 200:
         assert '"error"' not in answer.text
         return
@@ -69,23 +69,23 @@ def answered(asks: TestClient, body: Any) -> None:
     assert 0 < len(error["message"]) < 500 and error["message"].isprintable(), error["message"]
 
 
-MANY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ_SETTINGS = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@MANY
+@FUZZ_SETTINGS
 @given(changes=st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1, max_size=3), role=st.booleans())
-def test_any_value_of_any_field(asks: TestClient, changes: dict[str, Any], role: bool) -> None:
+def test_any_value_of_any_field(client: TestClient, changes: dict[str, Any], role: bool) -> None:
     ask = {"model": "shared:nano_opener" if role else "shared", "messages": [{"role": "user", "content": "hi"}]}
-    answered(asks, ask | changes)
+    assert_answered(client, ask | changes)
 
 
-@MANY
+@FUZZ_SETTINGS
 @given(messages=CONVERSATION, role=st.booleans())
-def test_any_conversation(asks: TestClient, messages: list[Any], role: bool) -> None:
-    answered(asks, {"model": "shared:nano_opener" if role else "shared", "messages": messages})
+def test_any_conversation(client: TestClient, messages: list[Any], role: bool) -> None:
+    assert_answered(client, {"model": "shared:nano_opener" if role else "shared", "messages": messages})
 
 
-@MANY
+@FUZZ_SETTINGS
 @given(body=JSON | st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON) | st.binary())
-def test_any_body(asks: TestClient, body: Any) -> None:
-    answered(asks, body)
+def test_any_body(client: TestClient, body: Any) -> None:
+    assert_answered(client, body)

@@ -1,4 +1,4 @@
-"""Images for served policies: in the context as a player's, and refused in one line where they cannot be."""
+"""Images for served policies: placed in the context as a player's, and refused in one line if invalid."""
 
 import json
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from tests.factories.seeing import TOKENS, build_seeing
 
 
 @pytest.fixture(scope="module")
-def asks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A function that sends messages to a policy that sees, or to one that does not."""
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a function that sends messages to a policy that sees, or to one that does not."""
     engine, served = InProcessEngine(), {}
     for name, folder in (("seeing", build_seeing(tmp_path_factory.mktemp("model"))), ("blind", resolve("nano"))):
         wait(engine.publish(name, 0, FolderWeights(Path(folder))))
@@ -40,32 +40,34 @@ def asks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 TEXT = {"type": "text", "text": "What is it?"}
 
 
-def test_replies_depend_on_pictures_and_prompts_count_them(asks: Any) -> None:
-    plain, one, two = (asks([TEXT, *map(shown, map(encoded, seeds))]).json() for seeds in ((), (1,), (1, 2)))
-    tokens = [answer["usage"]["prompt_tokens"] for answer in (plain, one, two)]
+def test_replies_depend_on_pictures_and_prompts_count_them(ask: Any) -> None:
+    plain, one_image, two_images = (
+        ask([TEXT, *map(shown, map(encoded, seeds))]).json() for seeds in ((), (1,), (1, 2))
+    )
+    tokens = [answer["usage"]["prompt_tokens"] for answer in (plain, one_image, two_images)]
     assert tokens[1] - tokens[0] >= TOKENS and tokens[2] - tokens[1] >= TOKENS
-    answers = {asks([TEXT, shown(encoded(k))]).json()["choices"][0]["message"]["content"] for k in range(12)}
+    answers = {ask([TEXT, shown(encoded(k))]).json()["choices"][0]["message"]["content"] for k in range(12)}
     assert len(answers) > 1
-    later = asks([shown(encoded(1)), TEXT], "red", [TEXT, shown(encoded(2))])
+    later = ask([shown(encoded(1)), TEXT], "red", [TEXT, shown(encoded(2))])
     assert later.status_code == 200 and later.json()["usage"]["prompt_tokens"] > tokens[2]
 
 
-def test_a_policy_that_cannot_see_refuses_them(asks: Any) -> None:
-    answer = asks([TEXT, shown(encoded())], model="blind")
+def test_blind_policy_refuses_images(ask: Any) -> None:
+    answer = ask([TEXT, shown(encoded())], model="blind")
     assert answer.status_code == 400 and answer.json()["error"]["message"] == "the policy cannot see images"
-    assert asks([TEXT], model="blind").status_code == 200
+    assert ask([TEXT], model="blind").status_code == 200
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_hostile_images_are_refused_in_one_line(name: str, asks: Any) -> None:
-    part, why = REFUSED[name]
-    answer = asks([TEXT, part])
+def test_hostile_images_are_refused_in_one_line(name: str, ask: Any) -> None:
+    part, message = REFUSED[name]
+    answer = ask([TEXT, part])
     error = answer.json()["error"]
     assert answer.status_code == 400 and error["type"] == "invalid_request_error"
-    assert (why in error["message"] or "Field required" in error["message"]) and "\n" not in error["message"]
+    assert (message in error["message"] or "Field required" in error["message"]) and "\n" not in error["message"]
 
 
-def test_more_pictures_than_the_context_holds_are_refused(asks: Any) -> None:
-    answer = asks([TEXT, *[shown(encoded(size=(8, 8)))] * 40])
+def test_more_pictures_than_the_context_holds_are_refused(ask: Any) -> None:
+    answer = ask([TEXT, *[shown(encoded(size=(8, 8)))] * 40])
     assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"
-    assert asks([TEXT], [shown(encoded())], [TEXT]).status_code == 400
+    assert ask([TEXT], [shown(encoded())], [TEXT]).status_code == 400

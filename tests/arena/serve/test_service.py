@@ -1,4 +1,4 @@
-"""The endpoint as clients meet it: OpenAI's own library, over a socket, with policies behind."""
+"""The endpoint through OpenAI's own client, over a socket, with a real policy."""
 
 import asyncio
 import json
@@ -35,40 +35,40 @@ ASK: Any = [{"role": "user", "content": "your turn"}]
 RECIPE = compose([recipe_layer("negotiation-nano"), set_layer("policies.shared.imitate=null")])
 
 
-class Running:
-    """A service in a thread of its own, with an event loop of its own."""
+class RunningService:
+    """Service in a thread with its own event loop."""
 
     def __init__(self, key: str | None = None, **settings: Any) -> None:
         folder = resolve("nano")
         self.engine = InProcessEngine()
         wait(self.engine.publish("served", 3, FolderWeights(folder)))
         policy = Policy.load("served", folder, folder, train=False)
-        held = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
-        service = Service(self.engine, {"shared": held}, key)
+        model = ServedModel(policy, 256, policy.frame.longest_token, find_roles(RECIPE, "shared"))
+        app = Service(self.engine, {"shared": model}, key)
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)  # so that little is enough to fill it
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-        self.place = listening.getsockname()
-        self.server = make_server(service.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
+        self.address = listening.getsockname()
+        self.server = make_server(app.app(["127.0.0.1"]), log_level="critical", lifespan="off", **settings)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve(sockets=[listening])))
         self.thread.start()
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server and wait for its thread."""
         self.server.should_exit = True
         self.thread.join()
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
-    made = Running()
-    yield made
-    made.stop()
+def service() -> Iterator[RunningService]:
+    service = RunningService()
+    yield service
+    service.stop()
 
 
 @pytest.fixture(scope="module")
-def client(running: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+def client(service: RunningService) -> openai.OpenAI:
+    return openai.OpenAI(base_url=service.url, api_key="none", max_retries=0)
 
 
 def test_policies_and_their_roles_are_the_models(client: openai.OpenAI) -> None:
@@ -77,13 +77,13 @@ def test_policies_and_their_roles_are_the_models(client: openai.OpenAI) -> None:
     assert client.models.retrieve("shared:nano_opener").owned_by == "arena"
 
 
-def test_a_reply_is_what_the_policy_says_after_its_own_frame(running: Running, client: openai.OpenAI) -> None:
-    """Greedy, against the model itself."""
+def test_reply_is_the_policys_own(service: RunningService, client: openai.OpenAI) -> None:
+    """Compares a greedy reply with the model's own."""
     import torch
 
     from agents.weights import load_model
 
-    said = client.chat.completions.create(model="shared", messages=ASK, temperature=0, max_tokens=20)
+    reply = client.chat.completions.create(model="shared", messages=ASK, temperature=0, max_tokens=20)
     folder = resolve("nano")
     frame, model = Policy.load("p", folder, folder, train=False).frame, load_model(folder)
     ids = [*frame.open(""), *frame.ask("your turn")]
@@ -91,16 +91,16 @@ def test_a_reply_is_what_the_policy_says_after_its_own_frame(running: Running, c
     with torch.no_grad():
         while len(ids) < start + 20 and (len(ids) == start or ids[-1] not in frame.stop_ids):
             ids.append(int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
-    assert said.choices[0].message.content == frame.decode(ids[start:])
-    assert said.usage and (said.usage.prompt_tokens, said.usage.completion_tokens) == (start, len(ids) - start)
-    assert said.choices[0].finish_reason == ("stop" if ids[-1] in frame.stop_ids else "length")
+    assert reply.choices[0].message.content == frame.decode(ids[start:])
+    assert reply.usage and (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (start, len(ids) - start)
+    assert reply.choices[0].finish_reason == ("stop" if ids[-1] in frame.stop_ids else "length")
 
 
-def test_streamed_it_is_the_same_in_pieces(client: openai.OpenAI) -> None:
-    asked: dict[str, Any] = {"model": "shared", "messages": ASK, "seed": 5, "max_tokens": 4 * CHUNK_TOKENS, "n": 2}
-    whole = client.chat.completions.create(**asked)
+def test_stream_equals_the_whole_reply(client: openai.OpenAI) -> None:
+    parameters: dict[str, Any] = {"model": "shared", "messages": ASK, "seed": 5, "max_tokens": 4 * CHUNK_TOKENS, "n": 2}
+    whole = client.chat.completions.create(**parameters)
     texts, ends, usage, pieces = ["", ""], {}, None, 0
-    for chunk in client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
+    for chunk in client.chat.completions.create(**parameters, stream=True, stream_options={"include_usage": True}):
         usage = chunk.usage or usage
         for choice in chunk.choices:
             texts[choice.index] += choice.delta.content or ""
@@ -112,39 +112,41 @@ def test_streamed_it_is_the_same_in_pieces(client: openai.OpenAI) -> None:
     assert usage == whole.usage and pieces > 2
 
 
-def test_the_seed_decides(client: openai.OpenAI) -> None:
-    def said(**more: Any) -> str | None:
+def test_same_seed_gives_the_same_reply(client: openai.OpenAI) -> None:
+    def sample(**more: Any) -> str | None:
         return (
             client.chat.completions.create(model="shared", messages=ASK, max_tokens=24, **more)
             .choices[0]
             .message.content
         )
 
-    assert said(seed=1) == said(seed=1) != said(seed=2)
-    assert said() != said(), "without one, chance does"
+    assert sample(seed=1) == sample(seed=1) != sample(seed=2)
+    assert sample() != sample(), "without a seed replies differ"
 
 
-def test_in_a_role_its_words_open_and_its_format_reads(client: openai.OpenAI) -> None:
+def test_role_adds_its_system_text_and_parses_replies(client: openai.OpenAI) -> None:
     plain = client.chat.completions.create(model="shared", messages=ASK, seed=1, max_tokens=8)
-    said = client.chat.completions.create(model="shared:nano_opener", messages=ASK, seed=1, max_tokens=8)
-    assert plain.usage and said.usage and said.usage.prompt_tokens >= plain.usage.prompt_tokens
-    read = said.choices[0].model_extra
-    assert read and set(read["arena"]) == {"action", "public", "private", "ok"}
+    in_role = client.chat.completions.create(model="shared:nano_opener", messages=ASK, seed=1, max_tokens=8)
+    assert plain.usage and in_role.usage and in_role.usage.prompt_tokens >= plain.usage.prompt_tokens
+    extra = in_role.choices[0].model_extra
+    assert extra and set(extra["arena"]) == {"action", "public", "private", "ok"}
     assert "arena" not in (plain.choices[0].model_extra or {})
-    own: Any = [{"role": "system", "content": "be brief"}, *ASK]
-    given = client.chat.completions.create(model="shared:nano_opener", messages=own, seed=1, max_tokens=8)
-    bare = client.chat.completions.create(model="shared", messages=own, seed=1, max_tokens=8)
-    assert given.usage and bare.usage and given.usage.prompt_tokens == bare.usage.prompt_tokens
+    messages: Any = [{"role": "system", "content": "be brief"}, *ASK]
+    own_system = client.chat.completions.create(model="shared:nano_opener", messages=messages, seed=1, max_tokens=8)
+    plain_system = client.chat.completions.create(model="shared", messages=messages, seed=1, max_tokens=8)
+    assert (
+        own_system.usage and plain_system.usage and own_system.usage.prompt_tokens == plain_system.usage.prompt_tokens
+    )
 
 
-def test_a_conversation_goes_on(client: openai.OpenAI) -> None:
+def test_conversation_continues(client: openai.OpenAI) -> None:
     talk: Any = [*ASK, {"role": "assistant", "content": "OFFER 1 1 1"}, {"role": "user", "content": "no"}]
     first = client.chat.completions.create(model="shared", messages=ASK, max_tokens=1)
     later = client.chat.completions.create(model="shared", messages=talk, max_tokens=1)
     assert first.usage and later.usage and later.usage.prompt_tokens > first.usage.prompt_tokens
     parts: Any = [{"role": "user", "content": [{"type": "text", "text": "your "}, {"type": "text", "text": "turn"}]}]
-    asked = client.chat.completions.create(model="shared", messages=parts, max_tokens=1)
-    assert asked.usage == first.usage
+    reply = client.chat.completions.create(model="shared", messages=parts, max_tokens=1)
+    assert reply.usage == first.usage
 
 
 BAD: dict[str, tuple[dict[str, Any], int, str]] = {
@@ -173,37 +175,37 @@ BAD: dict[str, tuple[dict[str, Any], int, str]] = {
 }  # fmt: skip
 
 
-def test_what_asks_for_nothing_is_accepted(running: Running) -> None:
-    """As clients send it that write down all parameters."""
+def test_neutral_parameters_are_accepted(service: RunningService) -> None:
+    """Some clients send all parameters with their defaults."""
     nulls = ["temperature", "top_p", "n", "seed", "stop", "stream", "stream_options", "max_tokens", "logit_bias"]
     neutral = {"tools": [], "tool_choice": "auto", "frequency_penalty": 0.0, "repetition_penalty": 1.0, "user": "me"}
-    said = [{**ASK[0], "name": "me"}, {"role": "assistant", "content": "x", "refusal": None, "audio": None}, *ASK]
-    body = {"model": "shared", "messages": said, "max_completion_tokens": 1, **dict.fromkeys(nulls), **neutral}
-    answer = httpx2.post(f"{running.url}/chat/completions", json=body)
+    messages = [{**ASK[0], "name": "me"}, {"role": "assistant", "content": "x", "refusal": None, "audio": None}, *ASK]
+    body = {"model": "shared", "messages": messages, "max_completion_tokens": 1, **dict.fromkeys(nulls), **neutral}
+    answer = httpx2.post(f"{service.url}/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
     assert answer.json()["usage"]["completion_tokens"] == 1
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_what_it_cannot_do_is_refused_in_the_apis_form(bad: str, client: openai.OpenAI) -> None:
-    changes, status, says = BAD[bad]
+def test_unsupported_request_is_refused_in_the_apis_form(bad: str, client: openai.OpenAI) -> None:
+    changes, status, message = BAD[bad]
     with pytest.raises(openai.APIStatusError) as error:
         client.chat.completions.create(**{"model": "shared", "messages": ASK} | changes)
-    assert error.value.status_code == status and says in error.value.message
+    assert error.value.status_code == status and message in error.value.message
     body: Any = error.value.body
     assert body["type"] == "invalid_request_error" and set(body) == {"message", "type", "param", "code"}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"model": 3}', b"\xff\xfe", b'{"a":' * 5000])
-def test_any_body_is_answered(body: bytes, running: Running) -> None:
-    answer = httpx2.post(f"{running.url}/chat/completions", content=body, headers=JSON)
+def test_any_body_is_answered(body: bytes, service: RunningService) -> None:
+    answer = httpx2.post(f"{service.url}/chat/completions", content=body, headers=JSON)
     assert answer.status_code == 400 and answer.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_bodies_routes_and_hosts(running: Running) -> None:
-    assert httpx2.post(f"{running.url}/chat/completions", content=b"x" * (5 << 20), headers=JSON).status_code == 413
-    assert httpx2.get(f"{running.url}/nothing").json()["error"]["message"].startswith("no such route")
-    assert httpx2.get(f"{running.url}/models", headers={"host": "evil.example"}).status_code == 400
+def test_bodies_routes_and_hosts(service: RunningService) -> None:
+    assert httpx2.post(f"{service.url}/chat/completions", content=b"x" * (5 << 20), headers=JSON).status_code == 413
+    assert httpx2.get(f"{service.url}/nothing").json()["error"]["message"].startswith("no such route")
+    assert httpx2.get(f"{service.url}/models", headers={"host": "evil.example"}).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -217,53 +219,53 @@ def test_bodies_routes_and_hosts(running: Running) -> None:
         ({"content-type": "application/json; charset=utf-8"}, 200),
     ],
 )
-def test_no_page_of_another_site_gets_a_browser_to_ask(running: Running, headers: dict[str, str], status: int) -> None:
-    host = running.url.removeprefix("http://").removesuffix("/v1")
+def test_requests_from_foreign_pages_are_refused(service: RunningService, headers: dict[str, str], status: int) -> None:
+    host = service.url.removeprefix("http://").removesuffix("/v1")
     headers = {name: value.format(host=host) for name, value in headers.items()}
     body = json.dumps({"model": "shared", "messages": ASK, "max_tokens": 2})
-    answer = httpx2.post(f"{running.url}/chat/completions", content=body, headers=headers)
+    answer = httpx2.post(f"{service.url}/chat/completions", content=body, headers=headers)
     assert answer.status_code == status, answer.text
 
 
-def test_others_are_answered_while_a_long_text_is_read(
-    running: Running, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+def test_others_are_answered_while_a_long_text_is_parsed(
+    service: RunningService, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entered, leave, read = threading.Event(), threading.Event(), split_turns
 
-    def slow(messages: Any, images: Any) -> Any:
+    def parse_slowly(messages: Any, images: Any) -> Any:
         entered.set()
         assert leave.wait(20)
         return read(messages, images)
 
-    monkeypatch.setattr(serving, "split_turns", slow)
-    long = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
-    long.start()
+    monkeypatch.setattr(serving, "split_turns", parse_slowly)
+    thread = threading.Thread(target=lambda: client.chat.completions.create(model="shared", messages=ASK, max_tokens=2))
+    thread.start()
     assert entered.wait(20)
     assert len(client.models.list().data) == 3
     leave.set()
-    long.join()
+    thread.join()
 
 
-def test_who_never_ends_a_request_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.3)
-    running = Running()
+    service = RunningService()
     try:
-        place = running.place
+        place = service.address
         with socket.create_connection(place) as silent, socket.create_connection(place) as half:
             half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n")
-            for held in (silent, half):
-                held.settimeout(20)
-                assert held.recv(100) == b"", "it was closed"
+            for connection in (silent, half):
+                connection.settimeout(20)
+                assert connection.recv(100) == b"", "not closed"
         with socket.create_connection(place) as bodiless:
-            head = "POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "content-length: 9", *_lines(JSON)
+            head = "POST /v1/chat/completions HTTP/1.1", "host: 127.0.0.1", "content-length: 9", *format_headers(JSON)
             bodiless.sendall("\r\n".join([*head, "", ""]).encode())
             bodiless.settimeout(20)
             assert b" 408 " in bodiless.recv(1000).partition(b"\r\n")[0]
-        client = openai.OpenAI(base_url=running.url, api_key="none")
-        assert len(client.models.list().data) == 3, "others are served"
+        client = openai.OpenAI(base_url=service.url, api_key="none")
+        assert len(client.models.list().data) == 3, "others are not served"
     finally:
-        running.stop()
+        service.stop()
 
 
 HALF = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
@@ -274,111 +276,113 @@ HALVES = {
     "a body that nobody asked for": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 999\r\n\r\n{",
     "no next request": b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "half a next one": UNREAD[:70],
 }  # fmt: skip
-"""What connections send that keep a place and ask for nothing."""
+"""What connections send that occupy a slot without a complete request."""
 
 
 @pytest.mark.parametrize("half", HALVES)
-def test_connections_without_a_whole_request_keep_nobody_out(half: str) -> None:
-    """However many: those that have waited longest make room."""
-    running, held = Running(connections=8), []
+def test_incomplete_requests_block_nobody(half: str) -> None:
+    """However many there are, those that have waited longest are closed."""
+    service, opened = RunningService(connections=8), []
     try:
         for _ in range(3):
             for _ in range(20):
-                held.append(socket.create_connection(running.place))
-                held[-1].sendall(HALVES[half])
-            answer = httpx2.get(f"{running.url}/models", timeout=10)
+                opened.append(socket.create_connection(service.address))
+                opened[-1].sendall(HALVES[half])
+            answer = httpx2.get(f"{service.url}/models", timeout=10)
             assert answer.status_code == 200, answer.text
     finally:
-        for one in held:
-            one.close()
-        running.stop()
+        for connection in opened:
+            connection.close()
+        service.stop()
 
 
-def test_who_does_not_read_its_answers_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_reads_no_answers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
-    running = Running()
+    service = RunningService()
     try:
-        with socket.socket() as deaf:
-            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            deaf.connect(running.place)
-            deaf.settimeout(10)
+        with socket.socket() as client_socket:
+            client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client_socket.connect(service.address)
+            client_socket.settimeout(10)
             with pytest.raises(ConnectionError):
-                deaf.sendall(UNREAD)
-                while deaf.send(UNREAD):
+                client_socket.sendall(UNREAD)
+                while client_socket.send(UNREAD):
                     pass
     finally:
-        running.stop()
+        service.stop()
 
 
-def _lines(headers: dict[str, str]) -> list[str]:
+def format_headers(headers: dict[str, str]) -> list[str]:
     return [f"{name}: {value}" for name, value in headers.items()]
 
 
-def test_without_the_key_nothing() -> None:
-    running = Running(key="secret")
+def test_requests_need_the_key() -> None:
+    service = RunningService(key="secret")
     try:
         with pytest.raises(openai.AuthenticationError):
-            openai.OpenAI(base_url=running.url, api_key="wrong", max_retries=0).models.list()
-        assert len(openai.OpenAI(base_url=running.url, api_key="secret").models.list().data) == 3
+            openai.OpenAI(base_url=service.url, api_key="wrong", max_retries=0).models.list()
+        assert len(openai.OpenAI(base_url=service.url, api_key="secret").models.list().data) == 3
     finally:
-        running.stop()
+        service.stop()
 
 
-@pytest.mark.parametrize("wish", [{"temperature": 1e-300}, {"temperature": 1e-9, "n": 4}, {"top_p": 1e-300}])
-def test_no_wish_of_one_client_fails_anothers_request(wish: dict[str, Any], running: Running) -> None:
-    """And who wishes for next to no chance gets the most likely reply."""
+@pytest.mark.parametrize("extreme", [{"temperature": 1e-300}, {"temperature": 1e-9, "n": 4}, {"top_p": 1e-300}])
+def test_extreme_parameters_fail_no_other_request(extreme: dict[str, Any], service: RunningService) -> None:
+    """A temperature next to 0 gives the most likely reply."""
 
-    async def every() -> list[Any]:
-        async with openai.AsyncOpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+    async def ask_all() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=service.url, api_key="none", max_retries=0) as client:
             ask = client.chat.completions.create
-            wishes: list[dict[str, Any]] = [{"seed": seed} for seed in range(6)] + [wish, {"temperature": 0}]
-            each = (ask(model="shared", messages=ASK, max_tokens=4, **one) for one in wishes)
+            all_parameters: list[dict[str, Any]] = [{"seed": seed} for seed in range(6)] + [extreme, {"temperature": 0}]
+            each = (ask(model="shared", messages=ASK, max_tokens=4, **parameters) for parameters in all_parameters)
             return await asyncio.gather(*each)
 
-    *_, wished, greedy = asyncio.run(every())
-    if "temperature" in wish:
-        assert {choice.message.content for choice in wished.choices} == {greedy.choices[0].message.content}
+    *_, sampled, greedy = asyncio.run(ask_all())
+    if "temperature" in extreme:
+        assert {choice.message.content for choice in sampled.choices} == {greedy.choices[0].message.content}
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_engine_that_fails_is_told_in_the_apis_form(stream: bool, running: Running, client: openai.OpenAI) -> None:
-    generate = running.engine.generate
+def test_engine_failure_is_reported_in_the_apis_form(
+    stream: bool, service: RunningService, client: openai.OpenAI
+) -> None:
+    generate = service.engine.generate
 
-    async def failing(requests: Any) -> Any:
+    async def fail(requests: Any) -> Any:
         raise RuntimeError("no more")
 
-    running.engine.generate = failing  # type: ignore[method-assign]
+    service.engine.generate = fail  # type: ignore[method-assign]
     try:
         with pytest.raises(openai.APIError, match="RuntimeError: no more") as error:
             list(client.chat.completions.create(model="shared", messages=ASK, stream=stream))
         body: Any = error.value.body
         assert body["type"] == "server_error"
     finally:
-        running.engine.generate = generate  # type: ignore[method-assign]
+        service.engine.generate = generate  # type: ignore[method-assign]
 
 
-def test_a_client_that_has_gone_is_not_written_for(running: Running, client: openai.OpenAI) -> None:
-    written: list[int] = []
-    generate = running.engine.generate
+def test_generation_stops_for_a_disconnected_client(service: RunningService, client: openai.OpenAI) -> None:
+    batches: list[int] = []
+    generate = service.engine.generate
 
-    async def counted(requests: Any) -> Any:
-        written.append(len(requests))
+    async def count_and_generate(requests: Any) -> Any:
+        batches.append(len(requests))
         await asyncio.sleep(0.05)
         return await generate(requests)
 
-    running.engine.generate = counted  # type: ignore[method-assign]
+    service.engine.generate = count_and_generate  # type: ignore[method-assign]
     try:
         talk = client.chat.completions.create(model="shared", messages=ASK, stream=True, n=4, max_tokens=200)
         next(iter(talk))
         talk.close()
         client.chat.completions.create(model="shared", messages=ASK, max_tokens=40)
-        assert written.count(4) < 6, "13 pieces would be all of it"
+        assert batches.count(4) < 6, "13 pieces would be all of it"
     finally:
-        running.engine.generate = generate  # type: ignore[method-assign]
+        service.engine.generate = generate  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
-    ("texts", "stops", "told"),
+    ("texts", "stops", "expected"),
     [
         (["he", "hello"], [], ["he", "hello"]),
         (["caf\ufffd", "café"], [], ["caf", "café"]),
@@ -386,38 +390,38 @@ def test_a_client_that_has_gone_is_not_written_for(running: Running, client: ope
         (["a E", "a Eb"], ["END"], ["a ", "a Eb"]),
     ],
 )
-def test_what_is_told_never_has_to_be_taken_back(texts: list[str], stops: list[str], told: list[str]) -> None:
+def test_streamed_text_is_never_retracted(texts: list[str], stops: list[str], expected: list[str]) -> None:
     reply, seen = _Reply(), []
     for text in texts:
         _settle(reply, text, stops)
         seen.append(reply.text)
-    assert seen == told
+    assert seen == expected
 
 
 @pytest.mark.slow
-def test_the_command_serves_a_run_until_ctrl_c_and_arena_plays_with_it(tmp_path: Path) -> None:
+def test_serve_command_until_ctrl_c(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "arena", "serve", "nano", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as serving:
         try:
             assert serving.stdout is not None
-            told = ""
+            output = ""
             while "serving" not in (line := serving.stdout.readline()):
-                told += line
-                assert serving.poll() is None, told
+                output += line
+                assert serving.poll() is None, output
             found = re.search(r"http://\S+/v1", line)
             assert found is not None
-            played = arena(
+            result = arena(
                 "eval", "endpoint:nano", "--against", "random", "--game", "tic_tac_toe", "--matches", "2", "--role",
                 "nano_player", "--endpoint", f"url={found[0]}", "--json",
             )  # fmt: skip
-            assert played.code == 0, played.err
+            assert result.code == 0, result.err
         finally:
             serving.send_signal(signal.SIGINT)
-        told, _ = serving.communicate()
-    assert (serving.returncode, told) == (130, "arena: interrupted\n")
+        output, _ = serving.communicate()
+    assert (serving.returncode, output) == (130, "arena: interrupted\n")
 
 
-def test_it_is_refused_where_it_would_not_be_safe_or_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsafe_or_impossible_serving_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARENA_SERVE_KEY", raising=False)
     assert "ARENA_SERVE_KEY" in refused("serve", "nano", "--host", "0.0.0.0")
     assert "no weights to serve" in refused("serve", "random", "--port", "0")

@@ -1,4 +1,4 @@
-"""A checkpoint is whole, byte for byte, or it is not taken."""
+"""A checkpoint is intact, byte for byte, or it is not used."""
 
 import json
 import os
@@ -26,64 +26,64 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def newest(run: Path) -> tuple[int | None, list[str]]:
+def find_newest(run: Path) -> tuple[int | None, list[str]]:
     reasons: list[str] = []
     found = checkpoints.newest_valid(run, reasons.append)
     return (found.iteration if found else None), reasons
 
 
-def test_what_was_written_is_found_and_described(run: Path) -> None:
+def test_written_checkpoint_is_found_and_described(run: Path) -> None:
     folder = run / "checkpoints" / "0002"
-    assert newest(run) == (2, [])
+    assert find_newest(run) == (2, [])
     assert checkpoints.at_iteration(run, 1) == Checkpoint(run / "checkpoints" / "0001", 1)
     manifest = json.loads((folder / "manifest.json").read_text())["manifest"]
     assert manifest["schema"] == 1 and manifest["iteration"] == 2
     assert manifest["files"]["policies/shared/config.json"]["size"] == 13
     assert checkpoints.at_iteration(run, 2).policy("shared") == folder / "policies" / "shared"
-    assert newest(run / "nowhere") == (None, [])
+    assert find_newest(run / "nowhere") == (None, [])
 
 
 @pytest.mark.parametrize("name", ["other", "../0001", "", "a/b"])
-def test_an_unknown_policy_is_told(run: Path, name: str) -> None:
+def test_unknown_policy_is_refused(run: Path, name: str) -> None:
     with pytest.raises(StoreError):
         checkpoints.at_iteration(run, 2).policy(name)
 
 
-def test_a_missing_checkpoint_is_told(run: Path) -> None:
+def test_missing_checkpoint_is_refused(run: Path) -> None:
     with pytest.raises(StoreError, match="has no checkpoint of iteration 7; it has: 1, 2"):
         checkpoints.at_iteration(run, 7)
 
 
-def _empty(folder: Path) -> None:
+def empty_folder(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
 
 
-def _link(folder: Path) -> None:
+def link_state(folder: Path) -> None:
     (folder / "state.json").rename(folder.parent / "elsewhere.json")
     (folder / "state.json").symlink_to(folder.parent / "elsewhere.json")
 
 
-def _newer(folder: Path) -> None:
+def raise_schema_version(folder: Path) -> None:
     body = json.loads((folder / "manifest.json").read_text())["manifest"] | {"schema": 99}
     (folder / "manifest.json").write_text(manifest._render(body))
 
 
-def _renamed(folder: Path) -> None:
+def copy_other_manifest(folder: Path) -> None:
     other = folder.parent / "0001" / "manifest.json"
     shutil.copy(other, folder / "manifest.json")
 
 
 DAMAGE = {
     "it has no manifest.json": lambda folder: (folder / "manifest.json").unlink(),
-    "torn: it has no manifest": _empty,
+    "torn: it has no manifest": empty_folder,
     "state.json is missing": lambda folder: (folder / "state.json").unlink(),
     "extra.json is not in its manifest": lambda folder: (folder / "extra.json").touch(),
     "state.json is not as it was written": lambda folder: (folder / "state.json").write_text("{}"),
     "model.safetensors is not as it was": lambda f: os.truncate(f / "policies/shared/model.safetensors", 100),
-    "state.json is not a plain file": _link,
-    "schema version 99": _newer,
-    "its folder was renamed": _renamed,
+    "state.json is not a plain file": link_state,
+    "schema version 99": raise_schema_version,
+    "its folder was renamed": copy_other_manifest,
     "manifest.json is not as it was": lambda folder: (folder / "manifest.json").write_text("[]"),
 }
 
@@ -91,14 +91,14 @@ DAMAGE = {
 @pytest.mark.parametrize("reason", DAMAGE)
 def test_a_damaged_checkpoint_is_skipped_and_named(run: Path, reason: str) -> None:
     DAMAGE[reason](run / "checkpoints" / "0002")
-    found, reasons = newest(run)
+    found, reasons = find_newest(run)
     assert found == 1 and len(reasons) == 1 and reason in reasons[0] and "\n" not in reasons[0]
     with pytest.raises(StoreError):
         checkpoints.at_iteration(run, 2)
 
 
 @given(st.data())
-def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_any_changed_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     run = tmp_path_factory.getbasetemp() / "changed"
     if not run.exists():
         checkpoints.write(run, 1, fill)
@@ -113,10 +113,10 @@ def test_no_changed_byte_goes_unseen(tmp_path_factory: pytest.TempPathFactory, d
     else:
         changed = bytes([raw[at] ^ data.draw(st.integers(1, 255))])
         path.write_bytes(raw[:at] + changed + raw[at + 1 :])
-    found, reasons = newest(run)
+    found, reasons = find_newest(run)
     path.write_bytes(raw)
     assert found == 1 and "\n" not in reasons[0]
-    assert newest(run) == (2, [])
+    assert find_newest(run) == (2, [])
 
 
 def test_a_failing_writer_leaves_nothing(run: Path) -> None:
@@ -131,12 +131,12 @@ def test_a_failing_writer_leaves_nothing(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["optimizer.pt", "rng.PKL", "policies/pytorch_model.bin"])
 def test_pickles_are_refused(run: Path, name: str) -> None:
-    def pickled(folder: Path) -> None:
+    def write_pickle(folder: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"x")
 
     with pytest.raises(StoreError, match="safetensors, JSON and text only"):
-        checkpoints.write(run, 3, pickled)
+        checkpoints.write(run, 3, write_pickle)
     assert checkpoints.iterations(run) == [1, 2]
 
 
@@ -156,19 +156,19 @@ def test_a_stray_file_is_no_checkpoint_and_is_never_overwritten(run: Path) -> No
     assert stray.read_text() == "mine"
 
 
-def test_only_the_newest_are_kept(run: Path) -> None:
+def test_prune_keeps_the_newest(run: Path) -> None:
     checkpoints.write(run, 10, fill)
     checkpoints.write(run, 10000, fill)
-    (run / "checkpoints" / "20000").mkdir()  # torn: not to be counted as one that is kept
+    (run / "checkpoints" / "20000").mkdir()  # torn, so not counted as kept
     assert checkpoints.prune(run, 2, also=[1]) == [2]
     assert checkpoints.prune(run, 2) == [1]
-    assert checkpoints.iterations(run) == [10, 10000, 20000] and newest(run)[0] == 10000
+    assert checkpoints.iterations(run) == [10, 10000, 20000] and find_newest(run)[0] == 10000
     assert checkpoints.discard_after(run, 10000) == [20000]
     with pytest.raises(ValueError):
         checkpoints.prune(run, 0)
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> None:
+def test_writer_killed_at_any_moment_leaves_a_valid_checkpoint(tmp_path: Path) -> None:
     code = """
         import sys
         from pathlib import Path
@@ -192,13 +192,13 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> Non
         writer.wait()
         writer.stdout.close()
         done = int(rest[-1]) if rest else done
-        found, reasons = newest(tmp_path)
+        found, reasons = find_newest(tmp_path)
         assert found in (done, done + 1) and not reasons
         checkpoints.discard_after(tmp_path, done)
         assert not list((tmp_path / "checkpoints").glob(".*"))
 
 
-def test_a_disk_full_inside_safetensors_is_told(tmp_path: Path) -> None:
+def test_disk_full_inside_safetensors_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     code = """
         import resource, signal, sys

@@ -1,4 +1,4 @@
-"""What was committed cannot change or go unseen: a resumed run goes back to where all is whole, or is refused."""
+"""Changes to committed files are noticed: a resumed run goes back to an intact state or is refused."""
 
 import shutil
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.factories.traces import flip_a_byte
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """Three iterations, of which the checkpoints of the last two are kept."""
+    """Return a run of three iterations with the checkpoints of the last two."""
     run = RunFolder.create(tmp_path / "run", CONFIG, {"commands": []})
     for k in (1, 2, 3):
         run.log.append(record(k, 0))
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> RunFolder:
     return RunFolder.open(run.path)
 
 
-def resumed(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
+def find_resume_point(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
     notes: list[str] = []
     return run.find_resume_point(notes.append), notes
 
@@ -42,33 +42,37 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_what_is_whole_goes_on(run: RunFolder) -> None:
-    found, notes = resumed(run)
-    assert found is not None and found.iteration == 3 and notes == []
+def test_intact_run_resumes(run: RunFolder) -> None:
+    checkpoint, notes = find_resume_point(run)
+    assert checkpoint is not None and checkpoint.iteration == 3 and notes == []
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", ["0003.parquet", "0003.credit.parquet"])
-def test_damage_to_the_latest_iteration_is_healed_by_playing_it_again(run: RunFolder, file: str, damage: str) -> None:
+def test_damage_to_the_latest_iteration_is_healed_by_replay(run: RunFolder, file: str, damage: str) -> None:
     path = run.path / "log" / file
     DAMAGE[damage](path)
-    found, (note,) = resumed(run)
-    assert found is not None and found.iteration == 2 and str(path) in note and note.endswith("from iteration 2")
+    checkpoint, (note,) = find_resume_point(run)
+    assert (
+        checkpoint is not None and checkpoint.iteration == 2 and str(path) in note and note.endswith("from iteration 2")
+    )
     run.discard_after(2)
     assert run.log.iterations() == [1, 2] and [row["iteration"] for row in run.metrics.read()] == [1, 2]
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("file", ["log/0001.parquet", "log/0002.credit.parquet", "metrics.jsonl"])
-def test_damage_that_no_checkpoint_goes_without_is_refused(run: RunFolder, file: str, damage: str) -> None:
+def test_damage_before_every_checkpoint_is_refused(run: RunFolder, file: str, damage: str) -> None:
     path = run.path / file
     DAMAGE[damage](path)
     if file == "metrics.jsonl" and damage == "cut":
-        assert resumed(run)[1][0].startswith(f"{path} is not as it was written"), "only its last row is hurt"
+        assert find_resume_point(run)[1][0].startswith(f"{path} is not as it was written"), (
+            "only the last row is damaged"
+        )
         return
-    with pytest.raises(StoreError, match=r"no checkpoint is intact .* restore") as caught:
-        resumed(run)
-    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(StoreError, match=r"no checkpoint is intact .* restore") as error:
+        find_resume_point(run)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(StoreError, match=path.name):
         contents.check_newest(run.path)
 
@@ -77,28 +81,28 @@ def test_a_committed_row_of_metrics_cannot_change(run: RunFolder) -> None:
     path = run.path / "metrics.jsonl"
     path.write_text(path.read_text().replace("0.25", "0.35", 1))
     with pytest.raises(StoreError, match=r"metrics\.jsonl is not as it was written"):
-        resumed(run)
+        find_resume_point(run)
 
 
 def test_rows_that_were_not_committed_are_dropped_however_damaged(run: RunFolder) -> None:
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write("{}\n[1\nnothing\n")
-    assert resumed(run)[1] == []
+    assert find_resume_point(run)[1] == []
     run.discard_after(3)
     assert [row["iteration"] for row in run.metrics.read()] == [1, 2, 3]
 
 
-def test_lost_checkpoints_are_told_and_nothing_is_played_over_many_iterations(run: RunFolder) -> None:
+def test_lost_checkpoints_are_reported_and_old_iterations_kept(run: RunFolder) -> None:
     shutil.rmtree(run.path / "checkpoints" / "0003")
-    found, notes = resumed(run)
-    assert found is not None and found.iteration == 2
+    checkpoint, notes = find_resume_point(run)
+    assert checkpoint is not None and checkpoint.iteration == 2
     assert notes == ["no checkpoint has iteration 3, which was played: resuming from iteration 2"]
     shutil.rmtree(run.path / "checkpoints")
     with pytest.raises(StoreError, match="has played 3 iterations, and none of their checkpoints is there"):
-        resumed(run)
+        find_resume_point(run)
 
 
-def test_the_environment_is_as_it_was_written(run: RunFolder) -> None:
+def test_edited_environment_is_refused(run: RunFolder) -> None:
     path = run.path / "environment.json"
     assert run.reader.environment() == {"commands": []}
     path.write_text(path.read_text().replace("commands", "kommands"))

@@ -1,4 +1,4 @@
-"""The feed's file: bounded however much is written, and read as far as it fits, whoever wrote it."""
+"""The feed's file is bounded, and its reader skips whatever does not fit, whoever wrote it."""
 
 import json
 import os
@@ -11,21 +11,21 @@ from arena.store.feed import FEED, FeedReader, FeedWriter
 from tests.factories.feed import HEAD, TURN, lines
 
 
-def read(run: Path) -> FeedReader:
+def read_feed(run: Path) -> FeedReader:
     reader = FeedReader(run)
     reader.refresh()
     return reader
 
 
-def test_a_reader_follows_through_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_follows_into_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_BYTES", 20_000)
     writer, reader = FeedWriter(tmp_path), FeedReader(tmp_path)
     for number in range(200):
         writer.write(lines(f"m{number}", 2), over=[f"m{number - 3}"])
         reader.refresh()
         assert (tmp_path / FEED).stat().st_size <= 20_000
-        alive = [id for id, one in reader.matches.items() if not one.over]
-        assert alive == [f"m{k}" for k in range(max(0, number - 2), number + 1)]
+        followed = [id for id, match in reader.matches.items() if not match.over]
+        assert followed == [f"m{k}" for k in range(max(0, number - 2), number + 1)]
         row = reader.row(f"m{number}")
         assert row and [turn["index"] for turn in row["turns"]] == [0, 1] and row["seed"] == 2**63
     writer.close()
@@ -33,20 +33,20 @@ def test_a_reader_follows_through_new_files(tmp_path: Path, monkeypatch: pytest.
     assert reader.matches == {} and not (tmp_path / FEED).exists()
 
 
-def test_one_match_without_end_leaves_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_match_leaves_room_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_BYTES", 40_000)
     writer = FeedWriter(tmp_path)
     for number in range(100):
         writer.write([("long", json.dumps({"match": "long", "turn": TURN | {"index": number}}))])
     writer.write(lines("short"))
     assert (tmp_path / FEED).stat().st_size <= 40_000
-    assert [id for id, one in read(tmp_path).matches.items() if not one.over] == ["short"]
+    assert [id for id, match in read_feed(tmp_path).matches.items() if not match.over] == ["short"]
 
 
-def test_a_torn_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
+def test_torn_line_is_read_once_complete(tmp_path: Path) -> None:
     (_, head), (_, turn) = lines("m")
     (tmp_path / FEED).write_text(f'{{"feed":"x"}}\n{head}\n{turn[:50]}')
-    reader = read(tmp_path)
+    reader = read_feed(tmp_path)
     assert reader.matches["m"].places == []
     with (tmp_path / FEED).open("a") as file:
         file.write(f"{turn[50:]}\n")
@@ -65,34 +65,34 @@ def test_a_torn_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
         json.dumps({"match": "m", "turn": TURN | {"rewards": {"deal": "1"}}}), '{"match": "m", "over": "yes"}',
     ],
 )  # fmt: skip
-def test_a_line_that_fits_no_shape_is_passed_over(tmp_path: Path, line: str) -> None:
+def test_invalid_line_is_skipped(tmp_path: Path, line: str) -> None:
     (_, head), (_, turn) = lines("m")
     (tmp_path / FEED).write_bytes(
         b"\n".join([b'{"feed":"x"}', head.encode(), line.encode("latin-1"), turn.encode(), b""])
     )
-    reader = read(tmp_path)
+    reader = read_feed(tmp_path)
     assert {*reader.matches} == {"m"} and not reader.matches["m"].over
     row = reader.row("m")
-    assert row and [one["raw"] for one in row["turns"]] == ["hello"]
+    assert row and [read_turn["raw"] for read_turn in row["turns"]] == ["hello"]
 
 
-def test_what_no_run_could_have_written_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link, a pipe, a folder, a file that is far too large; none of them makes anybody wait."""
+def test_irregular_or_oversized_feed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link, a pipe, a folder and a file that is too large; none of them blocks the reader."""
     path, other = tmp_path / FEED, tmp_path / "other"
     other.write_text("\n".join(['{"feed":"x"}', *(text for _, text in lines("m")), ""]))
     path.symlink_to(other)
-    assert read(tmp_path).matches == {}
+    assert read_feed(tmp_path).matches == {}
     path.unlink()
     os.mkfifo(path)
-    assert read(tmp_path).matches == {}
+    assert read_feed(tmp_path).matches == {}
     path.unlink()
     path.mkdir()
-    assert read(tmp_path).matches == {}
+    assert read_feed(tmp_path).matches == {}
     path.rmdir()
     path.write_bytes(other.read_bytes())
-    assert {*read(tmp_path).matches} == {"m"}
+    assert {*read_feed(tmp_path).matches} == {"m"}
     monkeypatch.setattr(feed, "MAX_BYTES", 100)
-    assert read(tmp_path).matches == {}
+    assert read_feed(tmp_path).matches == {}
     path.chmod(0)
     path.unlink()
-    assert read(tmp_path).row("m") is None
+    assert read_feed(tmp_path).row("m") is None

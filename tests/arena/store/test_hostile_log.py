@@ -31,41 +31,41 @@ PNG = b"\x89PNG of the log"
 IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 4, 4)
 
 
-def shown(iteration: int, number: int, image: bytes = PNG) -> MatchRecord:
-    """A match whose turn has an image."""
-    one = record(iteration, number)
-    named = replace(IMAGE, hash=hashlib.sha256(image).hexdigest())
-    turn = one.turns[0]._replace(messages=(Message.of("referee", "look", [named]),))
-    return replace(one, turns=(turn,), pictures={named.hash: image})
+def make_record_with_image(iteration: int, number: int, image: bytes = PNG) -> MatchRecord:
+    """Return a match whose turn has an image."""
+    plain = record(iteration, number)
+    named_image = replace(IMAGE, hash=hashlib.sha256(image).hexdigest())
+    turn = plain.turns[0]._replace(messages=(Message.of("referee", "look", [named_image]),))
+    return replace(plain, turns=(turn,), pictures={named_image.hash: image})
 
 
-# -- files that are no files -------------------------------------------------------------------------------
+# -- irregular files --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["0001.jsonl", "../metrics.jsonl"])
 @pytest.mark.parametrize("kind", ["link", "endless", "pipe"])
-def test_nothing_is_written_through_what_is_no_file(tmp_path: Path, name: str, kind: str) -> None:
-    """A link's target keeps its last line, though it has no end; a device is not read until memory is full."""
+def test_nothing_is_written_through_irregular_files(tmp_path: Path, name: str, kind: str) -> None:
+    """A link's target keeps its unfinished line, and an endless device is not read into memory."""
     (tmp_path / "log").mkdir()
     precious, path = tmp_path / "precious", tmp_path / "log" / name
     precious.write_text("a line without an end")
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero" if kind == "endless" else precious)
-    with pytest.raises(StoreError, match=r"is no file: remove it|no regular file") as refusal:
+    with pytest.raises(StoreError, match=r"is no file: remove it|no regular file") as error:
         LineWriter(path)
-    assert "\n" not in str(refusal.value) and precious.read_text() == "a line without an end"
+    assert "\n" not in str(error.value) and precious.read_text() == "a line without an end"
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_an_unfinished_file_is_never_followed(tmp_path: Path, kind: str) -> None:
-    victim, beside = tmp_path / "victim", tmp_path / ".0001.parquet.tmp"
+    victim, temporary = tmp_path / "victim", tmp_path / ".0001.parquet.tmp"
     victim.write_text("precious")
-    os.mkfifo(beside) if kind == "pipe" else beside.symlink_to(victim)
+    os.mkfifo(temporary) if kind == "pipe" else temporary.symlink_to(victim)
     write_atomic(tmp_path / "0001.parquet", b"whole")
     assert victim.read_text() == "precious" and (tmp_path / "0001.parquet").read_bytes() == b"whole"
-    assert not beside.is_symlink() and not beside.exists()
+    assert not temporary.is_symlink() and not temporary.exists()
 
 
-def test_a_sealed_file_that_leads_nowhere_is_not_an_iteration_without_matches(tmp_path: Path) -> None:
+def test_dangling_sealed_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "0001.parquet").symlink_to(tmp_path / "gone.parquet")
     for read in (lambda: LogReader(tmp_path).read(1), lambda: LogReader(tmp_path).table(1, ["id"])):
         with pytest.raises(StoreError, match=r"0001\.parquet cannot be read"):
@@ -73,8 +73,8 @@ def test_a_sealed_file_that_leads_nowhere_is_not_an_iteration_without_matches(tm
 
 
 @pytest.mark.parametrize("name", ["²²²².parquet", "٠٠٠٢.jsonl", "00002.jsonl", f"{10**20}.parquet", "0002.jsonl.bak"])
-def test_files_of_other_names_are_nobody_of_the_log(tmp_path: Path, name: str) -> None:
-    """No traceback, no iteration, and they are not removed with the later ones."""
+def test_files_of_other_names_are_ignored(tmp_path: Path, name: str) -> None:
+    """They cause no error, are no iteration, and are not removed with later ones."""
     log = MatchLog(tmp_path / "log")
     for k in (1, 2):
         log.append(record(k, 0))
@@ -84,10 +84,10 @@ def test_files_of_other_names_are_nobody_of_the_log(tmp_path: Path, name: str) -
     assert contents.fingerprint_files(tmp_path, 9, {}) == {}
 
 
-# -- who a match is ----------------------------------------------------------------------------------------
+# -- identity of a match ------------------------------------------------------------------------------------
 
 
-def test_an_identity_has_room_in_the_log_or_is_refused(tmp_path: Path) -> None:
+def test_identity_fits_the_log_or_is_refused(tmp_path: Path) -> None:
     deepest = MatchId(10**9 - 1, 10**9 - 1, MOST_TURNS - 1)
     for _ in range(MOST_BRANCHES):
         deepest = deepest.branch(MOST_TURNS - 1)
@@ -105,14 +105,14 @@ def test_an_identity_has_room_in_the_log_or_is_refused(tmp_path: Path) -> None:
             make()
 
 
-def test_a_match_ends_where_the_log_numbers_no_further_turn(tmp_path: Path) -> None:
-    class Endless(Gallery):
-        """Never over, and too dull to be kept."""
+def test_match_ends_at_the_largest_turn_number(tmp_path: Path) -> None:
+    class EndlessGame(Gallery):
+        """Game that never ends and records nothing."""
 
         def play(self, seat: str, act: str) -> str:
             return act
 
-    class Dull:
+    class ConstantPlayer:
         waits = False
 
         def act(self, view: View) -> str:
@@ -120,11 +120,14 @@ def test_a_match_ends_where_the_log_numbers_no_further_turn(tmp_path: Path) -> N
 
     seats = {"visitor": Seating("", "random", 0, False, "brain")}
     plan = MatchPlan(identity=MatchId(1, 0), game="gallery", options={}, seed=0, seats=seats)
-    for most in (Limits(), Limits(turns=10**6)):
-        ended = wait(play_match(plan, Endless(), {"visitor": ScriptedPlayer(Dull())}, most))
-        assert ended.reason == f"turn limit: {MOST_TURNS} turns taken" and ended.turns[-1].index == MOST_TURNS - 1
+    for limits in (Limits(), Limits(turns=10**6)):
+        ended_match = wait(play_match(plan, EndlessGame(), {"visitor": ScriptedPlayer(ConstantPlayer())}, limits))
+        assert (
+            ended_match.reason == f"turn limit: {MOST_TURNS} turns taken"
+            and ended_match.turns[-1].index == MOST_TURNS - 1
+        )
     log = MatchLog(tmp_path)
-    log.append(replace(ended, turns=ended.turns[-2:], streams={}))
+    log.append(replace(ended_match, turns=ended_match.turns[-2:], streams={}))
     log.seal(1)
     assert log.read(1)[0]["turns"][-1]["index"] == MOST_TURNS - 1
 
@@ -148,17 +151,17 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> None:
-    log, (changes, why) = MatchLog(tmp_path), EDITS[edit]
+    log, (changes, message) = MatchLog(tmp_path), EDITS[edit]
     log.append(record(1, 0))
     path = tmp_path / "0001.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
-    with pytest.raises(StoreError) as refusal:
+    with pytest.raises(StoreError) as error:
         for row in LogReader(tmp_path).read(1):
             MatchRecord.from_json(row)
-    assert why in str(refusal.value) and "\n" not in str(refusal.value) and len(str(refusal.value)) < 500
+    assert message in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 500
 
 
-def test_a_branch_whose_parent_is_gone_is_a_match_like_others(tmp_path: Path) -> None:
+def test_branch_without_its_parent_is_read(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     log.append(record(identity=MatchId(1, 0, 3).branch(4)))
     log.seal(1)
@@ -169,40 +172,40 @@ def test_a_branch_whose_parent_is_gone_is_a_match_like_others(tmp_path: Path) ->
 @pytest.mark.parametrize("keep", [0, 1, 7, 100, 1000, -1, -9])
 def test_a_sealed_file_that_was_cut_is_refused(tmp_path: Path, keep: int) -> None:
     log = MatchLog(tmp_path)
-    log.append(shown(1, 0))
+    log.append(make_record_with_image(1, 0))
     log.seal(1)
     path = tmp_path / "0001.parquet"
     path.write_bytes(path.read_bytes()[:keep])
     for read in (lambda: log.read(1), lambda: LogReader(tmp_path).table(1, ["id", "turns.messages"])):
-        with pytest.raises(StoreError, match=r"0001\.parquet cannot be read") as refusal:
+        with pytest.raises(StoreError, match=r"0001\.parquet cannot be read") as error:
             read()
-        assert "\n" not in str(refusal.value)
+        assert "\n" not in str(error.value)
 
 
 # -- blobs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("there", ["other bytes", "cut", "a link to other bytes", "a link to the right bytes"])
-def test_who_has_the_right_bytes_writes_them_again(tmp_path: Path, there: str) -> None:
-    """Else a match would be in the log whose image is lost, though it was at hand."""
+@pytest.mark.parametrize("existing", ["other bytes", "cut", "a link to other bytes", "a link to the right bytes"])
+def test_wrong_blob_is_replaced_by_the_right_bytes(tmp_path: Path, existing: str) -> None:
+    """Otherwise a logged match would lose its image although the bytes are at hand."""
     log, path = MatchLog(tmp_path), tmp_path / "blobs" / IMAGE.hash
     path.parent.mkdir()
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_bytes(PNG if "right" in there else b"precious")
-    if "link" in there:
+    elsewhere.write_bytes(PNG if "right" in existing else b"precious")
+    if "link" in existing:
         path.symlink_to(elsewhere)
     else:
-        path.write_bytes(PNG[:-1] if there == "cut" else b"other")
-    log.append(shown(1, 0))
+        path.write_bytes(PNG[:-1] if existing == "cut" else b"other")
+    log.append(make_record_with_image(1, 0))
     assert LogReader(tmp_path).blobs.get(IMAGE.hash) == PNG and not path.is_symlink()
-    assert elsewhere.read_bytes() == (PNG if "right" in there else b"precious")
+    assert elsewhere.read_bytes() == (PNG if "right" in existing else b"precious")
 
 
-def test_a_blob_that_cannot_be_written_keeps_its_match_out_of_the_log(tmp_path: Path) -> None:
+def test_match_with_an_unwritable_blob_is_not_logged(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     (tmp_path / "blobs" / IMAGE.hash).mkdir(parents=True)
     with pytest.raises(StoreError, match="Is a directory while writing"):
-        log.append(shown(1, 0))
+        log.append(make_record_with_image(1, 0))
     assert log.iterations() == []
 
 
@@ -215,10 +218,10 @@ def test_a_blob_that_is_removed_while_a_run_writes_is_written_again(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_thousands_of_images_are_kept_once_each(tmp_path: Path) -> None:
+def test_repeated_images_are_stored_once(tmp_path: Path) -> None:
     log, images = MatchLog(tmp_path), [f"image {i}".encode() for i in range(3000)]
-    log.extend([shown(1, i, image) for i, image in enumerate(images)])
-    log.extend([shown(1, 3000 + i, image) for i, image in enumerate(images)])
+    log.extend([make_record_with_image(1, i, image) for i, image in enumerate(images)])
+    log.extend([make_record_with_image(1, 3000 + i, image) for i, image in enumerate(images)])
     log.seal(1)
     found = LogReader(tmp_path).images(1)
     assert found == {path.name for path in (tmp_path / "blobs").iterdir()} and len(found) == len(images)
@@ -227,14 +230,14 @@ def test_thousands_of_images_are_kept_once_each(tmp_path: Path) -> None:
 # -- a reader beside a writer ------------------------------------------------------------------------------
 
 
-def test_what_a_reader_sees_of_a_run_that_writes_is_whole_and_only_grows(tmp_path: Path) -> None:
-    """Rows and columns, of open iterations and sealed ones; and each image of what it sees is there."""
+def test_reader_beside_a_writer_sees_complete_growing_data(tmp_path: Path) -> None:
+    """Rows and columns of open and sealed iterations, with all their images."""
     log, reader, done = MatchLog(tmp_path), LogReader(tmp_path), threading.Event()
 
     def write() -> None:
         for k in range(1, 9):
             for i in range(12):
-                log.append(shown(k, i, f"{k} {i}".encode()))
+                log.append(make_record_with_image(k, i, f"{k} {i}".encode()))
             log.seal(k)
         done.set()
 

@@ -1,4 +1,4 @@
-"""Invariant 6: a killed run resumes to the same log and the same weights, bit for bit, whenever it was killed."""
+"""Invariant 6: a run killed at any moment resumes to the same log and weights, bit for bit."""
 
 import random
 import shutil
@@ -23,30 +23,30 @@ def expected(unbroken: Path) -> Left:
     return left(unbroken)
 
 
-def command(run: Path) -> list[str | Path]:
-    """What a user types after a kill: resume, or the first command again where there is no run yet."""
+def make_command(run: Path) -> list[str | Path]:
+    """Return what a user types after a kill: resume, or the first command again if there is no run yet."""
     return ["resume", run, "--json"] if (run / "config.yaml").exists() else [*TINY, "--out", run]
 
 
-def go_on(run: Path, scratch: Path) -> Told:
-    told = arena_child(scratch, *command(run))
-    assert told.code == 0, told.err
-    return told
+def continue_run(run: Path, scratch: Path) -> Told:
+    result = arena_child(scratch, *make_command(run))
+    assert result.code == 0, result.err
+    return result
 
 
 def kill_when(run: Path, scratch: Path, moment: Callable[[], bool]) -> bool:
-    """Run until the moment, then SIGKILL; whether it came before the end."""
-    child = Child(scratch, *command(run))
+    """Run until `moment`, then send SIGKILL; return whether it came before the end."""
+    child = Child(scratch, *make_command(run))
     child.until(moment)
     child.signal(signal.SIGKILL)
     return child.end().code == KILLED
 
 
-def begun(path: Path) -> Callable[[], bool]:
+def make_start_check(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and (path.is_dir() or path.stat().st_size > 0)
 
 
-def test_the_tiny_run_shows_something(unbroken: Path, expected: Left) -> None:
+def test_tiny_run_covers_valid_and_invalid_acts(unbroken: Path, expected: Left) -> None:
     acts = [turn["valid"] for row in expected.matches for turn in row["turns"]]
     assert any(acts) and not all(acts)
     assert len({row["report"]["ended"] for row in expected.matches}) > 1
@@ -59,7 +59,7 @@ def test_the_tiny_run_shows_something(unbroken: Path, expected: Left) -> None:
 @pytest.mark.parametrize(
     "phases", [["play", "learn"], ["imitate", "save the imitated weights", "play", "learn", "seal", "commit"]]
 )
-def test_a_run_killed_in_several_phases_ends_as_the_unbroken(tmp_path: Path, expected: Left, phases: list[str]) -> None:
+def test_run_killed_in_several_phases_ends_equal(tmp_path: Path, expected: Left, phases: list[str]) -> None:
     run = tmp_path / "run"
     paths = {
         "imitate": "config.yaml",
@@ -69,14 +69,14 @@ def test_a_run_killed_in_several_phases_ends_as_the_unbroken(tmp_path: Path, exp
         "seal": "log/0002.parquet",
         "commit": f"checkpoints/.{ITERATIONS:04d}.tmp",
     }
-    killed = [kill_when(run, tmp_path / "said", begun(run / paths[phase])) for phase in phases]
-    assert sum(killed) >= len(killed) - (len(killed) > 2), killed  # the last of all may be too quick for us to see
-    go_on(run, tmp_path / "said")
+    killed = [kill_when(run, tmp_path / "said", make_start_check(run / paths[phase])) for phase in phases]
+    assert sum(killed) >= len(killed) - (len(killed) > 2), killed  # the last phase may end before it is seen
+    continue_run(run, tmp_path / "said")
     assert_same(left(run), expected)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
+def run_size(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
     """Return the number of durable steps (fsyncs, renames, removals) and the seconds of a whole run."""
     folder = tmp_path_factory.mktemp("measured")
     child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
@@ -86,61 +86,61 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(12))
-def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
-    tmp_path: Path, measured: tuple[int, float], expected: Left, number: int
+def test_run_killed_between_two_writes_ends_equal(
+    tmp_path: Path, run_size: tuple[int, float], expected: Left, number: int
 ) -> None:
-    """SIGKILL before a random one of the fsyncs, renames and removals of the whole run."""
-    steps, run = measured[0], tmp_path / "run"
+    """Send SIGKILL before a random fsync, rename or removal of the run."""
+    steps, run = run_size[0], tmp_path / "run"
     step = random.Random(number).randint(1, steps)
-    told = arena_child(tmp_path / "said", *command(run), hurt=Hurt(kill_at_step=step))
-    assert told.code == KILLED, f"step {step} of {steps}: {told}"
-    go_on(run, tmp_path / "said")
+    result = arena_child(tmp_path / "said", *make_command(run), hurt=Hurt(kill_at_step=step))
+    assert result.code == KILLED, f"step {step} of {steps}: {result}"
+    continue_run(run, tmp_path / "said")
     assert_same(left(run), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
-def test_a_run_killed_at_a_random_moment_ends_as_the_unbroken(
-    tmp_path: Path, measured: tuple[int, float], expected: Left, number: int
+def test_run_killed_at_a_random_moment_ends_equal(
+    tmp_path: Path, run_size: tuple[int, float], expected: Left, number: int
 ) -> None:
-    moment = random.Random(number).uniform(0.05, 0.95) * measured[1]
+    moment = random.Random(number).uniform(0.05, 0.95) * run_size[1]
     run = tmp_path / "run"
-    while not kill_after(moment, run, tmp_path / "said"):  # the machine is faster now than it was
+    while not kill_after(moment, run, tmp_path / "said"):  # the run ended before the kill
         shutil.rmtree(run)
         moment *= 0.7
-    go_on(run, tmp_path / "said")
+    continue_run(run, tmp_path / "said")
     assert_same(left(run), expected)
 
 
 def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
-    child = Child(scratch, *command(run))
+    child = Child(scratch, *make_command(run))
     time.sleep(seconds)
     child.signal(signal.SIGKILL)
     return child.end().code == KILLED
 
 
 @pytest.mark.slow
-def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: Left) -> None:
+def test_shell_processes_resume_equal(tmp_path: Path, expected: Left) -> None:
     run, python = tmp_path / "run", [sys.executable, "-m", "arena"]
     first = subprocess.Popen([*python, *TINY, "--out", run], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while not begun(run / "log" / "0002.jsonl")() and first.poll() is None:
+    while not make_start_check(run / "log" / "0002.jsonl")() and first.poll() is None:
         time.sleep(0.002)
     first.kill()
     first.wait()
-    done = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
+    assert result.returncode == 0, result.stderr
     assert_same(left(run), expected)
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("file", ["policies/shared/model.safetensors", "manifest.json"])
-def test_a_torn_checkpoint_is_skipped_and_told(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
+def test_torn_checkpoint_is_skipped_with_a_note(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
     run = Path(shutil.copytree(unbroken, tmp_path / "run"))
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
     flip_a_byte(newest / file)
-    told = arena("resume", run, "--json")
-    assert told.code == 0, told.err
+    result = arena("resume", run, "--json")
+    assert result.code == 0, result.err
     name = file.rsplit("/", 1)[-1]
-    assert f"checkpoint {newest} is torn" in told.err and name in told.err
-    assert told.err.startswith("arena: ") and told.err.count("\n") == 1
+    assert f"checkpoint {newest} is torn" in result.err and name in result.err
+    assert result.err.startswith("arena: ") and result.err.count("\n") == 1
     assert_same(left(run), expected)

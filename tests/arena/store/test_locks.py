@@ -1,4 +1,4 @@
-"""Who takes a folder's lock writes in that folder alone: no link leads a resumed run, or a study, out of it."""
+"""The holder of a folder's lock writes in that folder only; no link leads a resumed run or study out of it."""
 
 import os
 from pathlib import Path
@@ -27,9 +27,9 @@ def test_a_link_that_leads_out_is_refused_before_anything_is_written(run: RunFol
     (run.path / name).parent.mkdir(parents=True, exist_ok=True)
     (run.path / name).unlink(missing_ok=True)
     (run.path / name).symlink_to(home if name in FOLDERS else home / "precious")
-    with pytest.raises(StoreError, match="leads out of") as refused, run.lock():
+    with pytest.raises(StoreError, match="leads out of") as error, run.lock():
         pass
-    assert str(run.path / name) in str(refused.value) and "\n" not in str(refused.value)
+    assert str(run.path / name) in str(error.value) and "\n" not in str(error.value)
     assert sorted(p.name for p in home.iterdir()) == ["old@3", "precious"]
     assert (home / "precious").read_text() == "precious"
 
@@ -51,7 +51,7 @@ def test_links_within_the_folder_and_to_the_folder_are_followed(run: RunFolder) 
     assert latest.path == run.path
 
 
-def test_the_lock_is_no_link_and_no_other_runs(run: RunFolder) -> None:
+def test_lock_is_a_regular_file_of_this_run(run: RunFolder) -> None:
     precious = run.path.parent / "precious"
     precious.write_text("precious")
     lock = run.path / LOCK
@@ -64,8 +64,8 @@ def test_the_lock_is_no_link_and_no_other_runs(run: RunFolder) -> None:
     assert precious.read_text() == "precious"
 
 
-def test_what_grows_is_no_other_runs_file(tmp_path: Path) -> None:
-    """As `cp -al` and backups by hard links leave it: a line for the one run would be in the other, too."""
+def test_hard_linked_file_is_not_appended_to(tmp_path: Path) -> None:
+    """`cp -al` and hard-link backups leave such files; a line for one run would appear in the other."""
     (tmp_path / "other.jsonl").write_text('{"iteration":1}\n')
     (tmp_path / "metrics.jsonl").hardlink_to(tmp_path / "other.jsonl")
     with pytest.raises(StoreError, match="hard-linked"):
@@ -73,15 +73,13 @@ def test_what_grows_is_no_other_runs_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "1" * 30, "é"])
-def test_no_process_has_such_a_number(run: RunFolder, text: str) -> None:
+def test_invalid_process_id_is_ignored(run: RunFolder, text: str) -> None:
     (run.path / HOLDER).write_text(text)
     assert read_holder(run.path) is None
 
 
-def test_a_run_stays_where_it_is_when_the_working_directory_changes(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other processes of a run work in other folders, and what they are told to read lies in the run's."""
+def test_run_path_is_independent_of_the_working_directory(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other processes of a run work in other folders and read files of the run's folder."""
     monkeypatch.chdir(run.path.parent)
     relative = RunFolder.open("run")
     monkeypatch.chdir("/")

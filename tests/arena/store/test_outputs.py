@@ -1,4 +1,4 @@
-"""What a command writes goes where its user says, over nothing that is not Arena's, and through no link."""
+"""Command outputs go to the user's path, never over files that are not Arena's, and through no link."""
 
 import json
 import os
@@ -25,8 +25,8 @@ def test_new_and_own_files_are_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [REPORT, PICTURE, RECORDS, results_kind("eval")])
-def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None:
-    """Another's file, another command's result, a link (even to an own file), a pipe, a folder: one line each."""
+def test_files_of_other_kinds_are_not_overwritten(tmp_path: Path, kind: object) -> None:
+    """Foreign files, another command's result, links (even to own files), pipes and folders give one line each."""
     (tmp_path / "thesis").write_text("years of work")
     write_results("matrix", {}, tmp_path / "matrix.json", False)
     own = tmp_path / "own"
@@ -36,14 +36,14 @@ def test_what_is_not_of_this_purpose_stays(tmp_path: Path, kind: object) -> None
     os.mkfifo(tmp_path / "pipe")
     for name in ("thesis", "matrix.json", "link", "nowhere", "pipe", ".", "no/where"):
         before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-        with pytest.raises(ConfigError, match=r"^--out ") as refused:
+        with pytest.raises(ConfigError, match=r"^--out ") as error:
             require_output("--out", tmp_path / name, kind)  # type: ignore[arg-type]
-        assert "\n" not in str(refused.value)
+        assert "\n" not in str(error.value)
         assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     require_output("--out", own, kind)  # type: ignore[arg-type]
 
 
-def test_a_picture_says_who_drew_it(tmp_path: Path) -> None:
+def test_only_own_pictures_are_overwritten(tmp_path: Path) -> None:
     from PIL import Image
 
     Image.new("RGB", (3, 2), "red").save(tmp_path / "theirs.png")
@@ -56,7 +56,7 @@ def test_a_picture_says_who_drew_it(tmp_path: Path) -> None:
         assert (ours.size, ours.getpixel((0, 0)), ours.info["Software"]) == ((3, 2), (255, 0, 0), "arena")
 
 
-def test_records_are_added_to_records_alone(tmp_path: Path) -> None:
+def test_records_are_appended_to_record_files_only(tmp_path: Path) -> None:
     for _ in range(2):
         append_output("--out", tmp_path / "kept.jsonl", RECORDS, '{"id": "0000-0000"}')
     assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 2
@@ -65,10 +65,10 @@ def test_records_are_added_to_records_alone(tmp_path: Path) -> None:
         append_output("--out", tmp_path / ".bashrc", RECORDS, '{"id": "0000-0000"}')
 
 
-@pytest.mark.parametrize("put", [Path.symlink_to, Path.hardlink_to])
-def test_a_link_where_the_new_bytes_are_gathered_is_not_followed(tmp_path: Path, put: object) -> None:
+@pytest.mark.parametrize("make_link", [Path.symlink_to, Path.hardlink_to])
+def test_link_at_the_temporary_path_is_not_followed(tmp_path: Path, make_link: object) -> None:
     (tmp_path / "thesis").write_text("years of work")
-    put(tmp_path / ".a.json.tmp", tmp_path / "thesis")  # type: ignore[operator]
+    make_link(tmp_path / ".a.json.tmp", tmp_path / "thesis")  # type: ignore[operator]
     write_atomic(tmp_path / "a.json", "{}")
     assert (tmp_path / "thesis").read_text() == "years of work"
     assert (tmp_path / "a.json").read_text() == "{}"
@@ -80,38 +80,38 @@ def test_weights_are_exported_through_no_link(tmp_path: Path) -> None:
     (tmp_path / ".new.exporting").symlink_to(tmp_path / "there")
     with pytest.raises(StoreError, match="is a link"), new_folder(tmp_path / "link"):
         pass
-    with new_folder(tmp_path / "new") as beside:
-        beside.mkdir()
-        (beside / "config.json").write_text("{}")
+    with new_folder(tmp_path / "new") as temporary:
+        temporary.mkdir()
+        (temporary / "config.json").write_text("{}")
     assert [*(tmp_path / "there").iterdir()] == []
     assert (tmp_path / "new/config.json").is_file() and not (tmp_path / "new").is_symlink()
 
 
-@pytest.mark.parametrize("there", ["nothing", "an empty folder"])
-def test_of_two_exports_at_once_one_is_whole_and_the_other_is_refused(tmp_path: Path, there: str) -> None:
+@pytest.mark.parametrize("existing", ["nothing", "an empty folder"])
+def test_one_of_two_concurrent_exports_is_refused(tmp_path: Path, existing: str) -> None:
     to = tmp_path / "new"
-    if there != "nothing":
+    if existing != "nothing":
         to.mkdir()
-    with pytest.raises(StoreError, match="already holds something"), new_folder(to) as one:
-        one.mkdir()
-        (one / "half").write_text("of one")
-        with new_folder(to) as other:
-            other.mkdir()
-            (other / "whole").write_text("of the other")
-        assert (one / "half").read_text() == "of one"
+    with pytest.raises(StoreError, match="already holds something"), new_folder(to) as first:
+        first.mkdir()
+        (first / "half").write_text("of one")
+        with new_folder(to) as second:
+            second.mkdir()
+            (second / "whole").write_text("of the other")
+        assert (first / "half").read_text() == "of one"
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
     assert [path.name for path in to.iterdir()] == ["whole"]
 
 
-def test_what_a_killed_export_left_goes_when_it_is_old(tmp_path: Path) -> None:
+def test_old_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:
     old, young, other = (tmp_path / name for name in (".new.exporting-old", ".new.exporting-y", ".newer.exporting-o"))
-    for left in (old, young, other):
-        left.mkdir()
-        (left / "half").write_text("x")
-        if left != young:
-            os.utime(left, (0, 0))
-    with new_folder(tmp_path / "new") as beside:
-        beside.mkdir()
+    for leftover in (old, young, other):
+        leftover.mkdir()
+        (leftover / "half").write_text("x")
+        if leftover != young:
+            os.utime(leftover, (0, 0))
+    with new_folder(tmp_path / "new") as temporary:
+        temporary.mkdir()
     assert not old.exists() and young.exists() and other.exists()
 
 
@@ -135,7 +135,7 @@ def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str
 
 
 @pytest.mark.parametrize("kind", ["role", "experiment"])
-def test_a_schema_is_written_over_a_schema_alone(tmp_path: Path, kind: str) -> None:
+def test_schema_overwrites_schemas_only(tmp_path: Path, kind: str) -> None:
     schema = tmp_path / f"{kind}.schema.json"
     schema.write_text("years of work")
     assert "is no schema that Arena wrote" in refused("init", kind, "mine", "--to", str(tmp_path))

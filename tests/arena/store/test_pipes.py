@@ -1,4 +1,4 @@
-"""A named pipe in the place of any file of a run folder is refused or passed over: nobody waits for a writer."""
+"""A named pipe in the place of any file of a run folder is refused or ignored, and nothing blocks on it."""
 
 import os
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from arena.store.state import read_state
 from tests.factories.hostile import at_most
 
 
-def _study(run: Path) -> Plan:
+def make_study(run: Path) -> Plan:
     return Plan(
         folder=run.parent, experiment=compose_recipe([recipe_layer("negotiation-nano")]), arms=["mars"], seeds=1
     )
@@ -44,7 +44,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "lock": ("run.lock", is_in_use),
     "metrics": ("metrics.jsonl", lambda run: RunReader(run).metrics()),
     "metrics cut": ("metrics.jsonl", lambda run: MetricsLog(run / "metrics.jsonl").discard_after(1, 1)),
-    "metrics counted": ("metrics.jsonl", lambda run: _study(run).count_iterations(Run("mars", 1, run))),
+    "metrics counted": ("metrics.jsonl", lambda run: make_study(run).count_iterations(Run("mars", 1, run))),
     "evaluations": ("panel.jsonl", read_evaluations),
     "evaluation": ("evaluation.json", lambda run: results.read_evaluated(run, 1, "deal")),
     "record": ("study.json", lambda run: read_record(run / "study.json")),
@@ -64,14 +64,14 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_nobody_waits_for_a_pipe(tmp_path: Path, name: str) -> None:
+def test_pipe_blocks_no_reader(tmp_path: Path, name: str) -> None:
     place, read = READERS[name]
     run = RunFolder.create(tmp_path / "run", "name: x\n", {}).path
     (run / "league/shared@1").mkdir(parents=True)
     (run / place).parent.mkdir(parents=True, exist_ok=True)
     (run / place).unlink(missing_ok=True)
     os.mkfifo(run / place)
-    begun = monotonic()
+    started = monotonic()
     with at_most(5), suppress(StoreError, OSError):
         read(run)
-    assert monotonic() - begun < 4  # the error of the clock is an OSError, too
+    assert monotonic() - started < 4  # the timeout's error is an OSError, too

@@ -1,4 +1,4 @@
-"""The run folder: whenever a process dies, what was promised is there and the rest can be dropped."""
+"""The run folder: after a crash at any moment, committed data is intact and the rest can be dropped."""
 
 import errno
 import itertools
@@ -34,7 +34,7 @@ from tests.factories.commands import files_of_at_most
 from tests.factories.store import CONFIG, fill, record, write_state
 
 
-def ids(rows: list[dict[str, object]]) -> list[object]:
+def list_ids(rows: list[dict[str, object]]) -> list[object]:
     return [row["id"] for row in rows]
 
 
@@ -46,29 +46,29 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 # The match log
 
 
-def test_an_open_iteration_and_a_sealed_one_read_alike(tmp_path: Path) -> None:
+def test_open_and_sealed_iterations_read_alike(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     failed = record(3, 1, status="failed", reason="limit")
-    made = [record(3, 2), record(3, 0, text="x\u2028\x00\ud800"), failed]
-    for one in made:
-        log.append(one)
+    records = [record(3, 2), record(3, 0, text="x\u2028\x00\ud800"), failed]
+    for match in records:
+        log.append(match)
     before = log.read(3)
     log.seal(3)
     assert [p.name for p in tmp_path.iterdir()] == ["0003.parquet"]
-    assert log.read(3) == before and ids(before) == ["0003-0000", "0003-0001", "0003-0002"]
-    assert MatchRecord.from_json(log.read(3)[2]) == made[0]
+    assert log.read(3) == before and list_ids(before) == ["0003-0000", "0003-0001", "0003-0002"]
+    assert MatchRecord.from_json(log.read(3)[2]) == records[0]
     log.seal(3)
     with pytest.raises(StoreError, match="sealed"):
         log.append(record(3, 9))
 
 
-def test_matches_of_several_iterations_may_be_under_way(tmp_path: Path) -> None:
+def test_several_iterations_can_be_open(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     for iteration in (1, 0, 1, 10000):
         log.append(record(iteration, len(log.read(iteration))))
     log.seal(0)
     assert log.iterations() == [0, 1, 10000]
-    assert ids(list(log.rows())) == ["0000-0000", "0001-0000", "0001-0001", "10000-0000"]
+    assert list_ids(list(log.rows())) == ["0000-0000", "0001-0000", "0001-0001", "10000-0000"]
 
 
 def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> None:
@@ -95,23 +95,23 @@ def test_append_calls_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @given(st.integers(1, 2000))
 @settings(max_examples=40, deadline=None)
-def test_a_torn_last_line_is_as_never_written(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     folder = tmp_path_factory.mktemp("log")
     log = MatchLog(folder)
     log.append(record(0, 0))
-    whole = (folder / "0000.jsonl").stat().st_size
+    write = (folder / "0000.jsonl").stat().st_size
     log.append(record(0, 1))
     size = (folder / "0000.jsonl").stat().st_size
-    os.truncate(folder / "0000.jsonl", max(whole, size - cut))
+    os.truncate(folder / "0000.jsonl", max(write, size - cut))
     again = MatchLog(folder)
-    assert ids(again.read(0)) == ["0000-0000"]
+    assert list_ids(again.read(0)) == ["0000-0000"]
     again.append(record(0, 2))
-    assert ids(again.read(0)) == ["0000-0000", "0000-0002"]
+    assert list_ids(again.read(0)) == ["0000-0000", "0000-0002"]
     again.seal(0)
 
 
 @pytest.mark.parametrize("line", [b"\x00\x00\x00", b'{"a": 1', b"[1]", b"\xff", b"[" * 10**5])
-def test_a_torn_middle_line_is_named(tmp_path: Path, line: bytes) -> None:
+def test_torn_middle_line_is_refused(tmp_path: Path, line: bytes) -> None:
     garbage = line + b"\n"
     path = tmp_path / "0000.jsonl"
     MatchLog(tmp_path).append(record(0, 0))
@@ -122,17 +122,17 @@ def test_a_torn_middle_line_is_named(tmp_path: Path, line: bytes) -> None:
     with pytest.raises(LogError, match=r"0000\.jsonl:2"):
         MatchLog(tmp_path).append(record(0, 1))
     path.write_bytes(good + garbage)
-    assert ids(MatchLog(tmp_path).read(0)) == ["0000-0000"]
+    assert list_ids(MatchLog(tmp_path).read(0)) == ["0000-0000"]
 
 
-def test_a_crash_between_sealing_and_tidying_leaves_one_truth(tmp_path: Path) -> None:
+def test_crash_after_sealing_leaves_one_version(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     open_file = (tmp_path / "0000.jsonl").read_bytes()
     log.seal(0)
     (tmp_path / "0000.jsonl").write_bytes(open_file * 2)
     (tmp_path / ".0001.parquet.tmp").write_bytes(b"half")
-    assert ids(MatchLog(tmp_path).read(0)) == ["0000-0000"] and MatchLog(tmp_path).iterations() == [0]
+    assert list_ids(MatchLog(tmp_path).read(0)) == ["0000-0000"] and MatchLog(tmp_path).iterations() == [0]
     MatchLog(tmp_path).discard_after(0)
     assert [p.name for p in tmp_path.iterdir()] == ["0000.parquet"]
 
@@ -155,14 +155,14 @@ def test_a_match_logged_twice_is_not_sealed(tmp_path: Path) -> None:
         {"payoffs": {"opener": float("nan")}},
     ],
 )
-def test_what_could_not_be_sealed_is_not_appended(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_unsealable_match_is_not_appended(tmp_path: Path, changes: dict[str, Any]) -> None:
     log = MatchLog(tmp_path)
-    with pytest.raises((LogError, RecordError)) as refusal:
+    with pytest.raises((LogError, RecordError)) as error:
         log.append(record(0, 0, **changes))
-    assert "\n" not in str(refusal.value) and log.iterations() == []
+    assert "\n" not in str(error.value) and log.iterations() == []
 
 
-def test_credit_lies_beside_the_log(tmp_path: Path) -> None:
+def test_credit_is_written_and_read(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     (opener,) = trajectories(record(0, 0))
     log.append(record(0, 0))
@@ -186,7 +186,7 @@ def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
         "0000.credit.parquet", "0000.parquet", "0001.credit.parquet", "0001.parquet",
     ]  # fmt: skip
     log.append(record(2, 5))
-    assert ids(log.read(2)) == ["0002-0005"]
+    assert list_ids(log.read(2)) == ["0002-0005"]
     assert MatchLog(tmp_path / "absent").discard_after(0) == []
 
 
@@ -194,15 +194,15 @@ def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
 
 
 def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> None:
-    def undocumented(fields: object) -> list[str]:
+    def list_undocumented(fields: object) -> list[str]:
         missing = []
         for field in fields:  # type: ignore[attr-defined]
             missing += [] if (field.metadata or {}).get(b"doc") else [field.name]
-            inner = field.type.value_type if hasattr(field.type, "value_type") else field.type
-            missing += undocumented(inner) if getattr(inner, "num_fields", 0) else []
+            fill_command = field.type.value_type if hasattr(field.type, "value_type") else field.type
+            missing += list_undocumented(fill_command) if getattr(fill_command, "num_fields", 0) else []
         return missing
 
-    assert undocumented(MATCHES) == []
+    assert list_undocumented(MATCHES) == []
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     log.seal(0)
@@ -232,7 +232,7 @@ def test_another_schema_is_refused_in_one_line(tmp_path: Path, other: int) -> No
 
 
 @given(st.data())
-def test_a_damaged_sealed_file_never_reads_as_something_else(
+def test_damaged_sealed_file_never_reads_differently(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
@@ -256,44 +256,44 @@ def test_a_damaged_sealed_file_never_reads_as_something_else(
 # Files
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state.json"
     write_atomic(path, "old")
 
-    def full(descriptor: int, data: bytes) -> int:
+    def raise_disk_full(descriptor: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "write", raise_disk_full)
     with pytest.raises(StoreError, match=r"disk full while writing .*state\.json; free some space"):
         write_atomic(path, "new")
     monkeypatch.undo()
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["state.json"]
 
 
-@pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
-def test_a_refusing_disk_leaves_the_log_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: int
+@pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_failing_disk_leaves_the_log_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int
 ) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
     run.log.append(record(0, 0))
-    whole = os.write
+    write = os.write
 
-    def part(descriptor: int, data: bytes) -> int:
+    def write_partially(descriptor: int, data: bytes) -> int:
         if len(data) > 100:
-            return whole(descriptor, bytes(data)[:100])
-        raise OSError(trouble, os.strerror(trouble))
+            return write(descriptor, bytes(data)[:100])
+        raise OSError(error_number, os.strerror(error_number))
 
-    monkeypatch.setattr(os, "write", part)
-    with pytest.raises(StoreError) as refusal:
+    monkeypatch.setattr(os, "write", write_partially)
+    with pytest.raises(StoreError) as error:
         run.log.append(record(0, 1))
     monkeypatch.undo()
-    assert f"then arena resume {run.path}" in str(refusal.value) and "\n" not in str(refusal.value)
+    assert f"then arena resume {run.path}" in str(error.value) and "\n" not in str(error.value)
     run.log.append(record(0, 2))
-    assert ids(run.log.read(0)) == ["0000-0000", "0000-0002"]
+    assert list_ids(run.log.read(0)) == ["0000-0000", "0000-0002"]
 
 
 def fill_the_disk(path: Path) -> None:
-    """Write a checkpoint, matches and metrics into a new run until each is refused; what was there stays."""
+    """Write a checkpoint, matches and metrics into a new run until each is refused; earlier data stays."""
     run = RunFolder.create(path, "a: 1", {})
     rest = f"free some space, then arena resume {run.path}"
     checkpoints.write(run.path, 0, write_state)
@@ -301,36 +301,36 @@ def fill_the_disk(path: Path) -> None:
         checkpoints.write(run.path, 1, lambda folder: fill(folder, "x" * 10**4))
     newest = checkpoints.newest_valid(run.path)
     assert newest and newest.iteration == 0 and checkpoints.iterations(run.path) == [0]
-    kept = itertools.count()
+    numbers = itertools.count()
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/log/0000.jsonl; {rest}$"):
-        for number in kept:
+        for number in numbers:
             run.log.append(record(0, number, text="x" * 5000))
-    assert len(run.log.read(0)) == next(kept) - 1 > 3
+    assert len(run.log.read(0)) == next(numbers) - 1 > 3
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/metrics.jsonl; {rest}$"):
         run.metrics.append({"iteration": 0, "x": "y" * 10**6})
     assert run.metrics.read() == []
 
 
-def test_a_file_size_limit_is_told_as_a_full_disk(tmp_path: Path) -> None:
+def test_file_size_limit_is_reported_as_a_full_disk(tmp_path: Path) -> None:
     with files_of_at_most(100_000):
         fill_the_disk(tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
-    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+def test_a_small_real_disk_that_runs_full(tmp_path: Path) -> None:
+    unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     mount = f"mount -t tmpfs -o size=256k tmpfs '{tmp_path}'"
     try:
-        possible = subprocess.run([*apart, "sh", "-c", mount], capture_output=True).returncode == 0
+        possible = subprocess.run([*unshare, "sh", "-c", mount], capture_output=True).returncode == 0
     except FileNotFoundError:
         possible = False
     if not possible:
         pytest.skip("a small disk cannot be mounted here")
     code = "import sys; from pathlib import Path; from tests.arena.store.test_store import fill_the_disk as fill\n"
-    inner = [sys.executable, "-c", f"{code}fill(Path(sys.argv[1]))", f"{tmp_path}/run"]
-    command = [*apart, "sh", "-c", f'{mount} && exec "$@"', "sh", *inner]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[3])
-    assert done.returncode == 0, done.stderr
+    fill_command = [sys.executable, "-c", f"{code}fill(Path(sys.argv[1]))", f"{tmp_path}/run"]
+    command = [*unshare, "sh", "-c", f'{mount} && exec "$@"', "sh", *fill_command]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[3])
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".", "a.b", "x" * 65, "a\0", "é", "a b", "a\n", "/etc"])
@@ -389,7 +389,7 @@ def test_a_run_is_created_once(tmp_path: Path) -> None:
     assert RunReader(path).config() == CONFIG
 
 
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_foreign_folder_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match=r"is not empty \(it holds 'thesis.tex'\): choose another --out"):
         RunFolder.create(tmp_path, CONFIG, {})
@@ -398,7 +398,7 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "thesis.tex", CONFIG, {})
 
 
-def test_what_a_killed_creation_left_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_killed_creation_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".environment.json.tmp").write_text("{")
     (tmp_path / "environment.json").write_text("{}")
     (tmp_path / "run.lock").touch()
@@ -408,7 +408,7 @@ def test_what_a_killed_creation_left_is_free(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("kind", [RunFolder.open, RunReader])
-def test_no_run_is_told(tmp_path: Path, kind: type) -> None:
+def test_missing_run_is_refused(tmp_path: Path, kind: type) -> None:
     with pytest.raises(StoreError, match="is not a run folder"):
         kind(tmp_path)
     with pytest.raises(StoreError, match="there is no folder"):
@@ -427,14 +427,14 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
             print(error)
     """
     with run.lock():
-        told = run_python(code, str(run.path)).stdout.strip()
-        assert told == f"{run.path} is in use by process {os.getpid()}"
+        message = run_python(code, str(run.path)).stdout.strip()
+        assert message == f"{run.path} is in use by process {os.getpid()}"
     (run.path / "run.pid").write_text("999999")  # as a killed process leaves it
     with run.lock():
         pass
 
 
-def test_everything_after_an_iteration_is_dropped(tmp_path: Path) -> None:
+def test_discard_after_drops_later_iterations(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
     for iteration in range(3):
         run.log.append(record(iteration, 0))
@@ -473,7 +473,7 @@ def test_streams_can_be_left_out(tmp_path: Path) -> None:
     assert LogReader(tmp_path).read(0)[0]["streams"]["opener"][0]["ids"] == [1, 2]
 
 
-def test_columns_of_an_open_iteration_and_of_a_sealed_one_are_alike(tmp_path: Path) -> None:
+def test_columns_of_open_and_sealed_iterations_are_equal(tmp_path: Path) -> None:
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
     for number in (2, 0, 1):
         log.append(record(0, number))
@@ -490,7 +490,7 @@ def test_columns_of_an_open_iteration_and_of_a_sealed_one_are_alike(tmp_path: Pa
     assert reader.table(9, some).equals(table.slice(0, 0))
 
 
-def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
+def test_only_requested_columns_are_read(tmp_path: Path) -> None:
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
     log.append(record(0, 0))
     log.seal(0)
@@ -506,15 +506,15 @@ def test_only_the_columns_that_are_wanted_are_read(tmp_path: Path) -> None:
         reader.table(0, ["id", "turns"])
 
 
-def test_a_match_is_read_without_the_rest_of_its_iteration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in other groups of rows is damaged here, and only who reads all of it notices."""
+def test_match_is_read_without_other_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other row groups are damaged here, which only a full read notices."""
     monkeypatch.setattr(matchlog, "ROWS_PER_GROUP", 2)
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
     records = [record(0, number) for number in range(30)]
     log.extend(records)
     log.seal(0)
-    log.write_credit(0, [one.credited([1.0], [0.5]) for each in records for one in trajectories(each)])
-    wanted = [row for row in log.read(0) if row["id"] == "0000-0005"]
+    log.write_credit(0, [trajectory.credited([1.0], [0.5]) for each in records for trajectory in trajectories(each)])
+    expected = [row for row in log.read(0) if row["id"] == "0000-0005"]
     for path in (tmp_path / "0000.parquet", tmp_path / "0000.credit.parquet"):
         raw, file = bytearray(path.read_bytes()), pq.read_metadata(path)
         for group in (file.row_group(k) for k in range(file.num_row_groups)):
@@ -524,32 +524,32 @@ def test_a_match_is_read_without_the_rest_of_its_iteration(tmp_path: Path, monke
                 if not bounds.min <= "0000-0005" <= bounds.max:
                     raw[begin + chunk.total_compressed_size - 1] ^= 1
         path.write_bytes(raw)
-    assert reader.read(0, ids=["0000-0005"]) == wanted
+    assert reader.read(0, ids=["0000-0005"]) == expected
     assert reader.credit_table(0, ids=["0000-0005"])["match"].to_pylist() == ["0000-0005"]
     assert reader.read(0, ids=["0000-0099"]) == [] and reader.credit_table(0, ids=[""]).num_rows == 0
     with pytest.raises(LogError, match="cannot be read"):
         reader.read(0)
 
 
-def test_sealing_while_somebody_reads_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sealing_during_a_read_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     reader = LogReader(tmp_path)
-    first_look = reader._read_sealed
-    looks: list[object] = []
+    read_sealed = reader._read_sealed
+    results: list[object] = []
 
-    def sealed_meanwhile(iteration: int, *how: Any) -> object:
-        found = first_look(iteration, *how)
-        if not looks:
+    def seal_after_first_read(iteration: int, *options: Any) -> object:
+        found = read_sealed(iteration, *options)
+        if not results:
             log.seal(iteration)
-        looks.append(found)
+        results.append(found)
         return found
 
-    monkeypatch.setattr(reader, "_read_sealed", sealed_meanwhile)
-    assert ids(reader.read(0)) == ["0000-0000"] and looks[0] is None
+    monkeypatch.setattr(reader, "_read_sealed", seal_after_first_read)
+    assert list_ids(reader.read(0)) == ["0000-0000"] and results[0] is None
 
 
-def test_a_damaged_environment_is_told(tmp_path: Path) -> None:
+def test_damaged_environment_is_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
     (run.path / "environment.json").write_text("[1")
     with pytest.raises(StoreError, match=r"environment\.json is damaged"):
@@ -565,7 +565,7 @@ def test_a_field_of_another_type_in_the_environment_is_refused(name: str, value:
 
 
 def test_the_reader_loads_neither_torch_nor_players_nor_rules() -> None:
-    """Of `games` it has what opens files."""
+    """Of `games` it loads only the module that opens files."""
     code = """
         import arena.store.reader, sys
         loaded = sys.modules.keys() - {"agents", "agents.cgroups"}  # reads files, imports nothing heavy
@@ -588,23 +588,23 @@ def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypat
     batch = matchlog.MatchBatch(log)
     monkeypatch.setattr(
         matchlog, "Timer", lambda seconds, late: Timer(3600.0, late)
-    )  # on a busy machine a second is over
+    )  # a busy machine may exceed the interval
     for number in range(999):
         batch.add(record(0, number))
     assert log.read(0) == []
     batch.add(record(0, 999))
-    assert len(log.read(0)) == 1000, "1,000 are written together"
+    assert len(log.read(0)) == 1000, "a full batch is written"
     batch.add(record(1, 0))
     batch.flush()
     batch.flush()
     assert (len(log.read(0)), len(log.read(1))) == (1000, 1)
 
 
-def test_a_match_is_on_the_disk_though_no_other_ends(tmp_path: Path) -> None:
+def test_single_match_is_written_after_the_interval(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     batch = matchlog.MatchBatch(log)
     batch.add(record(0, 0))
-    assert log.read(0) == [], "it waits for others at first"
+    assert log.read(0) == [], "a batch waits first"
     for _ in range(300):
         if log.read(0):
             break
@@ -612,10 +612,10 @@ def test_a_match_is_on_the_disk_though_no_other_ends(tmp_path: Path) -> None:
     assert len(log.read(0)) == 1
     batch.add(record(0, 1))
     batch.flush()
-    assert len(log.read(0)) == 2, "and nothing is written twice"
+    assert len(log.read(0)) == 2, "a match was written twice"
 
 
-def test_what_could_not_be_written_in_time_is_told_to_the_next(tmp_path: Path) -> None:
+def test_failed_timed_write_is_raised_by_the_next_call(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     log.append(record(0, 0))
     log.seal(0)
@@ -628,5 +628,5 @@ def test_what_could_not_be_written_in_time_is_told_to_the_next(tmp_path: Path) -
         batch.flush()
 
 
-def test_readers_of_logs_know_which_turns_no_game_read() -> None:
+def test_reader_knows_the_unread_sources() -> None:
     assert KNOWN_UNREAD == UNREAD

@@ -1,4 +1,4 @@
-"""Trackers show every committed row once, and nothing that they do stops or holds up a run."""
+"""Trackers receive every committed row once, and never stop or delay a run."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ from tests.factories.made_run import make_run
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """Iterations 0 to 3, of which none is committed."""
+    """Return iterations 0 to 3, none of them committed."""
     return make_run(tmp_path / "run", iterations=4, live=False)
 
 
@@ -35,18 +35,18 @@ def commit(run: RunFolder, iteration: int) -> None:
 # -- sample matches ------------------------------------------------------------------------------------------
 
 
-def test_samples_are_the_same_ones_again_and_of_finished_matches(run: RunFolder) -> None:
-    drawn = {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
-    assert drawn == {k: [one.match for one in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
-    assert all(len(ids) == min(3, SAMPLES) for ids in drawn.values()), "the fourth match failed"
+def test_samples_are_reproducible_and_of_finished_matches(run: RunFolder) -> None:
+    samples = {k: [match.match for match in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
+    assert samples == {k: [match.match for match in draw_samples(run.reader.log, k, seed=3)] for k in (1, 2)}
+    assert all(len(ids) == min(3, SAMPLES) for ids in samples.values()), "the fourth match failed"
 
 
-def test_a_sample_says_what_was_done_and_nothing_that_a_seat_alone_knew(run: RunFolder) -> None:
-    (one, *_) = draw_samples(run.reader.log, 1, seed=0)
-    assert one.said == "opener: OFFER 1 0 2\nresponder: ACCEPT (not a legal act)"
-    assert one.payoffs.startswith("opener ") and one.outcome.startswith("finished, deal ")
-    assert one.roles.startswith("opener: the_opener (shared@1)")
-    assert "greed" not in str(one) and "Your turn" not in str(one)
+def test_sample_shows_acts_and_no_private_view(run: RunFolder) -> None:
+    (match, *_) = draw_samples(run.reader.log, 1, seed=0)
+    assert match.said == "opener: OFFER 1 0 2\nresponder: ACCEPT (not a legal act)"
+    assert match.payoffs.startswith("opener ") and match.outcome.startswith("finished, deal ")
+    assert match.roles.startswith("opener: the_opener (shared@1)")
+    assert "greed" not in str(match) and "Your turn" not in str(match)
 
 
 def test_a_hostile_match_is_bounded_text(run: RunFolder) -> None:
@@ -63,8 +63,8 @@ def test_a_hostile_match_is_bounded_text(run: RunFolder) -> None:
 # -- each row once -------------------------------------------------------------------------------------------
 
 
-class Kept:
-    """A tracker that keeps the iterations it was given, and fails at one."""
+class RecordingTracker:
+    """Tracker that keeps the iterations it was given, and fails at one."""
 
     def __init__(self) -> None:
         self.iterations: list[int] = []
@@ -81,13 +81,13 @@ class Kept:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    tracker = Kept()
+def recording_tracker(monkeypatch: pytest.MonkeyPatch) -> RecordingTracker:
+    tracker = RecordingTracker()
     monkeypatch.setattr(threads, "open_tracker", lambda name, reader, id: tracker)
     return tracker
 
 
-def test_rows_are_sent_once_however_often_a_run_is_resumed(run: RunFolder, kept: Kept) -> None:
+def test_rows_are_sent_once_across_resumes(run: RunFolder, recording_tracker: RecordingTracker) -> None:
     commit(run, 1)
     first = TrackerThread("wandb", run.path, 0)
     first.update()
@@ -95,20 +95,20 @@ def test_rows_are_sent_once_however_often_a_run_is_resumed(run: RunFolder, kept:
     commit(run, 3)
     again = TrackerThread("wandb", run.path, 0)
     again.close(60)
-    assert kept.iterations == [1, 2, 3] and again.id == first.id
+    assert recording_tracker.iterations == [1, 2, 3] and again.id == first.id
 
 
-def test_a_row_that_failed_is_sent_when_the_run_is_resumed(run: RunFolder, kept: Kept) -> None:
-    kept.fails_at = 2
+def test_a_row_that_failed_is_sent_when_the_run_is_resumed(run: RunFolder, recording_tracker: RecordingTracker) -> None:
+    recording_tracker.fails_at = 2
     commit(run, 3)
     with pytest.raises(threads.TrackerError, match="OSError: the disk is full"):
         TrackerThread("wandb", run.path, 0).close(60)
-    kept.fails_at = -1
+    recording_tracker.fails_at = -1
     TrackerThread("wandb", run.path, 0).close(60)
-    assert kept.iterations == [1, 2, 3]
+    assert recording_tracker.iterations == [1, 2, 3]
 
 
-def test_figures_are_the_numbers_of_a_row() -> None:
+def test_flatten_figures() -> None:
     row = {"iteration": 3, "a": {"b": 1, "c": None}, "valid": 0.5, "recalled": [{"x": 1}]}
     assert dict(flatten_figures(row)) == {"a/b": 1.0, "valid": 0.5}
 
@@ -117,8 +117,8 @@ def test_figures_are_the_numbers_of_a_row() -> None:
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A fake wandb, and the file that it writes."""
+def fake_wandb_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Install a fake wandb, and yield the file that it writes."""
     monkeypatch.syspath_prepend(fake_wandb.install(tmp_path / "packages"))
     monkeypatch.delitem(sys.modules, "wandb", raising=False)
     monkeypatch.setenv("FAKE_WANDB", str(tmp_path / "sent.jsonl"))
@@ -126,19 +126,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("WANDB_MODE", "WANDB_DIR", "WANDB_PROJECT", *DEFAULTS):
         monkeypatch.delenv(name, raising=False)
     yield tmp_path / "sent.jsonl"
-    sys.modules.pop("wandb", None)  # `delitem` restores what was there, and removes nothing that came since
+    sys.modules.pop("wandb", None)  # `delitem` restores the old module, but does not remove a new one
 
 
-def sent(fake: Path) -> list[Any]:
-    return [json.loads(line) for line in fake.read_text("utf-8").splitlines()]
+def read_sent(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
-def steps(fake: Path) -> list[int]:
-    return [body["step"] for kind, body in sent(fake) if kind == "log"]
+def list_steps(file: Path) -> list[int]:
+    return [body["step"] for kind, body in read_sent(file) if kind == "log"]
 
 
-def show(run: RunFolder, *committed: int) -> list[str]:
-    """Have wandb follow these commits; return the notes."""
+def track_commits(run: RunFolder, *committed: int) -> list[str]:
+    """Let wandb follow these commits; return the notes."""
     notes: list[str] = []
     with Trackers(["wandb"], run.path, 0, notes.append) as trackers:
         for iteration in committed:
@@ -147,59 +147,65 @@ def show(run: RunFolder, *committed: int) -> list[str]:
     return notes
 
 
-def test_committed_iterations_are_sent_offline_and_once(run: RunFolder, fake: Path) -> None:
-    assert show(run, 2) == [] and show(run, 3) == []
-    assert [kind for kind, _ in sent(fake)] == ["init", "log", "log", "finish", "init", "log", "finish"]
-    assert steps(fake) == [1, 2, 3]
-    begun = [body for kind, body in sent(fake) if kind == "init"]
-    assert begun[0]["id"] == begun[1]["id"] and {one["mode"] for one in begun} == {"offline"}
-    assert begun[0]["dir"] == str(run.path / "trackers")
-    row = sent(fake)[1][1]
+def test_committed_iterations_are_sent_offline_and_once(run: RunFolder, fake_wandb_file: Path) -> None:
+    assert track_commits(run, 2) == [] and track_commits(run, 3) == []
+    assert [kind for kind, _ in read_sent(fake_wandb_file)] == ["init", "log", "log", "finish", "init", "log", "finish"]
+    assert list_steps(fake_wandb_file) == [1, 2, 3]
+    inits = [body for kind, body in read_sent(fake_wandb_file) if kind == "init"]
+    assert inits[0]["id"] == inits[1]["id"] and {init["mode"] for init in inits} == {"offline"}
+    assert inits[0]["dir"] == str(run.path / "trackers")
+    row = read_sent(fake_wandb_file)[1][1]
     assert row["reward/opener"] == 1 and len(row["matches"]) == 3 and "OFFER 1 0 2" in row["matches"][0]["said"]
 
 
 def test_a_tracker_that_fails_is_reported_once_without_keys(
-    run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, fake_wandb_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the user's environment may ask for more than offline."""
+    """The user's environment can ask for more than offline."""
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("FAKE_FAILS_AT", "2")
-    (note,) = show(run, 1, 2, 3)
+    (note,) = track_commits(run, 1, 2, 3)
     assert note.startswith("tracker wandb (the run does without): OSError: no network: ")
     assert "0123456789abcdef" not in note and "\x1b" not in note
-    assert sent(fake)[0][1]["mode"] == "online"
+    assert read_sent(fake_wandb_file)[0][1]["mode"] == "online"
     monkeypatch.delenv("FAKE_FAILS_AT")
-    assert show(run, 3) == [] and steps(fake) == [1, 2, 3]
+    assert track_commits(run, 3) == [] and list_steps(fake_wandb_file) == [1, 2, 3]
 
 
-def test_a_tracker_that_hangs_delays_nothing(run: RunFolder, fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_hangs_delays_nothing(
+    run: RunFolder, fake_wandb_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_HANGS_AT", "1")
     monkeypatch.setattr(threads, "CLOSE_TIMEOUT", 0.2)
     commit(run, 3)
     notes: list[str] = []
     with Trackers(["wandb"], run.path, 0, notes.append) as trackers:
-        while not (fake.exists() and sent(fake)):
+        while not (fake_wandb_file.exists() and read_sent(fake_wandb_file)):
             time.sleep(0.05)
-        begun = time.monotonic()
+        started = time.monotonic()
         for _ in range(1000):
             trackers.update()
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - started < 20
     assert notes == ["tracker wandb (the run does without): not done after 0.2 s: arena resume sends what is missing"]
 
 
-def test_a_tracker_that_exits_does_not_end_the_run(run: RunFolder, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "log", lambda *_: sys.exit(3))
-    assert show(run, 1) == ["tracker wandb (the run does without): SystemExit: 3"]
+def test_a_tracker_that_exits_does_not_end_the_run(
+    run: RunFolder, recording_tracker: RecordingTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_tracker, "log", lambda *_: sys.exit(3))
+    assert track_commits(run, 1) == ["tracker wandb (the run does without): SystemExit: 3"]
 
 
 # -- in a lab ------------------------------------------------------------------------------------------------
 
 
-def test_a_board_that_fails_is_said_once_and_the_run_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+def test_failing_tensorboard_is_reported_once_and_the_run_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raise_disk_full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("arena.trackers.tensorboard_run.Run.log", full)
+    monkeypatch.setattr("arena.trackers.tensorboard_run.Run.log", raise_disk_full)
     watcher = Quiet()
     finished(tmp_path / "run", experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
@@ -222,7 +228,7 @@ def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: 
     assert tag.startswith("matches") and text.count("\n") == 1 + SAMPLES and "nano&#95;opener" in text
 
 
-def test_what_is_not_installed_is_refused_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tracker_is_refused_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.trackers.settings.find_spec", lambda name: None)
     with pytest.raises(
         ConfigError, match=r"tracker: trackio is not installed: pip install 'arena-selfplay\[trackio\]'"
@@ -230,14 +236,14 @@ def test_what_is_not_installed_is_refused_with_the_way_to_get_it(monkeypatch: py
         check_installed(["trackio"])
 
 
-def test_a_folder_that_wandb_left_is_no_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_named_like_a_package_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nowhere_at_all" / "offline-run").mkdir(parents=True)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="not installed"):
         check_installed(["nowhere_at_all"])  # type: ignore[list-item]
 
 
-def test_a_file_where_tensorboard_writes_is_refused(run: RunFolder) -> None:
+def test_file_in_place_of_the_tensorboard_folder_is_refused(run: RunFolder) -> None:
     (run.path / "tensorboard").touch()
     with pytest.raises(StoreError, match="tensorboard is no folder"):
         Trackers(["tensorboard"], run.path, 0, print)

@@ -1,4 +1,4 @@
-"""What the command writes plays Arena's matches in the libraries themselves; a test skips those not installed."""
+"""Exported modules play Arena's matches in the libraries themselves; tests skip libraries that are not installed."""
 
 import re
 import runpy
@@ -24,11 +24,11 @@ TASK_SEATS = ("first", "second")
 
 
 @pytest.fixture(scope="module")
-def kuhn() -> list[Played]:
+def kuhn_matches() -> list[Played]:
     return matches(TASK, "random")
 
 
-def test_gymnasium(kuhn: list[Played], tmp_path: Path) -> None:
+def test_gymnasium(kuhn_matches: list[Played], tmp_path: Path) -> None:
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
@@ -36,14 +36,14 @@ def test_gymnasium(kuhn: list[Played], tmp_path: Path) -> None:
     assert module.ID == "arena/kuhn_poker-v0"
     env = gymnasium.make(module.ID)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it would like arrays
+        warnings.simplefilter("ignore")  # the checker recommends arrays
         check_env(env.unwrapped, skip_render_check=True)
-    for match in kuhn:
+    for match in kuhn_matches:
         env.reset(seed=match.seed)
         steps = [env.step(act) for act in match.own]
         assert [step[2] for step in steps] == [False] * (len(steps) - 1) + [True]
         assert sum(step[1] for step in steps) == steps[-1][4]["payoff"] == match.payoffs["first"]
-    env.reset(seed=kuhn[0].seed)
+    env.reset(seed=kuhn_matches[0].seed)
     assert env.step("nonsense")[1:4] == (-3.0, True, False), "the stake and the penalty"
     assert len({env.reset()[1]["seed"] for _ in range(5)}) == 5, "without a seed, deals differ"
     env.close()
@@ -63,7 +63,7 @@ def test_gymnasium_gives_pictures() -> None:
         check_env(env, skip_render_check=True)
 
 
-def test_pettingzoo(kuhn: list[Played], tmp_path: Path) -> None:
+def test_pettingzoo(kuhn_matches: list[Played], tmp_path: Path) -> None:
     from pettingzoo.test import api_test, parallel_api_test, seed_test
 
     module = written("kuhn_poker", "pettingzoo", tmp_path / "env", "--option", "illegal=end")
@@ -72,7 +72,7 @@ def test_pettingzoo(kuhn: list[Played], tmp_path: Path) -> None:
         api_test(module.env(), num_cycles=50)
         seed_test(module.env, num_cycles=20)
         parallel_api_test(module.parallel_env(), num_cycles=20)
-    for match in kuhn:
+    for match in kuhn_matches:
         env = module.env()
         env.reset(seed=match.seed)
         sums = dict.fromkeys(env.possible_agents, 0.0)
@@ -89,13 +89,13 @@ def test_pettingzoo(kuhn: list[Played], tmp_path: Path) -> None:
         assert rewards == match.payoffs
 
 
-def test_textarena(kuhn: list[Played], tmp_path: Path) -> None:
+def test_textarena(kuhn_matches: list[Played], tmp_path: Path) -> None:
     textarena = pytest.importorskip("textarena")
     module = written("kuhn_poker", "textarena", tmp_path / "env", "--option", "illegal=end")
-    for match in kuhn:
+    for match in kuhn_matches:
         env, raw = textarena.make(module.ID), textarena.make(f"{module.ID}-raw")
-        for each in (env, raw):
-            each.reset(num_players=module.PLAYERS, seed=match.seed)
+        for environment in (env, raw):
+            environment.reset(num_players=module.PLAYERS, seed=match.seed)
         for turn, act in enumerate(match.acts):
             player, text = env.get_observation()
             assert player == turn % 2 and f"You are {TASK_SEATS[player]}. Kuhn poker" in text
@@ -139,28 +139,29 @@ def test_textarena_with_one_seat(tmp_path: Path) -> None:
         assert done and env.close()[0] == {0: match.payoffs["engineer"]}
 
 
-def test_textarena_steps_one_match_at_a_time_as_games_may_use_global_random_state(
+def test_textarena_steps_one_match_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Games may use global random state."""
     pytest.importorskip("textarena")
     from arena.export.environments.textarena import GameEnv
 
-    inside, most, together = 0, 0, Barrier(2)
+    active, peak, barrier = 0, 0, Barrier(2)
 
     def play() -> None:
         env = GameEnv("kuhn_poker")
         step = env.game.step
 
-        def slow(act: str | None) -> None:
-            nonlocal inside, most
-            inside, most = inside + 1, max(most, inside + 1)
+        def step_slowly(act: str | None) -> None:
+            nonlocal active, peak
+            active, peak = active + 1, max(peak, active + 1)
             sleep(0.05)
             step(act)
-            inside -= 1
+            active -= 1
 
-        monkeypatch.setattr(env.game, "step", slow)
+        monkeypatch.setattr(env.game, "step", step_slowly)
         env.reset(num_players=2, seed=1)
-        together.wait(10)
+        barrier.wait(10)
         env.step("PASS")
 
     threads = [Thread(target=play) for _ in range(2)]
@@ -168,19 +169,19 @@ def test_textarena_steps_one_match_at_a_time_as_games_may_use_global_random_stat
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == 1 and inside == 0
+    assert peak == 1 and active == 0
 
 
-def test_trl_environment(kuhn: list[Played], tmp_path: Path) -> None:
+def test_trl_environment(kuhn_matches: list[Played], tmp_path: Path) -> None:
     module = written("kuhn_poker", "trl", tmp_path / "env", *AGAINST)
     env = module.Environment()
     assert [row["seed"] for row in module.rows(range(3))] == [0, 1, 2]
-    for match in kuhn:
+    for match in kuhn_matches:
         assert env.reset(**module.rows([match.seed])[0]).startswith("You are first.")
         texts = [env.act(act) for act in match.own]
         assert texts[-1].endswith("The match is over.") == (env.act("BET") == texts[-1])
         assert env.get_reward() == match.payoffs["first"]
-    env.reset(seed=kuhn[0].seed)
+    env.reset(seed=kuhn_matches[0].seed)
     assert env.get_reward() == env.get_reward() == -2, "an unfinished match costs the stake"
 
 
@@ -194,29 +195,29 @@ def test_trl_environment_gives_pictures() -> None:
     assert text["type"] == "text" and image["image"].size == (48, 48)
 
 
-def test_openenv(kuhn: list[Played], tmp_path: Path) -> None:
+def test_openenv(kuhn_matches: list[Played], tmp_path: Path) -> None:
     pytest.importorskip("openenv")
     from openenv.core.generic_client import GenericEnvClient
 
     module = written("kuhn_poker", "openenv", tmp_path / "env", *AGAINST)
     with (
-        served(module) as url,
-        GenericEnvClient(base_url=url).sync() as one,
-        GenericEnvClient(base_url=url).sync() as two,
+        serve(module) as url,
+        GenericEnvClient(base_url=url).sync() as first_client,
+        GenericEnvClient(base_url=url).sync() as second_client,
     ):
-        for match in kuhn:
-            first, second = one.reset(seed=match.seed), two.reset(seed=match.seed)
+        for match in kuhn_matches:
+            first, second = first_client.reset(seed=match.seed), second_client.reset(seed=match.seed)
             assert first.observation == second.observation and first.observation["legal"] == ["PASS", "BET"]
-            results = [one.step({"act": act}) for act in match.own]
+            results = [first_client.step({"act": act}) for act in match.own]
             assert results[-1].done and sum(result.reward for result in results) == match.payoffs["first"]
-            assert two.step({"act": "?"}).reward == -3, "a session of its own"
+            assert second_client.step({"act": "?"}).reward == -3, "sessions are independent"
         with pytest.raises(RuntimeError, match="reset first"):
-            one.step({"act": "BET"})
-        assert one.state() == {"episode_id": None, "step_count": len(match.own)}
+            first_client.step({"act": "BET"})
+        assert first_client.state() == {"episode_id": None, "step_count": len(match.own)}
 
 
 @contextmanager
-def served(module: ModuleType) -> Iterator[str]:
+def serve(module: ModuleType) -> Iterator[str]:
     import socket
 
     import uvicorn
@@ -232,13 +233,13 @@ def served(module: ModuleType) -> Iterator[str]:
         thread.join(30)
 
 
-def test_verifiers(kuhn: list[Played], tmp_path: Path) -> None:
+def test_verifiers(kuhn_matches: list[Played], tmp_path: Path) -> None:
     vf = pytest.importorskip("verifiers", minversion="0.1.14")
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage
 
     module = written("kuhn_poker", "verifiers", tmp_path / "env", *AGAINST)
-    acts = {match.seed: match.own for match in kuhn}
+    acts = {match.seed: match.own for match in kuhn_matches}
 
     class Script(Client):  # type: ignore[misc]
         """Client that answers a seed's prompts with the acts of its match; the seed stands in the model's name."""
@@ -248,8 +249,8 @@ def test_verifiers(kuhn: list[Played], tmp_path: Path) -> None:
 
         async def get_response(self, prompt: Any, model: str, *_: Any, **__: Any) -> Any:
             turn = sum(message.role == "assistant" for message in prompt)
-            said = f"<think>I hold a secret</think>\n{acts[int(model)][turn]}"
-            fields = {"content": said, "reasoning_content": None, "tool_calls": None, "tokens": None}
+            reply = f"<think>I hold a secret</think>\n{acts[int(model)][turn]}"
+            fields = {"content": reply, "reasoning_content": None, "tool_calls": None, "tokens": None}
             message = ResponseMessage(finish_reason="stop", is_truncated=False, **fields)
             return Response(id="0", created=0, model=model, usage=None, message=message)
 
@@ -261,28 +262,28 @@ def test_verifiers(kuhn: list[Played], tmp_path: Path) -> None:
         async def from_native_response(self, response: Any) -> Any: ...
         async def close(self) -> None: ...
 
-    def outputs(env: Any) -> dict[int, Any]:
-        found = {}
+    def generate_outputs(env: Any) -> dict[int, Any]:
+        outputs = {}
         for row in env.get_dataset():
             seed = row["info"]["seed"]
             if seed in acts:
                 (output,) = env.generate_sync([row], client=Script(), model=str(seed))["outputs"]
-                found[seed] = output
-        return found
+                outputs[seed] = output
+        return outputs
 
     env = module.load_environment(num_train_examples=60, num_eval_examples=4)
     assert isinstance(env, vf.MultiTurnEnv) and len(env.get_eval_dataset()) == 4
-    for seed, output in outputs(env).items():
-        (match,) = (match for match in kuhn if match.seed == seed)
+    for seed, output in generate_outputs(env).items():
+        (match,) = (match for match in kuhn_matches if match.seed == seed)
         assert output["reward"] == match.payoffs["first"], output["error"]
         assert [message.role for message in output["prompt"]] == ["system", "user"]
         assert "secret" not in str([message for message in output["completion"] if message.role == "user"])
         assert output["metrics"] | {"num_turns": 0} == {"payoff": output["reward"], "illegal": 0, "num_turns": 0}
-    cut = module.load_environment(num_train_examples=60, max_turns=1)
-    for seed, output in outputs(cut).items():
-        (match,) = (match for match in kuhn if match.seed == seed)
+    short_env = module.load_environment(num_train_examples=60, max_turns=1)
+    for seed, output in generate_outputs(short_env).items():
+        (match,) = (match for match in kuhn_matches if match.seed == seed)
         assert output["reward"] == (match.payoffs["first"] if len(match.own) == 1 else -2), "abandoned"
-    for each in (env, cut):
-        each.matches.close()
+    for environment in (env, short_env):
+        environment.matches.close()
     source = (tmp_path / "env" / "arena_kuhn_poker.py").read_text("utf-8")
-    assert "import arena" not in source and "from arena" not in source, "it lives apart from Arena"
+    assert "import arena" not in source and "from arena" not in source, "it does not import Arena"

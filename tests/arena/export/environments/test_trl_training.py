@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer trains a nano model, whose own tool calls play a game through the exported environment."""
+"""TRL's GRPOTrainer trains a nano model whose tool calls play a game through the exported environment."""
 
 import logging
 from pathlib import Path
@@ -33,13 +33,13 @@ RESPONSE = {
 }  # fmt: skip
 
 
-def trainer_of(module: ModuleType, folder: Path, acts: tuple[str, str], steps: int, batch: int, lr: float) -> Any:
-    """Return a GRPOTrainer of a nano model that was shown to call `act` with one of two acts."""
+def make_trainer(module: ModuleType, folder: Path, acts: tuple[str, str], steps: int, batch: int, lr: float) -> Any:
+    """Return a GRPOTrainer of a nano model that has imitated calls of `act` with two acts."""
     trl = pytest.importorskip("trl")
     from datasets import Dataset
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    model, tokenizer = caller(folder / "nano")
+    model, tokenizer = make_model(folder / "nano")
     imitate(model, tokenizer, module, acts)
     return trl.GRPOTrainer(
         model=model,
@@ -58,9 +58,14 @@ def trainer_of(module: ModuleType, folder: Path, acts: tuple[str, str], steps: i
 @pytest.mark.slow
 def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    told = ("--option", "rounds=1", "--against", "first_legal")  # who always cooperates: 5 for COOPERATE, 10 for DEFECT
-    module = written("prisoners_dilemma", "trl", tmp_path / "env", *told)
-    trainer = trainer_of(module, tmp_path, ("COOPERATE", "DEFECT"), steps=16, batch=16, lr=3e-4)
+    options = (
+        "--option",
+        "rounds=1",
+        "--against",
+        "first_legal",
+    )  # it always cooperates: 5 for COOPERATE, 10 for DEFECT
+    module = written("prisoners_dilemma", "trl", tmp_path / "env", *options)
+    trainer = make_trainer(module, tmp_path, ("COOPERATE", "DEFECT"), steps=16, batch=16, lr=3e-4)
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
     print("rewards by step:", [round(reward, 1) for reward in rewards])
@@ -72,7 +77,7 @@ def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     module = written("kuhn_poker", "trl", tmp_path / "env")
-    trainer = trainer_of(module, tmp_path, ("PASS", "BET"), steps=2, batch=8, lr=1e-3)
+    trainer = make_trainer(module, tmp_path, ("PASS", "BET"), steps=2, batch=8, lr=1e-3)
     model = trainer.model
     before = [weights.detach().clone() for weights in model.parameters()]
     trainer.train()
@@ -83,15 +88,17 @@ def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert -3 <= row["reward"] == row["rewards/GameEnvironment/mean"] <= 2
     assert any(row["reward_std"] > 0 and row["grad_norm"] > 0 for row in logged)
     last = [environment.get_reward() for environment in trainer.environments]
-    assert logged[-1]["reward"] == pytest.approx(sum(last) / len(last)), "the payoffs arrive"
-    played = [environment._episode for environment in trainer.environments]
-    assert [episode.seed for episode in played] == [played[0].seed] * 4 + [played[4].seed] * 4, "a group, a deal"
+    assert logged[-1]["reward"] == pytest.approx(sum(last) / len(last)), "rewards are the payoffs"
+    episodes = [environment._episode for environment in trainer.environments]
+    assert [episode.seed for episode in episodes] == [episodes[0].seed] * 4 + [episodes[4].seed] * 4, (
+        "one deal per group"
+    )
     changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
     assert any(changed)
 
 
-def caller(folder: Path) -> tuple[Any, Any]:
-    """Return a nano model and a tokenizer in which a call's beginning and end are a token each."""
+def make_model(folder: Path) -> tuple[Any, Any]:
+    """Return a nano model and a tokenizer that has one token each for the start and the end of a call."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     build_nano(folder)
@@ -111,8 +118,8 @@ def imitate(model: Any, tokenizer: Any, module: ModuleType, acts: tuple[str, str
         message = [{"role": "user", "content": prompt}]
         ids = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=True, return_dict=False)
         reply = tokenizer.encode(f"{OPEN}{acts[step // 4 % 2]}{CLOSE}<|im_end|>", add_special_tokens=False)
-        given = torch.tensor([[*ids, *reply]])
-        labels = torch.where(torch.arange(given.shape[1]) < len(ids), -100, given)
-        model(input_ids=given, labels=labels).loss.backward()
+        tokens = torch.tensor([[*ids, *reply]])
+        labels = torch.where(torch.arange(tokens.shape[1]) < len(ids), -100, tokens)
+        model(input_ids=tokens, labels=labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
