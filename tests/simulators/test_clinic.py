@@ -28,7 +28,7 @@ from simulators.clinic.sources import Key
 from simulators.clinic.synthetic import BACKGROUND, FREQUENT, OCCASIONAL, PREVALENCE, VERY_FREQUENT, invent_table
 from simulators.conformance import play, view_of
 from simulators.person import PERSONAS
-from tests.simulators.clinic_by_hand import by_hand
+from tests.simulators.clinic_by_hand import compute_posterior_by_hand
 
 
 def started(seed=0, **options):
@@ -259,7 +259,7 @@ def test_the_posterior_is_exact(persona):
     for act in [*unknown(game)[::4][:3], "TEST scan"]:
         if act in game.legal("doctor"):
             game.step(act)
-    weights = by_hand(game, game.chart, persona)
+    weights = compute_posterior_by_hand(game, game.chart, persona)
     assert game.solver.posterior(game.chart, 6) == pytest.approx(weights / weights.sum())
 
 
@@ -268,7 +268,7 @@ def test_the_posterior_over_mixed_personas_is_the_mixture_of_each_ones():
     for act in unknown(game)[:4]:
         game.step(act)
     assert game.chart.strain == 4 and not game.chart.gone  # so nobody can be ruled out yet: it takes 5 of 9
-    weights = sum(by_hand(game, game.chart, persona) for persona in PERSONAS)
+    weights = sum(compute_posterior_by_hand(game, game.chart, persona) for persona in PERSONAS)
     assert game.solver.posterior(game.chart, 9) == pytest.approx(weights / weights.sum())
 
 

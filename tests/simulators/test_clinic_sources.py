@@ -10,7 +10,7 @@ from simulators.clinic import Clinic, networks, orphanet
 from simulators.clinic.sources import PGMPY, SOURCES, Key, load_table
 from simulators.conformance import check, play
 from simulators.person import PERSONAS, WORDINGS
-from tests.simulators.clinic_by_hand import by_hand
+from tests.simulators.clinic_by_hand import compute_posterior_by_hand
 
 LARGE = ("pgmpy:child", "pgmpy:hepar2")
 """Networks that take seconds to load."""
@@ -70,7 +70,7 @@ def test_the_posterior_is_exact(source, persona):
         tests = [act for act in game.legal("doctor") if act.startswith("TEST")]
         for act in [*asks[:: max(1, len(asks) // 3)][:2], *tests[-1:]]:
             game.step(act)
-        weights = by_hand(game, game.chart, persona)
+        weights = compute_posterior_by_hand(game, game.chart, persona)
         assert game.solver.posterior(game.chart, 6) == pytest.approx(weights / weights.sum())
 
 

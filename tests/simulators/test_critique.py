@@ -43,7 +43,7 @@ def wrong(critique: Critique, by: int = 100) -> str:
         {"protocol": "code", "task": {"gcd": {}}, "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Critique(**{"task": SUMS, **options}), seeds=cases(3, 6), acts=cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)

@@ -48,14 +48,14 @@ def say(debate: Debate, *answers: str) -> None:
         {"task": "basic_arithmetic", "answer": "tag", "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Debate(**options), seeds=cases(3, 6), acts=cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
 
 @pytest.mark.slow
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_on_a_thousand_seeds() -> None:
     findings = conformance.check(lambda: Debate(task=SUMS, rounds=3), seeds=1000, acts=50_000)
     assert all(finding.ok is None for finding in findings if not finding.ok)
 

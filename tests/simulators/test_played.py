@@ -114,7 +114,7 @@ def test_each_kind_of_hostility_is_limited_where_it_does_harm() -> None:
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", WORLDS)
-def test_it_keeps_what_simulators_promise(name: str) -> None:
+def test_passes_the_conformance_kit(name: str) -> None:
     make, _ = WORLDS[name]
     findings = check(lambda: make(person="played", person_faults=3), seeds=cases(2, 5), acts=cases(40, 100))
     assert [finding for finding in findings if not finding.ok] == []

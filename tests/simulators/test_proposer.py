@@ -64,13 +64,13 @@ def _fresh(game: ProposerSolver) -> str:
         {"families": ["chain_sum", "basic_arithmetic"], "opening": 2, "rounds": 2},
     ],
 )
-def test_it_keeps_what_simulators_promise_and_has_no_secret_to_leak(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit_and_has_no_secret_to_leak(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: ProposerSolver(**options), seeds=6, acts=200)
     assert [(finding.name, finding.ok) for finding in findings if not finding.ok] == [("leaks", None)]
 
 
 @pytest.mark.slow
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_on_a_thousand_seeds() -> None:
     findings = conformance.check(lambda: ProposerSolver(families=list(FAMILIES), rounds=2), seeds=1000, acts=50_000)
     assert [(finding.name, finding.ok) for finding in findings if not finding.ok] == [("leaks", None)]
 

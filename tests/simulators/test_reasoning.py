@@ -63,14 +63,14 @@ def _task(*outcomes: Any) -> Task:
         {"task": {"syllogism": {}, "prime_factorization": {"level": 1}}, "answer": "tag", "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Reasoning(**options), seeds=cases(3, 4), acts=cases(40, 60))
     assert [finding for finding in findings if finding.ok is False] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
+def test_passes_the_conformance_kit_on_a_thousand_seeds(protocol: Any) -> None:
     if protocol == "code" and find_obstacle():
         pytest.skip(find_obstacle())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}

@@ -21,7 +21,7 @@ def started(**options: Any) -> Repair:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", [{"functions": 1}, {"functions": 2}, {"functions": 2, "max_turns": 3}], ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, int]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, int]) -> None:
     findings = conformance.check(lambda: Repair(**options), seeds=3, acts=30)
     assert [finding for finding in findings if finding.ok is not True] == []
 

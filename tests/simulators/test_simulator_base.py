@@ -17,7 +17,7 @@ from simulators.base import SimulatorFault, is_held_out
 from simulators.clinic import Clinic
 from simulators.clinic import players as doctors
 from simulators.conformance import CHECKS, check_outcomes, play, walk
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
     {}, {"terse": True, "illegal": "end", "persona": "mixed"}, {"person": "render"}, {"person": "free"},
@@ -28,13 +28,13 @@ VARIANTS = [
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_the_clinic_keeps_what_simulators_promise(options):
-    assert broken(lambda: Clinic(**options), seeds=4, acts=150) == []
+    assert find_failed_checks(lambda: Clinic(**options), seeds=4, acts=150) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_the_clinic_over_a_thousand_seeds(options, capsys):
-    assert kept_over_many(lambda: Clinic(**options), options, capsys)
+    assert passes_over_many_seeds(lambda: Clinic(**options), options, capsys)
 
 
 class Charitable(Clinic):

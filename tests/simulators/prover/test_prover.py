@@ -14,7 +14,7 @@ from simulators.prover.planning import Planner, cut_into_pieces, is_proof, searc
 from simulators.prover.rewriting import RewriteProof
 from simulators.prover.terms import Term, format_equation, read_equation
 from simulators.prover.theorems import Theorem, draw_shape, draw_theorem
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 
 def on(equation: str, proof: tuple[str, ...] = (), **options: Any) -> Prover:
@@ -41,14 +41,14 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Prover(**options), seeds=6, acts=200) == []
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
+    assert find_failed_checks(lambda: Prover(**options), seeds=6, acts=200) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [*OPTIONS, {"depth": 8, "operators": [3, 6], "split": "test"}], ids=str)
 def test_over_many_seeds(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert kept_over_many(lambda: Prover(**options), options, capsys)
+    assert passes_over_many_seeds(lambda: Prover(**options), options, capsys)
 
 
 def test_a_proof_by_hand() -> None:

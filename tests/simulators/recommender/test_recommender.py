@@ -18,7 +18,7 @@ from simulators.conformance import check, play, view_of, walk
 from simulators.recommender import Recommender, acts, players
 from simulators.recommender.page import mark_page
 from tests.factories.thorough import cases
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
     {"persona": "mixed"}, {"terse": True, "split": "train"}, {"person": "free"}, {"terse": True, "person": "free"},
@@ -30,14 +30,14 @@ VARIANTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS[3:7:3], ids=str)  # all of them over a thousand seeds: below
-def test_it_keeps_what_simulators_promise(options):
-    assert broken(lambda: Recommender(**options), seeds=3, acts=60) == []
+def test_passes_the_conformance_kit(options):
+    assert find_failed_checks(lambda: Recommender(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_it_does_over_a_thousand_seeds(options, capsys):
-    assert kept_over_many(lambda: Recommender(**options), options, capsys, 100 if "users" in options else 1000)
+def test_passes_the_conformance_kit_over_many_seeds(options, capsys):
+    assert passes_over_many_seeds(lambda: Recommender(**options), options, capsys, 100 if "users" in options else 1000)
 
 
 @pytest.mark.slow

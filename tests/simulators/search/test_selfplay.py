@@ -10,7 +10,7 @@ from simulators.search.acts import write_answer, write_question
 from simulators.search.base import as_record
 from simulators.search.checker import CHECKS, is_sound
 from simulators.search.programs import parse
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS = {
     "words": {"pages": 100, "solvers": 2},
@@ -20,22 +20,22 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: SearchSelfplay(**options), seeds=3, acts=80) == []
+def test_passes_the_conformance_kit(options) -> None:
+    assert find_failed_checks(lambda: SearchSelfplay(**options), seeds=3, acts=80) == []
 
 
 def test_names_of_one_letter_keep_all_that_can_be_looked_for() -> None:
     letters: dict[str, Any] = {
         "pages": 20, "terse": True, "solvers": 1, "hops": [1, 2], "backwards": False, "split": "train",
     }  # fmt: skip
-    findings = broken(lambda: SearchSelfplay(**letters), seeds=3, acts=80)
+    findings = find_failed_checks(lambda: SearchSelfplay(**letters), seeds=3, acts=80)
     assert [(finding.name, finding.ok) for finding in findings] == [("leaks", None)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_them_over_many_seeds(options, capsys) -> None:
-    assert kept_over_many(lambda: SearchSelfplay(**options), options, capsys)
+    assert passes_over_many_seeds(lambda: SearchSelfplay(**options), options, capsys)
 
 
 def game_of(**options: Any) -> Any:

@@ -12,7 +12,7 @@ from simulators import conformance
 from simulators.sql import Sql
 from simulators.sql.acts import OBSERVATION, read_answer, read_names, write_names, write_sql
 from simulators.sql.schemas import run_sql
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -37,13 +37,13 @@ def told(game: Sql, seat: str = "writer") -> str:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_its_promises(options: dict[str, Any]) -> None:
-    assert broken(lambda: Sql(**options), seeds=5, acts=60) == []
+    assert find_failed_checks(lambda: Sql(**options), seeds=5, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
-    assert kept_over_many(lambda: Sql(**options), options, capsys)
+    assert passes_over_many_seeds(lambda: Sql(**options), options, capsys)
 
 
 def test_a_query_is_answered_and_another_way_to_write_the_solution_is_right_too() -> None:

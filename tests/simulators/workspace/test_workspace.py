@@ -41,7 +41,7 @@ def told(game: Workspace) -> list[str]:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", [{}, {"steps": 3, "split": "test"}, {"terse": True, "steps": 1}], ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Workspace(**options), seeds=10, acts=150)
     assert [finding for finding in findings if finding.ok is False] == []
     assert [finding.name for finding in findings if finding.ok is None] == ["secrets"]  # nothing differs unseen
