@@ -100,7 +100,9 @@ def test_shading_is_an_equilibrium_of_first_price_auctions():
     assert FirstPriceAuction.theory["equilibrium_shading"] == (2 - 1) / 2
     assert all(compute_regret(2, max_bid) == 0 for max_bid in range(2, 61, 2))  # exact
     # with more players it is exact only for continuous values; for integers the regret is below a third of a coin
-    assert all(compute_regret(players, max_bid) < Fraction(1, 3) for players in range(3, 7) for max_bid in (10, 30, 100))
+    assert all(
+        compute_regret(players, max_bid) < Fraction(1, 3) for players in range(3, 7) for max_bid in (10, 30, 100)
+    )
 
 
 def test_win_probability_matches_the_game():
@@ -117,10 +119,12 @@ def test_win_probability_matches_the_game():
 def test_mean_revenues_in_equilibrium():
     revenue: dict[Any, list[float]] = {kind: [] for kind in AUCTIONS}
     for values in itertools.product(range(1, 11), repeat=2):
-        shaded = [-(-value // 2) for value in values]
-        revenue[FirstPriceAuction].append(play_auction(FirstPriceAuction, list(values), shaded).report()["revenue"])
+        shaded_bids = [-(-value // 2) for value in values]
+        revenue[FirstPriceAuction].append(
+            play_auction(FirstPriceAuction, list(values), shaded_bids).report()["revenue"]
+        )
         revenue[SecondPriceAuction].append(play_auction(SecondPriceAuction, list(values), values).report()["revenue"])
-    means = {kind: statistics.fmean(paid) for kind, paid in revenue.items()}
+    means = {kind: statistics.fmean(revenues) for kind, revenues in revenue.items()}
     assert means[FirstPriceAuction] == pytest.approx(FirstPriceAuction.theory["equilibrium_revenue"])
     assert means[SecondPriceAuction] == pytest.approx(SecondPriceAuction.theory["truthful_revenue"])
 

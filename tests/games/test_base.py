@@ -72,7 +72,9 @@ def test_each_message_is_observed_once():
         assert game.observe(seat)["messages"] == () or game.ended
     speakers = [("opener", "responder")[turn % 2] for turn in range(10)]
     for seat, lines in observed.items():
-        expected = [(speaker, f"OFFER 0 0 1 | remark {turn}") for turn, speaker in enumerate(speakers) if speaker != seat]
+        expected = [
+            (speaker, f"OFFER 0 0 1 | remark {turn}") for turn, speaker in enumerate(speakers) if speaker != seat
+        ]
         assert lines == (expected[:-1] if seat == "opener" else expected)
     assert [m["sender"] for m in game.observe("opener")["messages"]] == ["responder", "referee"]
     assert [m["sender"] for m in game.observe("responder")["messages"]] == ["referee"]

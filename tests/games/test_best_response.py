@@ -54,7 +54,9 @@ def test_best_response_matches_exhaustive_search(instance, name, seat, turns, br
     game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
     game.reset(seed=0, options={"instance": instance, "breaks_at": 0} if breakdown else {"instance": instance})
     script = make_scripted(name, 0, game)
-    assert game.best_response(seat, make_chances(name, 0, game)) == pytest.approx(search_best_response(game, seat, script))
+    assert game.best_response(seat, make_chances(name, 0, game)) == pytest.approx(
+        search_best_response(game, seat, script)
+    )
 
 
 def test_best_response_by_hand():
@@ -122,7 +124,11 @@ def search_mixture_response(game: Negotiation, seat: str, scripts: list[Any], we
     for n, script in enumerate(scripts):
         for act, p in script.chances(view).items():
             weights_by_act.setdefault(act, [0.0] * len(scripts))[n] = p * weights[n]
-    return sum(mixture_value_after_act(game, act, seat, scripts, act_weights) for act, act_weights in weights_by_act.items() if any(act_weights))
+    return sum(
+        mixture_value_after_act(game, act, seat, scripts, act_weights)
+        for act, act_weights in weights_by_act.items()
+        if any(act_weights)
+    )
 
 
 def mixture_value_after_act(game: Negotiation, act: str, seat: str, scripts: list[Any], weights: list[float]) -> float:
@@ -204,7 +210,10 @@ def test_mixture_response_lies_between_member_and_informed_values():
         for seat in game.seats:
             best_value = best_against(game, seat, PANEL)
             informed_value = sum(game.best_response(seat, script.chances) for script in scripts.values()) / 6
-            payoffs = [sum(compute_expected_payoff(game, seat, own, other) for other in scripts.values()) / 6 for own in scripts.values()]
+            payoffs = [
+                sum(compute_expected_payoff(game, seat, own, other) for other in scripts.values()) / 6
+                for own in scripts.values()
+            ]
             assert max(payoffs) - 1e-9 <= best_value <= informed_value + 1e-9
             strictly_between += max(payoffs) + 0.01 < best_value < informed_value - 0.01
     assert strictly_between > 2, "the bounds are never strict"

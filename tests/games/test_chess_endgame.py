@@ -92,7 +92,11 @@ def test_every_draw():
     rook_lost.step("Kd8")
     rook_lost.step("Rc7")
     rook_lost.step("kxc7")
-    assert rook_lost.ended == "rook" and rook_lost.payoffs() == {"white": 0.0, "black": 0.0} and not rook_lost.report()["won"]
+    assert (
+        rook_lost.ended == "rook"
+        and rook_lost.payoffs() == {"white": 0.0, "black": 0.0}
+        and not rook_lost.report()["won"]
+    )
     fifty = start_game("4k3/8/8/8/8/8/R7/1K6 w - - 98 60", draw=0.1)
     fifty.step("Ra3")
     fifty.step("Kd8")
@@ -174,8 +178,12 @@ def lies_between(square, start, end):
 def test_every_position_is_won_in_sixteen_moves():
     """Retrograde analysis of all positions (king, rook, bare king), with independent rules for the three pieces."""
     near = [find_neighbours(square) for square in range(64)]
-    lines = {(rook, king): frozenset(list_rook_squares(rook, king)) for rook, king in itertools.permutations(range(64), 2)}
-    legal_positions = [position for position in itertools.permutations(range(64), 3) if position[2] not in near[position[0]]]
+    lines = {
+        (rook, king): frozenset(list_rook_squares(rook, king)) for rook, king in itertools.permutations(range(64), 2)
+    }
+    legal_positions = [
+        position for position in itertools.permutations(range(64), 3) if position[2] not in near[position[0]]
+    ]
     to_win = {(king, rook, bare) for king, rook, bare in legal_positions if bare not in lines[rook, king]}
     for king, rook, bare in sorted(to_win)[::997]:
         board = chess.Board(None)
@@ -198,7 +206,13 @@ def test_every_position_is_won_in_sixteen_moves():
             predecessors |= {(king, r, bare) for r in lines[rook, king] if not lies_between(bare, r, rook)}
         predecessors = {position for position in predecessors & to_win if position not in won}
         won |= dict.fromkeys(predecessors, depth)
-        candidates = {(king, rook, bare) for king, rook, target in predecessors for bare in near[target]} & replies.keys() - lost.keys()
-        frontier = [position for position in candidates if replies[position] and all((*position[:2], target) in won for target in replies[position])]
+        candidates = {
+            (king, rook, bare) for king, rook, target in predecessors for bare in near[target]
+        } & replies.keys() - lost.keys()
+        frontier = [
+            position
+            for position in candidates
+            if replies[position] and all((*position[:2], target) in won for target in replies[position])
+        ]
         lost |= dict.fromkeys(frontier, depth)
     assert won.keys() == to_win and max(won.values()) == ChessEndgame.theory["longest_win"]

@@ -129,7 +129,9 @@ ABILITIES: dict[str, set[type]] = {
 @pytest.mark.parametrize("name", ABILITIES)
 def test_abilities_are_those_the_class_declares(name: str) -> None:
     game = games.make(name)
-    assert {ability for ability in Ability.__subclasses__() if isinstance(game, ability)} == ABILITIES[name] | {Stoppable}
+    assert {ability for ability in Ability.__subclasses__() if isinstance(game, ability)} == ABILITIES[name] | {
+        Stoppable
+    }
 
 
 def test_ability_check_is_fast_and_evaluates_no_property() -> None:
@@ -140,7 +142,9 @@ def test_ability_check_is_fast_and_evaluates_no_property() -> None:
 
     game = RaisingProperty()
     assert isinstance(game, Blocking) and isinstance(game, Pictures) and not isinstance(game, PlainWords)
-    assert min(timeit.repeat(lambda: isinstance(game, PlainWords), number=1000, repeat=20)) < 3e-3, "more than 3 us per check"
+    assert min(timeit.repeat(lambda: isinstance(game, PlainWords), number=1000, repeat=20)) < 3e-3, (
+        "more than 3 us per check"
+    )
     assert not isinstance(object(), Blocking)
 
 

@@ -32,7 +32,7 @@ def test_deal_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("cost", "value", "acts", "paid", "gainful", "efficiency"),
+    ("cost", "value", "acts", "payoffs", "gainful", "efficiency"),
     [
         (3, 8, ["PRICE 5", "WALK"], (0, 0), True, 0),  # a gain missed
         (8, 3, ["PRICE 8", "WALK"], (0, 0), False, 1),  # nothing to gain, nothing lost
@@ -41,9 +41,9 @@ def test_deal_by_hand():
         (3, 8, ["PRICE 2", "ACCEPT"], (-1, 6), True, 1),  # bad for the seller alone
     ],
 )
-def test_measures_by_hand(cost, value, acts, paid, gainful, efficiency):
+def test_measures_by_hand(cost, value, acts, payoffs, gainful, efficiency):
     game = play_haggle(cost, value, *acts)
-    assert tuple(game.payoffs().values()) == paid
+    assert tuple(game.payoffs().values()) == payoffs
     assert (game.report()["gainful"], game.report()["efficiency"]) == (gainful, efficiency)
 
 
@@ -103,12 +103,12 @@ def test_any_haggle_is_reported_consistently(data, max_price, turns, seed):
         game.step(act)
         price = int(act.split()[1]) if act.startswith("PRICE") else price
     report: dict[str, Any] = game.report()
-    paid = game.payoffs()
-    assert report["deal"] == (act == "ACCEPT") and report["joint_value"] == sum(paid.values())
+    payoffs = game.payoffs()
+    assert report["deal"] == (act == "ACCEPT") and report["joint_value"] == sum(payoffs.values())
     if report["deal"]:
         assert price is not None
-        assert paid == {"seller": price - game.cost, "buyer": game.value - price}
-    assert min(paid.values()) >= -game.stakes
+        assert payoffs == {"seller": price - game.cost, "buyer": game.value - price}
+    assert min(payoffs.values()) >= -game.stakes
     assert 0 <= report["efficiency"] <= 1 and ("buyer_share" in report) == (report["deal"] and report["gainful"])
 
 

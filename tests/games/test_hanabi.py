@@ -145,11 +145,15 @@ def test_scores_and_hints_match_openspiel_and_the_model(size, players):
             game.step(act.lower())
             line = game.observe(seat)["messages"][0]["text"]
             assert (
-                f"It was {outcome}" in line if isinstance(outcome, str) else line.endswith(f": {' '.join(map(str, outcome))}.")
+                f"It was {outcome}" in line
+                if isinstance(outcome, str)
+                else line.endswith(f": {' '.join(map(str, outcome))}.")
             )
             if act.startswith("PLAY"):
                 score = sum(int(firework[1]) for firework in game.public()["fireworks"].split())
-                assert ("it fits" in line) == (score > sum(int(firework[1]) for firework in info["public"]["fireworks"].split()))
+                assert ("it fits" in line) == (
+                    score > sum(int(firework[1]) for firework in info["public"]["fireworks"].split())
+                )
         end_reasons.add(game.ended)
         report = game.report()
         assert report["score"] == spiel_state.returns()[0] and report["share"] == report["score"] / game.best
@@ -187,7 +191,9 @@ def test_unseen_cards_do_not_change_a_seats_view(size, players):
             mover = game.seats.index(game.agent_selection)
             assert json.dumps(game.observe(seat)) == json.dumps(twin_game.observe(seat))
             assert json.dumps(game.infos[seat]) == json.dumps(twin_game.infos[seat])
-            assert json.dumps([game.public(), game.private(seat)]) == json.dumps([twin_game.public(), twin_game.private(seat)])
+            assert json.dumps([game.public(), game.private(seat)]) == json.dumps(
+                [twin_game.public(), twin_game.private(seat)]
+            )
             assert game.rewards == twin_game.rewards
             compared += 1
             act = str(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -226,7 +232,9 @@ def test_deck_has_the_standard_counts(size, copies):
     for seed in range(200):
         game.reset(seed=seed)
         dealt_cards[game.private("player_0")["hands"]["player_1"][0]] += 1
-    assert set(dealt_cards) == {f"{colour}{rank}" for colour in LETTERS[: game.colours] for rank in range(1, game.ranks + 1)}
+    assert set(dealt_cards) == {
+        f"{colour}{rank}" for colour in LETTERS[: game.colours] for rank in range(1, game.ranks + 1)
+    }
 
 
 R1, R2, Y1, Y2 = range(4)

@@ -86,7 +86,8 @@ def test_tiny_hanabi_needs_the_signal():
         """Sum the best payoffs if the second seat knows its own card and the first act."""
         information_sets = {(card, act) for card in range(2) for act in plan}
         options = [
-            [sum(payoffs[(c, card), (act, b)] for c in range(2) if plan[c] == act) for b in "ABC"] for card, act in information_sets
+            [sum(payoffs[(c, card), (act, b)] for c in range(2) if plan[c] == act) for b in "ABC"]
+            for card, act in information_sets
         ]
         return sum(map(max, options))
 
@@ -95,25 +96,28 @@ def test_tiny_hanabi_needs_the_signal():
         return sum(max(sum(payoffs[(c, card), (plan[c], b)] for c in range(2)) for b in "ABC") for card in range(2))
 
     theory = games.GAMES["tiny_hanabi"].theory
-    assert find_best_mean(answer_with_signal) == theory["best"] and find_best_mean(answer_without_signal) == theory["best_without_signal"]
+    assert (
+        find_best_mean(answer_with_signal) == theory["best"]
+        and find_best_mean(answer_without_signal) == theory["best_without_signal"]
+    )
     assert "cards 2 and 1: A 0 0 10, B 4 8 4, C 0 0 0;" in game.rules()
 
 
 @pytest.mark.parametrize(
-    ("line", "pot", "paid"),
+    ("line", "pot", "outcome"),
     [
         ("PASS PASS", 2, "higher 1"), ("BET PASS", 3, "first 1"), ("BET BET", 4, "higher 2"),
         ("PASS BET PASS", 3, "second 1"), ("PASS BET BET", 4, "higher 2"),
     ],
 )  # fmt: skip
-def test_every_line_of_kuhn_by_hand(line, pot, paid):
+def test_every_line_of_kuhn_by_hand(line, pot, outcome):
     game = games.make("kuhn_poker")
     for deal in itertools.permutations(range(3), 2):
         game.reset(seed=0, options={"chance": list(deal)})
         assert [game.private(seat)["card"] for seat in game.seats] == ["JQK"[card] for card in deal]
         for act in line.split():
             game.step(act)
-        winner_rule, chips = paid.split()
+        winner_rule, chips = outcome.split()
         winner = winner_rule if winner_rule != "higher" else game.seats[deal[1] > deal[0]]
         assert game.payoffs() == {seat: int(chips) if seat == winner else -int(chips) for seat in game.seats}
         assert game.public() == {"acts": line.split(), "pot": pot}
@@ -121,7 +125,7 @@ def test_every_line_of_kuhn_by_hand(line, pot, paid):
 
 
 @pytest.mark.parametrize(
-    ("deal", "line", "pot", "paid"),
+    ("deal", "line", "pot", "payoff"),
     [
         ("J1 Q1 K1", "RAISE FOLD", 4, 1),
         ("J1 Q1 K1", "RAISE RAISE FOLD", 8, -3),
@@ -133,7 +137,7 @@ def test_every_line_of_kuhn_by_hand(line, pot, paid):
         ("K1 Q1 J1", "CALL RAISE RAISE CALL / RAISE RAISE CALL", 26, 13),
     ],
 )
-def test_leduc_by_hand(deal, line, pot, paid):
+def test_leduc_lines_by_hand(deal, line, pot, payoff):
     game = games.make("leduc_poker")
     cards = [2 * "JQK".index(rank) + int(suit) - 1 for rank, suit in deal.split()]
     game.reset(seed=0, options={"chance": cards})
@@ -148,7 +152,7 @@ def test_leduc_by_hand(deal, line, pot, paid):
         assert game.public()["public_card"] == deal[6] and game.public()["round_2"] == []
     for act in after.split():
         game.step(act)
-    assert game.ended and game.payoffs() == {"first": paid, "second": -paid}
+    assert game.ended and game.payoffs() == {"first": payoff, "second": -payoff}
     assert game.public()["round_1"] == before.split() and game.public().get("round_2", []) == after.split()
     assert ("public_card" in game.public()) == bool(after) and game.public()["pot"] == pot
 

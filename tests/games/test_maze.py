@@ -22,7 +22,10 @@ def flood_fill(doors, start):
     ring, steps = {start}, 0
     while ring:
         reached |= dict.fromkeys(ring, steps)
-        ring, steps = {neighbour_cell for cell in ring for neighbour_cell in doors[cell].values()} - reached.keys(), steps + 1
+        ring, steps = (
+            {neighbour_cell for cell in ring for neighbour_cell in doors[cell].values()} - reached.keys(),
+            steps + 1,
+        )
     return reached
 
 
@@ -34,7 +37,9 @@ def test_every_maze_is_a_spanning_tree(size):
         doors = game.doors
         for cell, ways in doors.items():
             assert all(there == neighbour(cell, way) and doors[there][BACK[way]] == cell for way, there in ways.items())
-        assert sum(map(len, doors.values())) == 2 * (size**2 - 1)  # edges of a spanning tree, counted in both directions
+        assert sum(map(len, doors.values())) == 2 * (
+            size**2 - 1
+        )  # edges of a spanning tree, counted in both directions
         reached = flood_fill(doors, game.start)
         assert len(reached) == size**2 and game.start != game.goal
         assert measure_distances(doors, game.start) == reached and game.shortest() == reached[game.goal]
@@ -53,7 +58,11 @@ def test_layout_is_fixed_and_near_and_far_starts_are_disjoint(size: int) -> None
             assert game.public()["place"] == f"{game.position[0]} {game.position[1]}" and "map" not in game.public()
             start_cells[starts].add(game.start)
             steps[starts].add(game.shortest())
-    assert not start_cells["near"] & start_cells["far"] and start_cells["near"] | start_cells["far"] == start_cells["any"] and len(start_cells["any"]) == size**2 - 1
+    assert (
+        not start_cells["near"] & start_cells["far"]
+        and start_cells["near"] | start_cells["far"] == start_cells["any"]
+        and len(start_cells["any"]) == size**2 - 1
+    )
     assert max(steps["near"]) <= min(steps["far"])
 
 

@@ -241,7 +241,9 @@ def test_view_does_not_depend_on_the_other_sides_values():
             hidden_moves += game.agent_selection != seat
             game.step(act)
             twin.step(act)
-            assert serialise_view(game, seat) == serialise_view(twin, seat)  # even the outcome reveals only one's own payoff
+            assert serialise_view(game, seat) == serialise_view(
+                twin, seat
+            )  # even the outcome reveals only one's own payoff
     assert hidden_moves > 1500
 
 
@@ -585,7 +587,10 @@ def test_shown_splits_are_the_undominated_deals(instance):
         assert {(own_worth, other_worth) for _, own_worth, other_worth in shown} == undominated
         for share, own_worth, other_worth in shown:
             quantities = tuple(map(int, share.split()))
-            assert (worth(own, quantities), worth(other_values, remainder(game.pool, quantities))) == (own_worth, other_worth)
+            assert (worth(own, quantities), worth(other_values, remainder(game.pool, quantities))) == (
+                own_worth,
+                other_worth,
+            )
 
 
 def test_refuses_shown_splits_with_private_values():

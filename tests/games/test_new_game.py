@@ -45,7 +45,9 @@ def guide_folder(tmp_path):
 def test_guides_game_matches_its_theory(guide_folder):
     @functools.cache
     def compute_value(total, target):
-        return max(1 if total + n == target else -compute_value(total + n, target) for n in (1, 2, 3) if total + n <= target)
+        return max(
+            1 if total + n == target else -compute_value(total + n, target) for n in (1, 2, 3) if total + n <= target
+        )
 
     for target in (4, 9, 21):
         game = games.make(f"{guide_folder}/race.py:Race", target=target)

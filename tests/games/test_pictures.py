@@ -61,7 +61,10 @@ HOSTILE = {
     "bmp": (lambda: encode_picture("BMP"), "format is unknown"),
     "scans": (scanned, "more than 40 scans"),
     "segments": (commented, "more than 500 segments"),
-    "stray": (lambda: (good := encode_picture("JPEG"))[:2] + bytes(1000) + good[2:], "more than 500 segments or stray bytes"),
+    "stray": (
+        lambda: (good := encode_picture("JPEG"))[:2] + bytes(1000) + good[2:],
+        "more than 500 segments or stray bytes",
+    ),
     "hidden": (lambda: (good := encode_picture("JPEG"))[:2] + HIDDEN * 300 + good[2:], "more than 500 segments"),
     "chunks": (lambda: chunked(b"tEXt", b"a\0", 30_000), "more than 20,000 chunks"),
     "profiles": (lambda: chunked(b"iCCP", b"a\0\0" + zlib.compress(b"x" * 9999), 2), "several colour profiles"),

@@ -71,7 +71,9 @@ def test_equal_to_openspiel(options):
         game.reset(seed=seed)
         while not spiel_state.is_terminal():
             assert game.agent_selection == game.seats[spiel_state.current_player()] and not game.ended
-            assert game.infos[game.agent_selection]["legal"] == [words[action] for action in spiel_state.legal_actions()]
+            assert game.infos[game.agent_selection]["legal"] == [
+                words[action] for action in spiel_state.legal_actions()
+            ]
             action = int(rng.choice(spiel_state.legal_actions()))
             spiel_state.apply_action(action)
             game.step(words[action])
@@ -87,7 +89,9 @@ def test_sheriff_sees_the_cargo_only_by_inspecting():
         first, second = (play_acts(f"LOAD {n}") for n in rng.choice(4, 2, replace=False))
         assert first.private("smuggler") != second.private("smuggler")
         while not (first.ended or second.ended):
-            views = [[g.public(), g.private("sheriff"), g.observe("sheriff"), g.infos["sheriff"]] for g in (first, second)]
+            views = [
+                [g.public(), g.private("sheriff"), g.observe("sheriff"), g.infos["sheriff"]] for g in (first, second)
+            ]
             assert json.dumps(views[0]) == json.dumps(views[1])
             act = str(rng.choice(first.infos[first.agent_selection]["legal"]))
             first.step(act)
@@ -106,17 +110,26 @@ def test_security_levels(rounds):
     theory = games.make("sheriff").theory
 
     def compute_payoffs(load, bribe, answer):
-        return tuple(play_acts(f"LOAD {load}", *[f"BRIBE {bribe}", answer] * rounds, num_rounds=rounds).payoffs().values())
+        return tuple(
+            play_acts(f"LOAD {load}", *[f"BRIBE {bribe}", answer] * rounds, num_rounds=rounds).payoffs().values()
+        )
 
     answers, plans = ("PASS", "INSPECT"), [(load, bribe) for load in range(4) for bribe in range(4)]
     empty = 3 * (1 + 2) / (3 + 3 * 1 + 3 * 2)
-    empty_values = [empty * compute_payoffs(0, 0, answer)[0] + (1 - empty) * compute_payoffs(3, 0, answer)[0] for answer in answers]
+    empty_values = [
+        empty * compute_payoffs(0, 0, answer)[0] + (1 - empty) * compute_payoffs(3, 0, answer)[0] for answer in answers
+    ]
     assert min(empty_values) == pytest.approx(theory["secure_smuggler"])
     inspect = 3 * 1 / (3 + 3 * 1 + 3 * 2)
-    values = [(1 - inspect) * compute_payoffs(*plan, "PASS")[0] + inspect * compute_payoffs(*plan, "INSPECT")[0] for plan in plans]
+    values = [
+        (1 - inspect) * compute_payoffs(*plan, "PASS")[0] + inspect * compute_payoffs(*plan, "INSPECT")[0]
+        for plan in plans
+    ]
     assert max(values) == pytest.approx(theory["secure_smuggler"])
     assert min(compute_payoffs(*plan, "PASS")[1] for plan in plans) == theory["secure_sheriff"]
-    assert max(compute_payoffs(0, 0, answer)[1] for answer in answers) == theory["secure_sheriff"]  # and no more than that
+    assert (
+        max(compute_payoffs(0, 0, answer)[1] for answer in answers) == theory["secure_sheriff"]
+    )  # and no more than that
 
 
 def test_illegal_first_act_ends_the_match():

@@ -30,11 +30,14 @@ def play_acts(deal, *acts, **options):
     ],
 )
 def test_payoffs_by_hand(first_act, second_act, payoff):
-    game = play_acts(1 * 4 + 3, "say b", "SAY D", first_act, f"  {second_act.lower()} ")  # the first has B, the second D
+    game = play_acts(
+        1 * 4 + 3, "say b", "SAY D", first_act, f"  {second_act.lower()} "
+    )  # the first has B, the second D
     assert game.payoffs() == {"first": payoff, "second": payoff}
     assert game.report() == {"ended": "trade" if payoff else "no_trade", "turns": 4, "trade": bool(payoff)}
+    verdict = "The trade is made" if payoff else "There is no trade"
     last = game.observe("first")["messages"][-1]["text"]
-    assert last == f"{'The trade is made' if payoff else 'There is no trade'}: first wrote {first_act}, second wrote {second_act}."
+    assert last == f"{verdict}: first wrote {first_act}, second wrote {second_act}."
 
 
 def test_the_same_item_may_be_on_both_sides():
@@ -94,14 +97,23 @@ def test_talk_is_off_unless_given():
 def test_theory():
     """Find the best silent value over all pairs of plans, which map a side's own item to the item it wants."""
     theory = games.make("trade_comm").theory
-    payoffs = np.zeros((4, 4, 4, 4))  # axes: first's item, second's item, item wanted by the first, item wanted by the second
+    payoffs = np.zeros(
+        (4, 4, 4, 4)
+    )  # axes: first's item, second's item, item wanted by the first, item wanted by the second
     for first_item, second_item, first_want, second_want in itertools.product(range(4), repeat=4):
-        trades = [f"TRADE {'ABCD'[give]} FOR {'ABCD'[get]}" for give, get in ((first_item, first_want), (second_item, second_want))]
-        payoffs[first_item, second_item, first_want, second_want] = play_acts(4 * first_item + second_item, "SAY A", "SAY A", *trades).payoffs()["first"]
+        trades = [
+            f"TRADE {'ABCD'[give]} FOR {'ABCD'[get]}"
+            for give, get in ((first_item, first_want), (second_item, second_want))
+        ]
+        payoffs[first_item, second_item, first_want, second_want] = play_acts(
+            4 * first_item + second_item, "SAY A", "SAY A", *trades
+        ).payoffs()["first"]
     assert payoffs.max(axis=(2, 3)).mean() == theory["best"] == 1
     best = 0.0
     for plan in itertools.product(range(4), repeat=4):
-        plan_payoffs = np.array([payoffs[first_item, :, first_want, :] for first_item, first_want in enumerate(plan)]).sum(0)  # second's item x its wish
+        plan_payoffs = np.array(
+            [payoffs[first_item, :, first_want, :] for first_item, first_want in enumerate(plan)]
+        ).sum(0)  # second's item x its wish
         best = max(best, plan_payoffs.max(axis=1).sum() / 16)  # the second side's best answer to this plan
     assert best == theory["best_silent"]
 

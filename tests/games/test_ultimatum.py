@@ -40,7 +40,10 @@ def test_subgame_perfect_splits():
         gains = [payoffs[offer, answer][0] for offer, answer in enumerate(plan)]
         equilibria |= {(offer, plan[offer], gain) for offer, gain in enumerate(gains) if gain == max(gains)}
     assert equilibria == {(0, "ACCEPT", theory["most_proposer_payoff"]), (1, "ACCEPT", theory["least_proposer_payoff"])}
-    assert {offer for offer, _, _ in equilibria} == {theory["least_equilibrium_offer"], theory["most_equilibrium_offer"]}
+    assert {offer for offer, _, _ in equilibria} == {
+        theory["least_equilibrium_offer"],
+        theory["most_equilibrium_offer"],
+    }
 
 
 def test_acts_and_views():

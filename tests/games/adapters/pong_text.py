@@ -13,7 +13,7 @@ ACTS = ("stay", "up", "down")
 
 
 class Pong(ForeignGame):
-    """Cooperative pong with the acts stay, up and down, each held for `hold` frames; every frame in play is rewarded."""
+    """Cooperative pong with the acts stay, up and down, each held for `hold` frames; each frame in play pays."""
 
     name, library, seats = "cooperative_pong", "PettingZoo", ("left", "right")
     metadata: ClassVar = {"name": "cooperative_pong_v0", "render_modes": ["ansi"]}

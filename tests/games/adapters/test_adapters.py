@@ -47,7 +47,9 @@ def test_library_games_pass_the_conformance_kit(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*LIBRARY_GAMES, "pettingzoo:chess_v6", "pettingzoo:go_v5", "textarena:ConnectFour-v0"])
+@pytest.mark.parametrize(
+    "name", [*LIBRARY_GAMES, "pettingzoo:chess_v6", "pettingzoo:go_v5", "textarena:ConnectFour-v0"]
+)
 def test_library_games_pass_the_conformance_kit_over_many_acts(name):
     assert find_failures(name, seeds=10, acts=20_000) == {}
 
@@ -200,10 +202,15 @@ def test_hidden_choices_stay_hidden():
         game.reset(seed=1)
         game.step(f"{choice} | good luck")
     assert rock_game.observe("player_1") == paper_game.observe("player_1")
-    assert rock_game.infos["player_1"] == paper_game.infos["player_1"] and rock_game.private("player_1") == paper_game.private("player_1")
+    assert rock_game.infos["player_1"] == paper_game.infos["player_1"] and rock_game.private(
+        "player_1"
+    ) == paper_game.private("player_1")
     for game in (rock_game, paper_game):
         game.step("SCISSORS")
-    assert rock_game.payoffs() == {"player_0": 1, "player_1": -1} and paper_game.payoffs() == {"player_0": -1, "player_1": 1}
+    assert rock_game.payoffs() == {"player_0": 1, "player_1": -1} and paper_game.payoffs() == {
+        "player_0": -1,
+        "player_1": 1,
+    }
     assert rock_game.infos["player_0"]["private"] == {"others_last": "SCISSORS"}
 
 
@@ -364,7 +371,11 @@ def test_textarena_player_counts_and_settings():
     assert len(games.make("textarena:ThreePlayerTicTacToe-v0").seats) == 3
     short = play_with_greetings(games.make("textarena:SimpleNegotiation-v0", max_turns=2))
     assert short.turns == 3  # TextArena plays one turn more than its limit
-    for options, message in (({"players": 3}, "cannot set up"), ({"players": 0}, "players must be"), ({"pace": 3}, "pace")):
+    for options, message in (
+        ({"players": 3}, "cannot set up"),
+        ({"players": 0}, "players must be"),
+        ({"pace": 3}, "pace"),
+    ):
         with pytest.raises(ValueError, match=message):
             games.make("textarena:TicTacToe-v0", **options)
 

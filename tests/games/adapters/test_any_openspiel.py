@@ -120,7 +120,10 @@ def test_hidden_act_is_not_observed_and_open_act_is():
     paper_game = AnyOpenSpiel("matrix_rps")
     paper_game.reset(seed=0)
     paper_game.step("Paper")
-    assert rock_game.infos["player_1"] == paper_game.infos["player_1"] and rock_game.state.history() != paper_game.state.history()
+    assert (
+        rock_game.infos["player_1"] == paper_game.infos["player_1"]
+        and rock_game.state.history() != paper_game.state.history()
+    )
     chess = AnyOpenSpiel("chess")
     chess.reset(seed=0)
     assert chess.agent_selection == "player_1"  # OpenSpiel's white

@@ -111,7 +111,11 @@ def test_expert_solves_levels_and_noop_solves_none(level: str) -> None:
     game = games.make(f"babyai:{level}")
     for seed in range(3):
         finished_game = play_with(game, "expert", seed)
-        assert finished_game.report()["solved"] and not finished_game.report()["faults"] and 0 < finished_game.payoffs()["agent"] <= 1
+        assert (
+            finished_game.report()["solved"]
+            and not finished_game.report()["faults"]
+            and 0 < finished_game.payoffs()["agent"] <= 1
+        )
     assert play_with(game, "noop", 0).payoffs() == {"agent": 0.0}
 
 

@@ -51,4 +51,6 @@ def test_another_environment_needs_one_file() -> None:
     game.reset(seed=1)
     while not game.ended:
         game.step("stay")
-    assert game.ended == "over" and game.payoffs()["left"] == game.payoffs()["right"] < 0, "a lost ball costs both players"
+    assert game.ended == "over" and game.payoffs()["left"] == game.payoffs()["right"] < 0, (
+        "a lost ball costs both players"
+    )

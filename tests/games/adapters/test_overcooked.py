@@ -98,7 +98,10 @@ def test_expert_serves_soups_and_noop_serves_none() -> None:
     report: Any = play_with(start_game(horizon=200), "expert", "expert").report()
     assert report["points"] >= 60 and report["soups"] == report["points"] / 20 and not report["faults"]
     solo_report: Any = play_with(start_game(horizon=200), "expert").report()
-    assert 0 < solo_report["points"] < report["points"] and play_with(start_game(horizon=20), "noop").payoffs()["cook_1"] == 0
+    assert (
+        0 < solo_report["points"] < report["points"]
+        and play_with(start_game(horizon=20), "noop").payoffs()["cook_1"] == 0
+    )
 
 
 def test_cook_plans_as_the_librarys_greedy_model(monkeypatch: Any) -> None:

@@ -119,7 +119,9 @@ def test_more_worlds_than_processes_share_them(monkeypatch: pytest.MonkeyPatch) 
         assert len(worlds.POOL.children) == 2
     reference.step("look around")
     matches[0].step("look around")
-    assert matches[0].private("agent") == reference.private("agent") and matches[0].messages("agent") == reference.messages("agent")
+    assert matches[0].private("agent") == reference.private("agent") and matches[0].messages(
+        "agent"
+    ) == reference.messages("agent")
 
 
 def test_killed_process_fails_the_match_and_leaves_no_children(monkeypatch: pytest.MonkeyPatch) -> None:

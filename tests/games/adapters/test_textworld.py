@@ -59,7 +59,9 @@ def test_expert_wins_and_is_paid_by_reward_part() -> None:
     assert report["ended"] == "won" and report["success"] is True and report["turns"] == 4 and not report["faults"]
     assert report["score"] == report["dense"] == 1 and game.payoffs() == {"agent": 3.0}
     assert game._totals["agent"] == {"win": 1.0, "score": 1.0, "dense": pytest.approx(1.0)}
-    assert play_with(start_game("textworld:w2-o3-q4"), "expert").payoffs() == {"agent": 1.0}, "by default only winning is rewarded"
+    assert play_with(start_game("textworld:w2-o3-q4"), "expert").payoffs() == {"agent": 1.0}, (
+        "by default only winning is rewarded"
+    )
 
 
 def test_dense_reward_is_negative_for_a_step_away_from_the_goal() -> None:
@@ -74,7 +76,9 @@ def test_dense_reward_is_negative_for_a_step_away_from_the_goal() -> None:
 
 
 def test_careless_player_wins_sometimes_and_reproducibly() -> None:
-    matches = [play_with(start_game("textworld:coin_collector(level=3)", max_turns=6), "careless", n) for n in range(20)]
+    matches = [
+        play_with(start_game("textworld:coin_collector(level=3)", max_turns=6), "careless", n) for n in range(20)
+    ]
     assert 2 < sum(game.won for game in matches) < 18
     replayed = play_with(start_game("textworld:coin_collector(level=3)", max_turns=6), "careless", 3)
     assert replayed.render() == matches[3].render()
@@ -94,9 +98,9 @@ def test_compilation_is_reproducible_and_cached(cache: Path) -> None:
     compiled = compile_game(Kind("coin_collector", (("level", 2),)), 0, False)
     assert compiled.parent == cache and build(request)[1] == compiled.read_bytes()
     inode = compiled.stat().st_ino
-    assert compile_game(Kind("coin_collector", (("level", 2),)), 0, False) == compiled and compiled.stat().st_ino == inode, (
-        "compiled twice"
-    )
+    assert (
+        compile_game(Kind("coin_collector", (("level", 2),)), 0, False) == compiled and compiled.stat().st_ino == inode
+    ), "compiled twice"
 
 
 @pytest.mark.slow
@@ -132,9 +136,7 @@ def test_expert_only_looks_after_cooking_is_lost() -> None:
 @pytest.mark.parametrize(
     "act", ["save", "script", "quit", "restart", "undo", "tw-extra-infos score", "go", "", "look\nsave", "take " * 700]
 )
-def test_unlisted_act_never_reaches_the_interpreter(
-    act: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlisted_act_never_reaches_the_interpreter(act: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     game = start_game()
     before = game.situation("agent"), game.private("agent")
@@ -201,9 +203,7 @@ def test_failed_or_slow_compilation_raises_one_line(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_match_with_a_failing_compiler_is_retried(
-    cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[psutil.Process] = []
     popen, checker, is_first_attempt = subprocess.Popen, Kept(), False
 
@@ -225,7 +225,9 @@ def test_match_with_a_failing_compiler_is_retried(
         for file in cache.iterdir():
             file.unlink()
         options = {"games": 1, "max_turns": 2}
-        checker.check(attempts("textworld:coin_collector(level=1)", options, ["look"], number, prepare_attempt), children)
+        checker.check(
+            attempts("textworld:coin_collector(level=1)", options, ["look"], number, prepare_attempt), children
+        )
     message = "made no game within 1 s" if fault == "hang" else "TextWorld cannot make the game"
     assert all(message in reason for reason in checker.reasons), checker.reasons
 

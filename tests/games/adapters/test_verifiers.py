@@ -227,7 +227,9 @@ def test_packaged_environment_plays_unchanged() -> None:
         ("verifiers:a b", {}, "write verifiers:ID"),
     ],
 )
-def test_unavailable_environment_is_refused_in_one_line(shop: Path, name: str, options: dict[str, Any], message: str) -> None:
+def test_unavailable_environment_is_refused_in_one_line(
+    shop: Path, name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError) as refused:
         games.make(name, **options)
     assert message in str(refused.value) and "\n" not in str(refused.value)

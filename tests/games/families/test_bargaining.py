@@ -31,7 +31,10 @@ def test_with_one_turn_left_no_offer_can_be_accepted():
 def test_ultimatum_with_two_turns_left_takes_all_and_breaks_ties_kindly():
     assert solve_offers(list_pie_splits(10), 2, 0.5) == [(10, 0), (0, 0)]
     assert solve_offers(((10, 3), (7, 7), (3, 10)), 2, 0.5)[0] == (10, 3)
-    assert solve_offers(((10, 0), (10, 3), (7, 7)), 2, 0.5)[0] == (10, 3)  # ties between own payoffs go to the other side
+    assert solve_offers(((10, 0), (10, 3), (7, 7)), 2, 0.5)[0] == (
+        10,
+        3,
+    )  # ties between own payoffs go to the other side
 
 
 def test_three_and_four_turns_by_hand():
@@ -93,7 +96,10 @@ def test_divisible_pie_is_split_as_in_rubinsteins_model(breakdown):
         errors.append(abs(first / units - share))
         assert first + second == units
         assert errors[-1] <= 1 / (units * breakdown) + patience ** (turns - 2)
-        assert abs(solve_offers(list_pie_splits(units), turns + 1, breakdown)[0][0] / units - share) <= 1 / (units * breakdown) + 1e-3
+        assert (
+            abs(solve_offers(list_pie_splits(units), turns + 1, breakdown)[0][0] / units - share)
+            <= 1 / (units * breakdown) + 1e-3
+        )
     assert errors[-1] < 0.05
 
 
@@ -138,7 +144,9 @@ def test_measures_by_hand():
 @given(*[st.tuples(*[st.integers(0, most)] * 3) for most in (4, 9, 9)])
 def test_frontier_holds_all_undominated_deals(pool, first_values, second_values):
     deals = {(worth(first_values, share), worth(second_values, remainder(pool, share))) for share in splits(pool)}
-    undominated = {deal for deal in deals if not any(other != deal and min(map(sub, other, deal)) >= 0 for other in deals)}
+    undominated = {
+        deal for deal in deals if not any(other != deal and min(map(sub, other, deal)) >= 0 for other in deals)
+    }
     assert frontier(pool, first_values, second_values) == tuple(sorted(undominated, reverse=True))
 
 
@@ -150,7 +158,9 @@ def test_docs_table_matches_the_computed_equilibria():
     page = (Path(__file__).parents[3] / "docs" / "games.md").read_text("utf-8")
     for name, outcomes in rows.items():
         first, second = (fmean(fmean(deal[side] for deal in tied) for tied in outcomes) for side in (0, 1))
-        joint = fmean(fmean(map(sum, tied)) / max(map(sum, pool_deals)) for tied, pool_deals in zip(outcomes, deals, strict=True))
+        joint = fmean(
+            fmean(map(sum, tied)) / max(map(sum, pool_deals)) for tied, pool_deals in zip(outcomes, deals, strict=True)
+        )
         good = fmean(fmean(min(deal) >= 3 for deal in tied) for tied in outcomes)
         row = f"| {name} | {first:.2f} | {second:.2f} | {joint:.2f} | {good:.2f} |"
         assert row in page, row

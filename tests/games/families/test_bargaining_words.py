@@ -42,10 +42,17 @@ def test_introduction_explains_pool_values_and_turns():
     assert "Worth to you, each: book 1, hat 3, ball 1; all together 10." in introduction
     assert "Worth to them, each: book 4, hat 3, ball 0." in introduction
     assert "OFFER 0 2 0 asks for 2 hats, worth 6 of 10 to you, and leaves them 1 book and 3 balls." in introduction
-    assert "4 turns in all, yours is the first. An offer that answers an offer ends the talks with chance 0.2." in introduction
+    assert (
+        "4 turns in all, yours is the first. An offer that answers an offer ends the talks with chance 0.2."
+        in introduction
+    )
     assert "Talk may follow after |" in introduction and "Talk" not in start_game(talk=False).introduction("opener")
     private_introduction = start_game().introduction("responder")
-    assert "theirs is the first" in private_introduction and "you are not told" in private_introduction and "ball 1" not in private_introduction
+    assert (
+        "theirs is the first" in private_introduction
+        and "you are not told" in private_introduction
+        and "ball 1" not in private_introduction
+    )
 
 
 def test_introduction_lists_efficient_splits_if_shown():
@@ -134,7 +141,9 @@ def test_failed_talks_state_reason_and_standing_offer(acts, options, reason, sta
         game.step(act)
     assert game.ended
     rows, verdict = game.epilogue(["opener"])
-    assert verdict.startswith(reason) and standing_offer in verdict and ("On the table" in verdict) == bool(standing_offer)
+    assert (
+        verdict.startswith(reason) and standing_offer in verdict and ("On the table" in verdict) == bool(standing_offer)
+    )
     assert verdict.endswith("You got 0 of 10; Nash would have given you 6, the other side 7.")
     assert [row for row in rows if row[0] == "value"] == [("value", "0", "0", "0")]
     assert [row[0] for row in rows[1:2]] == ["on the table" if standing_offer else "value per item"]

@@ -57,7 +57,9 @@ def test_random_matches_are_equal_in_openspiel(name, options, spiel):
         while not spiel_state.is_terminal():
             seat, player = game.agent_selection, spiel_state.current_player()
             assert not game.ended and game.seats.index(seat) == player
-            actions = {WORDS[name](spiel_state.action_to_string(player, act)): act for act in spiel_state.legal_actions()}
+            actions = {
+                WORDS[name](spiel_state.action_to_string(player, act)): act for act in spiel_state.legal_actions()
+            }
             assert game.infos[seat]["legal"] == list(actions) and len(actions) == len(spiel_state.legal_actions())
             act = str(rng.choice(list(actions)))
             game.step(act)

@@ -147,7 +147,9 @@ def test_payoffs_by_hand():
     assert "lion" in game.observe("guesser")["messages"][-1]["text"]
     steps = play_acts(start_game(TwentyQuestions, "lion", reward="steps"), "ASK milk", "ASK hair", "GUESS lion")
     assert steps.payoffs() == {"guesser": -2.0}
-    lost = play_acts(start_game(TwentyQuestions, "lion", reward="steps", max_turns=3), "ASK milk", "ASK hair", "GUESS cat")
+    lost = play_acts(
+        start_game(TwentyQuestions, "lion", reward="steps", max_turns=3), "ASK milk", "ASK hair", "GUESS cat"
+    )
     assert lost.payoffs() == {"guesser": -3.0} and lost.report()["ended"] == "turns"
     assert "lion" in lost.observe("guesser")["messages"][-1]["text"]
     free = play_acts(start_game(TwentyQuestions, "lion", cost=0), "GUESS lion")
@@ -156,7 +158,9 @@ def test_payoffs_by_hand():
 
 def test_giving_up_never_pays():
     for reward in ("goal", "steps"):
-        quitting_game, guessing_game = (start_game(TwentyQuestions, "lion", reward=reward, illegal="end") for _ in range(2))
+        quitting_game, guessing_game = (
+            start_game(TwentyQuestions, "lion", reward=reward, illegal="end") for _ in range(2)
+        )
         play_acts(quitting_game, "I give up")
         play_acts(guessing_game, *["GUESS cat"] * 20)
         assert quitting_game.ended == "illegal" and guessing_game.ended == "turns"
