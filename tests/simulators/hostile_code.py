@@ -12,7 +12,7 @@ class Attack(NamedTuple):
 
     name: str
     code: str
-    seen: str
+    expected: str
     works: bool = False
 
 

@@ -17,7 +17,7 @@ class Query(NamedTuple):
     """Statement with its expected output, whether it may write, whether it works unconfined, and whether it fails."""
 
     sql: str
-    seen: str
+    expected: str
     write: bool = False
     works: bool = False
     error: bool = True

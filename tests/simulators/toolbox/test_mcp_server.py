@@ -13,13 +13,13 @@ from simulators.toolbox.mcp_server import REFUSED, McpServer
 from tests.factories.mcp_children import SERVER, running
 
 
-def server(fault: str = "") -> McpServer:
+def connect(fault: str = "") -> McpServer:
     """Return a connection to a server with this fault."""
     return McpServer(f"{sys.executable} {SERVER} {fault}")
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def check_no_children_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 20.0)
     yield
     deadline = time.monotonic() + 20
@@ -29,7 +29,7 @@ def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
-    shop = server()
+    shop = connect()
     assert not running()
     assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
     assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
@@ -51,7 +51,7 @@ def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     ],
 )
 def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], text: str) -> None:
-    shop = server(fault)
+    shop = connect(fault)
     with pytest.raises(error) as raised:
         shop.call("act", {}, 0.5)
     assert str(raised.value) == text
@@ -60,50 +60,50 @@ def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], tex
 
 def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2 << 20)
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("endless")
+    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("endless")
     with pytest.raises(ServerEnded):
         shop.call("act", {}, 60)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    assert shop.call("count", {}, 20).text == "1", "another server answers"
+    assert shop.call("count", {}, 20).text == "1", "the next server fails"
     shop.close()
 
 
-def test_of_standard_error_only_the_end_is_kept() -> None:
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("shouting")
+def test_standard_error_is_bounded() -> None:
+    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("shouting")
     assert shop.call("act", {}, 60).text == "fine"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
     shop.close()
 
 
-def test_what_a_server_starts_ends_with_it() -> None:
-    shop = server("child")
+def test_server_ends_with_its_children() -> None:
+    shop = connect("child")
     assert shop.call("act", {}, 20).text == "fine"
     assert running() == 2
-    shop.close()  # the fixture waits until neither runs
+    shop.close()  # the fixture waits until both have ended
 
 
 @pytest.mark.parametrize("fault", ["garbage", "slow", "stubborn"])
-def test_noise_and_a_slow_start_do_no_harm(fault: str) -> None:
-    shop = server(fault)
+def test_noise_and_slow_start_are_tolerated(fault: str) -> None:
+    shop = connect(fault)
     assert shop.call("act", {}, 5).text == "fine"
     shop.close()
 
 
-def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 0.5)
     with pytest.raises(ServerEnded, match=r"does not start: no answer in 0\.5 s"):
-        server("silent").tools()
+        connect("silent").tools()
 
 
 def test_a_hanging_call_leaves_the_server_usable() -> None:
-    shop = server("hang")
+    shop = connect("hang")
     with pytest.raises(TimeoutError):
         shop.call("act", {}, 0.2)
     shop.close()
 
 
 def test_an_ended_server_is_started_again() -> None:
-    shop = server("crash")
+    shop = connect("crash")
     for _ in range(3):
         assert shop.call("add", {"a": 1}, 5).text == "2"
         with pytest.raises(ServerEnded):
@@ -112,7 +112,7 @@ def test_an_ended_server_is_started_again() -> None:
 
 
 def test_pictures_arrive_as_bytes() -> None:
-    shop = server("picture")
+    shop = connect("picture")
     content = shop.call("act", {}, 5)
     assert content.text == "" and content.pictures[0].startswith(b"\x89PNG")
     shop.close()
@@ -133,7 +133,7 @@ def test_other_addresses_are_refused(address: str, text: str) -> None:
         McpServer(address)
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_missing_program_is_named() -> None:
     with pytest.raises(ServerEnded, match="no-such-program"):
         McpServer("no-such-program").tools()
 
