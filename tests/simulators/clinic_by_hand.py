@@ -20,7 +20,9 @@ def compute_posterior_by_hand(game, chart, persona):
                 weight *= kind.volunteers if tells else 1 - kind.volunteers
                 is_volunteered = tells and has and not forgot and not sign.secret
                 answer = "unknown" if forgot else "inform" if has != slipped else "deny"
-                is_consistent = is_volunteered == (n in chart.complaint) and (is_volunteered or chart.answers.get(n, answer) == answer)
+                is_consistent = is_volunteered == (n in chart.complaint) and (
+                    is_volunteered or chart.answers.get(n, answer) == answer
+                )
                 likelihood += weight * is_consistent
             weights[disease] *= likelihood
         for finding, is_present in chart.findings.items():

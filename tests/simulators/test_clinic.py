@@ -86,7 +86,9 @@ def test_records_follow_the_table_and_the_persona():
     for row, record in enumerate(records):
         volunteered[row, list(record.complaint)] = True
     assert (confirmed != has)[~forgotten & ~volunteered].mean() == pytest.approx(0.15, abs=0.005)
-    assert (volunteered <= has).all() and not volunteered[:, [n for n, sign in enumerate(SYMPTOMS) if sign.secret]].any()
+    assert (volunteered <= has).all() and not volunteered[
+        :, [n for n, sign in enumerate(SYMPTOMS) if sign.secret]
+    ].any()
     public_signs = [n for n, sign in enumerate(SYMPTOMS) if not sign.secret]
     assert volunteered[:, public_signs][(has & ~forgotten)[:, public_signs]].mean() == pytest.approx(0.3, abs=0.02)
 
@@ -315,7 +317,9 @@ def test_gains_are_expected_entropy_reductions():
         first = list(TESTS).index(name) * 3
         remaining_entropy = 0.0
         for results in itertools.product((False, True), repeat=3):
-            chart = Chart(game.chart.complaint, findings={first + k: is_present for k, is_present in enumerate(results)})
+            chart = Chart(
+                game.chart.complaint, findings={first + k: is_present for k, is_present in enumerate(results)}
+            )
             chance = 0.0
             for disease, weight in enumerate(weights.sum(axis=0)):
                 rates = game.table.findings[disease, first : first + 3]
@@ -345,7 +349,11 @@ def test_good_questions_beat_random_ones_and_none():
         game = Clinic(budget=budget)
         return np.mean([play(game, seed, player)["success"] for seed in range(150)])
 
-    no_questions, good_questions, random_questions = compute_accuracy("asker", 0), compute_accuracy("asker", 20), compute_accuracy("random_asker", 20)
+    no_questions, good_questions, random_questions = (
+        compute_accuracy("asker", 0),
+        compute_accuracy("asker", 20),
+        compute_accuracy("random_asker", 20),
+    )
     assert 0.3 < no_questions < 0.6 < random_questions < 0.8 < 0.85 < good_questions
 
 
@@ -395,9 +403,18 @@ def test_recommendations_are_shared_by_diseases_and_paid() -> None:
     game.reset(seed=1)
     assert sorted(game.advice.right) == [0, 0, 1, 1, 2, 2]
     disease = game.patient.record.disease
-    sharing_disease = next(i for i, right_recommendation in enumerate(game.advice.right) if right_recommendation == game.advice.right[disease] and i != disease)
+    sharing_disease = next(
+        i
+        for i, right_recommendation in enumerate(game.advice.right)
+        if right_recommendation == game.advice.right[disease] and i != disease
+    )
     payoffs = {}
-    for disease_named, recommended in (disease, 0), (disease, 1), (disease, 2), (sharing_disease, game.advice.right[disease]):
+    for disease_named, recommended in (
+        (disease, 0),
+        (disease, 1),
+        (disease, 2),
+        (sharing_disease, game.advice.right[disease]),
+    ):
         game.reset(seed=1)
         game.step(f"D{'abcdef'[disease_named]}{recommended + 1}")
         assert game.figures()["advised"] == (recommended == game.advice.right[disease])

@@ -55,7 +55,9 @@ def test_every_patient_wording_is_parsed_correctly(source):
             for stance in ("inform", "deny", "unknown"):
                 for text in wordings[stance]:
                     statement = table.words.understand(text.format(it=sign.it), asked_topic=sign.name)
-                    assert (statement.facts, statement.unclear) == ({sign.name: stance}, frozenset()), text.format(it=sign.it)
+                    assert (statement.facts, statement.unclear) == ({sign.name: stance}, frozenset()), text.format(
+                        it=sign.it
+                    )
         for phrase in (sign.name, sign.it, *sign.synonyms):
             assert table.words.read(f"I have {phrase}.") == {sign.name: "inform"}
 
@@ -100,7 +102,9 @@ def test_asia_by_hand():
     chances_by_name = dict(zip(table.symptom_names, table.symptoms.T, strict=True))
     assert chances_by_name["breathlessness"] == pytest.approx([0.7, 0.7, 0.8])
     assert chances_by_name["smoking"] == pytest.approx([0.18 / 0.5265, 0.02 / 0.0235, 0.27 / 0.4185], abs=1e-6)
-    assert chances_by_name["travel to Asia"] == pytest.approx([0.0005 / 0.0104, 0.0095 / 0.9896, 0.0095 / 0.9896 - 0.0], abs=1e-3)
+    assert chances_by_name["travel to Asia"] == pytest.approx(
+        [0.0005 / 0.0104, 0.0095 / 0.9896, 0.0095 / 0.9896 - 0.0], abs=1e-3
+    )
     assert table.findings[:, 0] == pytest.approx([0.98, 0.98, 0.05])
 
 

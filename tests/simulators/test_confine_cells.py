@@ -97,7 +97,9 @@ def test_cell_ends_with_its_parent_process() -> None:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline and any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
         time.sleep(0.05)
-    remaining = [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()]
+    remaining = [
+        pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()
+    ]
     assert remaining == []
 
 

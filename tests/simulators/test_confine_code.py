@@ -227,7 +227,9 @@ def read_call_numbers(header: str, *options: str) -> dict[str, int]:
     if process.returncode:
         pytest.skip("no C preprocessor with Linux's headers")
     values: dict[str, str] = dict(re.findall(r"#define (__NR\w*) (\S+)", process.stdout))
-    return {key[5:]: int(values.get(value, value)) for key, value in values.items() if values.get(value, value).isdigit()}
+    return {
+        key[5:]: int(values.get(value, value)) for key, value in values.items() if values.get(value, value).isdigit()
+    }
 
 
 SPECIAL = {"clone": CLONE, "clone3": CLONE3, "prlimit64": PRLIMIT64, "ioctl": IOCTL, "socketpair": SOCKETPAIR}

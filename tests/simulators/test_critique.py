@@ -83,7 +83,9 @@ def test_critic_is_paid_if_its_feedback_helps() -> None:
 
 @pytest.mark.parametrize("text", ["{}", "It is {}.", "Isn't it {}?", "({})", "Answer: {}!", "{},00", "... {} ..."])
 def test_feedback_with_the_answer_is_withheld(text: str) -> None:
-    played = next(critique for critique in map(start_game, range(99)) if critique.task.answer not in critique.task.question)
+    played = next(
+        critique for critique in map(start_game, range(99)) if critique.task.answer not in critique.task.question
+    )
     played.step(make_wrong_answer(played))
     played.step(text.format(played.task.answer))
     assert read_messages(played)[-1] == ("critic", WITHHELD)

@@ -55,13 +55,15 @@ def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_passes_the_conformance_kit_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_over_many_seeds() -> None:
     findings = conformance.check(lambda: Debate(task=SUMS, rounds=3), seeds=1000, acts=50_000)
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
 
 def test_train_split_excludes_test_questions() -> None:
-    questions = {split: {start_game(seed, split=split).task.question for seed in range(40)} for split in ("train", "test")}
+    questions = {
+        split: {start_game(seed, split=split).task.question for seed in range(40)} for split in ("train", "test")
+    }
     assert not any(map(gym.is_test, questions["train"])) and all(map(gym.is_test, questions["test"]))
 
 
@@ -112,7 +114,9 @@ def test_nano_prompt_has_other_answers_and_the_sum() -> None:
     assert role.render_turn(conformance.view_of(debate), first=False) == f"8 9 {terse} ="
 
 
-@pytest.mark.parametrize(("answer", "replies"), [("plain", ("7", "8", "9")), ("tag", ("It is <answer>7</answer>",) * 3)])
+@pytest.mark.parametrize(
+    ("answer", "replies"), [("plain", ("7", "8", "9")), ("tag", ("It is <answer>7</answer>",) * 3)]
+)
 def test_chat_prompt_has_replies_by_speaker(answer: str, replies: tuple[str, ...]) -> None:
     debate = start_game(answer=answer)
     role = load_role("debater")
@@ -129,7 +133,11 @@ def test_chat_prompt_has_replies_by_speaker(answer: str, replies: tuple[str, ...
 def test_rewards_by_hand() -> None:
     """Wrong, right, right; then the first becomes right and the last wrong: two of three are right."""
     debate = start_game()
-    for answer, reward in ((make_wrong_answer(debate), 0.0), (get_right_answer(debate), 1.0), (get_right_answer(debate), 1.0)):
+    for answer, reward in (
+        (make_wrong_answer(debate), 0.0),
+        (get_right_answer(debate), 1.0),
+        (get_right_answer(debate), 1.0),
+    ):
         seat = debate.agent_selection
         debate.step(answer)
         assert debate.infos[seat]["rewards"] == {"right": reward}
@@ -146,7 +154,9 @@ def test_rewards_by_hand() -> None:
 
 def test_tie_has_no_verdict() -> None:
     debate = start_game(debaters=4, rounds=1)
-    answer_all(debate, get_right_answer(debate), make_wrong_answer(debate), get_right_answer(debate), make_wrong_answer(debate))
+    answer_all(
+        debate, get_right_answer(debate), make_wrong_answer(debate), get_right_answer(debate), make_wrong_answer(debate)
+    )
     assert debate.find_decision() is None
     assert debate.report()["success"] is False and debate.report()["score"] == 0.5
     assert debate.payoffs() == dict(zip(debate.seats, (1.0, 0.0, 1.0, 0.0), strict=True))

@@ -68,7 +68,10 @@ def test_scripted_seat_changes_nothing(game_setup: tuple[Make, tuple[str, ...]])
     for agent in agents:
         for seed in range(cases(4, 40)):
             inside, seated = make(), make(person="played")
-            assert list(play_and_yield_views(inside, seed, agent)) == list(play_and_yield_views(seated, seed, agent)), (agent, seed)
+            assert list(play_and_yield_views(inside, seed, agent)) == list(play_and_yield_views(seated, seed, agent)), (
+                agent,
+                seed,
+            )
             reports = inside.report(), seated.report()
             for name in reports[0].keys() - {"turns"}:
                 assert reports[0][name] == reports[1][name], (agent, seed, name)
@@ -89,7 +92,9 @@ def test_hostile_person_only_ends_its_match(game_setup: tuple[Make, tuple[str, .
         limited_count += game.ended == PERSON
         assert int(report["person_faults"]) <= 3 and game.turns < 200
         assert game.payoffs()[game.person_seat] <= 0
-        assert game._totals[game.person_seat].keys() <= {"wrong", "secret", ILLEGAL}, "the person shares the agent's reward"
+        assert game._totals[game.person_seat].keys() <= {"wrong", "secret", ILLEGAL}, (
+            "the person shares the agent's reward"
+        )
     if person == "too long":
         assert limited_count
 
@@ -241,7 +246,9 @@ def test_a_customer_may_take_its_goals_in_any_order() -> None:
     second = game.customer.record.goals[1]
     game.step("ASK number")
     game.step(f"It is about {second.subject}. I would like to {second.ask.format(it='order ' + second.subject)}.")
-    assert game.customer.goal_index == 1 and int(game.conduct.leaked) == 1, "speaking of the second goal first is a leak"
+    assert game.customer.goal_index == 1 and int(game.conduct.leaked) == 1, (
+        "speaking of the second goal first is a leak"
+    )
     assert view_of(game).messages[-1].text.startswith("It is about")
 
 

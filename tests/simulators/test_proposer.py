@@ -70,7 +70,7 @@ def test_passes_the_conformance_kit_and_has_no_secret_to_leak(options: dict[str,
 
 
 @pytest.mark.slow
-def test_passes_the_conformance_kit_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_over_many_seeds() -> None:
     findings = conformance.check(lambda: ProposerSolver(families=list(FAMILIES), rounds=2), seeds=1000, acts=50_000)
     assert [(finding.name, finding.ok) for finding in findings if not finding.ok] == [("leaks", None)]
 
@@ -91,7 +91,9 @@ def test_scripted_solvers_score_as_expected(player: str, share_range: tuple[floa
 # Rewards.
 
 
-@pytest.mark.parametrize(("right_count", "hard", "frontier"), [(0, 1.0, 0.0), (1, 0.75, 0.75), (2, 0.5, 1.0), (4, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("right_count", "hard", "frontier"), [(0, 1.0, 0.0), (1, 0.75, 0.75), (2, 0.5, 1.0), (4, 0.0, 0.0)]
+)
 def test_rewards_by_hand(right_count: int, hard: float, frontier: float) -> None:
     assert (PAYS["hard"](right_count / 4), PAYS["frontier"](right_count / 4)) == (hard, frontier)
     for pay, expected in (("hard", hard), ("frontier", frontier)):
@@ -104,7 +106,10 @@ def test_rewards_by_hand(right_count: int, hard: float, frontier: float) -> None
             assert game.infos[seat]["rewards"]["right"] == float(n < right_count)
         assert game.ended == "answered"
         assert game.infos["proposer"]["rewards"] == {"challenge": expected}
-        assert game.payoffs() == {"proposer": expected, **{s: float(n < right_count) for n, s in enumerate(game.solvers)}}
+        assert game.payoffs() == {
+            "proposer": expected,
+            **{s: float(n < right_count) for n, s in enumerate(game.solvers)},
+        }
         report = game.report()
         assert (report["s"], report["score"], report["valid"]) == (right_count / 4, right_count / 4, 1.0)
         assert (report["terms"], report["digits"], report["task"]) == (3.0, 2.0, "12 + 7 - 30")

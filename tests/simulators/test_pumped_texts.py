@@ -31,7 +31,9 @@ SKIPPED_MODULES = ("games.adapters", "games.conformance", "simulators.confine", 
 
 def list_patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     modules = [
-        module_info.name for top in (games, simulators) for module_info in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")
+        module_info.name
+        for top in (games, simulators)
+        for module_info in pkgutil.walk_packages(top.__path__, f"{top.__name__}.")
     ]
     for module in [*modules, "agents.tool_formats", "agents.chat_messages"]:
         if not module.startswith(SKIPPED_MODULES):

@@ -70,7 +70,7 @@ def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
-def test_passes_the_conformance_kit_on_a_thousand_seeds(protocol: Any) -> None:
+def test_passes_the_conformance_kit_over_many_seeds(protocol: Any) -> None:
     if protocol == "code" and find_obstacle():
         pytest.skip(find_obstacle())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
@@ -250,7 +250,9 @@ def test_every_family_that_is_not_refused_can_be_used(tmp_path: Any) -> None:
             task = gym.draw_task(family, gym.read_task_option(family)[family], rng)
             assert task.is_sound(), family
             assert all(task.score(text).value < 1.0 for text in HOSTILE), family
-            assert all(task.score(injection.format(path=tmp_path / "evil")).value < 1.0 for injection in CODE_INJECTIONS), family
+            assert all(
+                task.score(injection.format(path=tmp_path / "evil")).value < 1.0 for injection in CODE_INJECTIONS
+            ), family
         assert not (tmp_path / "evil").exists(), family
 
 

@@ -136,9 +136,15 @@ def test_vague_or_other_proposals_get_no_consent(domain):
         game.reset(seed=seed)
         if game.customer.goal.writes and game.customer.goal.subject != "account":
             break
-    other_tool = next(tool for tool in game.world.writes if tool not in (game.customer.goal.tool, "change_account_address"))
+    other_tool = next(
+        tool for tool in game.world.writes if tool not in (game.customer.goal.tool, "change_account_address")
+    )
     number = game.customer.goal.subject
-    for text in (f"Shall I {game.world.verbs[other_tool][0]} {number}?", "Shall I go ahead?", f"Can I do it with {number}?"):
+    for text in (
+        f"Shall I {game.world.verbs[other_tool][0]} {number}?",
+        "Shall I go ahead?",
+        f"Can I do it with {number}?",
+    ):
         game.step(f"SAY {text}")
         assert not game.customer.is_write_pending, text
     verb = game.world.verbs[game.customer.goal.tool][0]

@@ -211,12 +211,21 @@ def test_equivalent_numbers_and_texts_are_equal():
 
 
 def test_judges_told_facts_and_denials():
-    fact, forbidden = Goal("ask", "1", facts={"refund": "25.00"}), Goal("x", "1", reasons=frozenset({"too_late", "once"}))
-    assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
+    fact, forbidden = (
+        Goal("ask", "1", facts={"refund": "25.00"}),
+        Goal("x", "1", reasons=frozenset({"too_late", "once"})),
+    )
+    assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [
+        True,
+        True,
+    ]
     assert judge_facts([fact], [Outcome({"refund": "26.00"})]) == [False]
     assert judge_facts([fact], [Outcome({"refund": None})]) == [False]
     assert judge_facts([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
-    assert judge_facts([forbidden, forbidden], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
+    assert judge_facts([forbidden, forbidden], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [
+        False,
+        False,
+    ]
     assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"})]) == [True, False]
 
 
@@ -275,7 +284,11 @@ def test_other_speech_in_plain_words():
     assert not parse("Thank you for your email.").identity
     assert parse("Which order is it about?").number and parse("What else can I do for you?").more
     proposal_speech = parse("I will cancel order 12345 and refund 25.00 to your card. Shall I go ahead?")
-    assert proposal_speech.proposal.tools >= {"cancel_order"} and proposal_speech.proposal.numbers == {"12345"} and not proposal_speech.identity
+    assert (
+        proposal_speech.proposal.tools >= {"cancel_order"}
+        and proposal_speech.proposal.numbers == {"12345"}
+        and not proposal_speech.identity
+    )
     assert parse("Your refund is $25.").facts == {"refund": "25.00"}
     assert parse("You get back 25.5 in all. The tracking code is tr12345678.").facts == {
         "refund": "25.50", "tracking": "TR12345678",

@@ -85,7 +85,9 @@ def test_yes_and_no_are_taken_at_their_word():
     assert game.customer.is_write_pending and get_penalties(game) == {}
     game.step('CONFIRM change_account_address(address="1 Elsewhere")')
     game.step("yes")
-    assert game.customer.is_write_pending and get_penalties(game) == {"wrong": -0.1}  # it agreed to a write that it did not want
+    assert game.customer.is_write_pending and get_penalties(game) == {
+        "wrong": -0.1
+    }  # it agreed to a write that it did not want
     assert game.world.session.consent.tool == "change_account_address"
 
 
@@ -202,7 +204,11 @@ def start_game(*acts, volunteers=None, **options):
         game.reset(seed=seed)
         record, goal = game.customer.record, game.customer.goal
         is_suitable = not goal.reasons and goal.tool in ("cancel_order", "resend_order", "change_address")
-        if is_suitable and volunteers in (None, record.volunteers) and not (record.forgets_email or record.forgets_numbers[0]):
+        if (
+            is_suitable
+            and volunteers in (None, record.volunteers)
+            and not (record.forgets_email or record.forgets_numbers[0])
+        ):
             for act in acts:
                 game.step(act)
             return game

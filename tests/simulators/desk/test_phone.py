@@ -37,7 +37,9 @@ def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_passes_the_conformance_kit_over_many_seeds(
+    options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert passes_over_many_seeds(lambda: make_phone_desk(**options), options, capsys)
 
 
@@ -182,7 +184,9 @@ def test_agent_sees_no_phone_setting_before_asking() -> None:
             first_device, second_device = map(get_handset, games)
             equal_settings = {"vpn", "apn", "sim_card"}
             second_device.settings |= {
-                name: SETTINGS[name].opposite(value) for name, value in first_device.settings.items() if name not in equal_settings
+                name: SETTINGS[name].opposite(value)
+                for name, value in first_device.settings.items()
+                if name not in equal_settings
             }
             players = [game.players["random"](game, seed) for game in games]
             while not games[0].ended:

@@ -47,7 +47,9 @@ def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [*OPTIONS, {"depth": 8, "operators": [3, 6], "split": "test"}], ids=str)
-def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_passes_the_conformance_kit_over_many_seeds(
+    options: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert passes_over_many_seeds(lambda: Prover(**options), options, capsys)
 
 
@@ -182,7 +184,11 @@ def test_train_and_test_share_no_shape() -> None:
         for seed in range(300):
             game.reset(seed=seed)
             shapes.add(to_shape(get_proof(game).theorem[0]))
-    assert len(shapes_by_split["train"]) > 100 and len(shapes_by_split["test"]) > 30 and not shapes_by_split["train"] & shapes_by_split["test"]
+    assert (
+        len(shapes_by_split["train"]) > 100
+        and len(shapes_by_split["test"]) > 30
+        and not shapes_by_split["train"] & shapes_by_split["test"]
+    )
 
 
 @pytest.mark.parametrize("depth", [0, 9, [3, 1], [1, 2, 3], "12", 1.5, None, [1, True]])

@@ -71,7 +71,10 @@ def test_refuses_too_large_terms() -> None:
 def test_every_rule_preserves_the_value(left: Term, right: Term, values: tuple[int, ...]) -> None:
     assignment = dict(zip("abcd", values, strict=True))
     for _, after in list_successors((left, right)):
-        assert [evaluate(side, assignment) for side in after] == [evaluate(left, assignment), evaluate(right, assignment)]
+        assert [evaluate(side, assignment) for side in after] == [
+            evaluate(left, assignment),
+            evaluate(right, assignment),
+        ]
         assert max(map(count_operators, after)) <= MAX_OPERATORS
 
 

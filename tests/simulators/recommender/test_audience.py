@@ -133,9 +133,17 @@ def test_friends_mostly_share_the_segment():
     assert sorted(set(segments)) == list(range(8))
     degrees = [len(user_friends) for user_friends in friends]
     assert 6 < sum(degrees) / 400 < 8
-    is_same_segment = [segments[user_number] == segments[friend_number] for user_number, user_friends in enumerate(friends) for friend_number in user_friends]
+    is_same_segment = [
+        segments[user_number] == segments[friend_number]
+        for user_number, user_friends in enumerate(friends)
+        for friend_number in user_friends
+    ]
     assert sum(is_same_segment) / len(is_same_segment) > 0.8
-    assert all(user_number in friends[friend_number] for user_number, user_friends in enumerate(friends) for friend_number in user_friends)
+    assert all(
+        user_number in friends[friend_number]
+        for user_number, user_friends in enumerate(friends)
+        for friend_number in user_friends
+    )
     assert draw_friendships(segments, seed=1) == friends != draw_friendships(segments, seed=2)
     assert draw_friendships([0], 0) == ((),)
 

@@ -51,7 +51,10 @@ def test_approximate_index_has_high_recall(monkeypatch):
     assert type(big_index).__name__ == "IndexIVFFlat"
     _, results = big_index.search(vectors[:100], 10)
     truth = np.argsort(-(vectors[:100] @ vectors.T), axis=1)[:, :10]
-    hits = [len(set(found_ids) & set(true_ids)) for found_ids, true_ids in zip(results.tolist(), truth.tolist(), strict=True)]
+    hits = [
+        len(set(found_ids) & set(true_ids))
+        for found_ids, true_ids in zip(results.tolist(), truth.tolist(), strict=True)
+    ]
     assert sum(hits) / 1000 > 0.9
 
 
@@ -63,7 +66,9 @@ def test_results_do_not_depend_on_the_thread_count(monkeypatch):
         for threads in (1, 2, 4):
             faiss.omp_set_num_threads(threads)
             big_index = build_index(vectors)
-            results.append((big_index.search(vectors[:300], 10)[1].tolist(), nearest.kmeans(vectors, 16, 0)[0].tolist()))
+            results.append(
+                (big_index.search(vectors[:300], 10)[1].tolist(), nearest.kmeans(vectors, 16, 0)[0].tolist())
+            )
             assert faiss.omp_get_max_threads() == threads
     finally:
         faiss.omp_set_num_threads(thread_count)
@@ -94,9 +99,13 @@ def test_shelf_is_cached_and_shared_by_copies():
 def test_semantic_ids_are_unique_and_share_prefixes_with_neighbours():
     shelf = load_shelf(KEY)
     codes = shelf.codes
-    assert len(set(codes)) == 400 == len(shelf.by_code) and all(shelf.by_code[code] == n for n, code in enumerate(codes))
+    assert len(set(codes)) == 400 == len(shelf.by_code) and all(
+        shelf.by_code[code] == n for n, code in enumerate(codes)
+    )
     assert codes == semantic_ids(shelf.vectors)
-    shares_prefix = [codes[item].split("-")[0] == codes[shelf.find_similar(item)[0]].split("-")[0] for item in range(400)]
+    shares_prefix = [
+        codes[item].split("-")[0] == codes[shelf.find_similar(item)[0]].split("-")[0] for item in range(400)
+    ]
     assert sum(shares_prefix) / 400 > 0.5  # of 16 possible prefixes
 
 

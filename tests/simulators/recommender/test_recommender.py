@@ -50,7 +50,9 @@ def test_scores_of_scripted_players_are_ordered():
     assert scores["listening"] > scores["deaf"] + 0.2 and scores["listening"] > scores["popular"] + 0.2
 
 
-@pytest.mark.parametrize(("topics", "expected_acts"), [(["price"], {"ASK price"}), (["genre"], {"ASK genre"}), ([], set())])
+@pytest.mark.parametrize(
+    ("topics", "expected_acts"), [(["price"], {"ASK price"}), (["genre"], {"ASK genre"}), ([], set())]
+)
 def test_listening_bandit_asks_only_about_its_topics(topics, expected_acts):
     game, ask_acts = Recommender(), set()
     for seed in range(6):
@@ -69,7 +71,9 @@ def test_variety_increases_the_genres_on_a_page():
         game.reset(seed=seed)
         ids_by_name = {name: item for item, name in game.names().items()}
         for variety in genres:
-            page = acts.read_act(players.listening_bandit(game, seed, [], variety)(view_of(game)), ids_by_name, 3, False)
+            page = acts.read_act(
+                players.listening_bandit(game, seed, [], variety)(view_of(game)), ids_by_name, 3, False
+            )
             genres[variety] += len({item.genres[0] for item in game.service.items(page.items)})
     assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
@@ -193,7 +197,10 @@ def test_lies_about_a_page_cost_trust_and_truth_gains_it():
     game.reset(seed=1)
     items = game.service.items(game.service.candidates)
     genres = game.shelf.catalogue.genres
-    shown_genre, other_genre = genres[items[0].genres[0]], next(g for n, g in enumerate(genres) if n not in items[0].genres)
+    shown_genre, other_genre = (
+        genres[items[0].genres[0]],
+        next(g for n, g in enumerate(genres) if n not in items[0].genres),
+    )
     honest, liar = game.clone(), game.clone()
     honest.step(f"SHOW 1 | some {shown_genre} for you")
     liar.step(f"SHOW 1 | some {other_genre} for you")
@@ -350,4 +357,7 @@ def test_the_order_of_a_page_does_not_matter():
     while not first.ended:
         first.step("SHOW 3 9 4")
         second.step("SHOW 9 4 3")
-        assert second.service.candidates == first.service.candidates and second.service.total_joy == first.service.total_joy
+        assert (
+            second.service.candidates == first.service.candidates
+            and second.service.total_joy == first.service.total_joy
+        )

@@ -54,7 +54,7 @@ def capture_view(game):
 
 
 def compare_views(make, trait, seeds=SEEDS):
-    """Count equal views of two users that differ in `trait` until they act differently. Raises if views differ first."""
+    """Count equal views of two users that differ in `trait` until they act differently. Fail if views differ first."""
     count, first, second = 0, make(), make()
     for seed in seeds:
         first.reset(seed=seed)

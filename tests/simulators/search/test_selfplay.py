@@ -187,7 +187,8 @@ def test_rejects_questions_of_another_split() -> None:
     other.reset(seed=0)
     game.reset(seed=0, options={"example": as_record(other.example)})
     assert (
-        get_rejection(read_evidence(game), write_question(other.example.program, terse=False)) == "it is kept for another split"
+        get_rejection(read_evidence(game), write_question(other.example.program, terse=False))
+        == "it is kept for another split"
     )
 
 

@@ -31,7 +31,9 @@ def test_names_are_distinct_and_none_is_part_of_another(world: World) -> None:
     words = [tuple(name.split()) for name in world.names]
     assert len(set(words)) == len(words)
     parts = {name[a:b] for name in words for a, b in itertools.combinations(range(len(name) + 1), 2)} - set(words)
-    longer_names = {name for name in words for a, b in itertools.combinations(range(len(name) + 1), 2) if name[a:b] != name}
+    longer_names = {
+        name for name in words for a, b in itertools.combinations(range(len(name) + 1), 2) if name[a:b] != name
+    }
     assert not parts & set(words) and len(longer_names) <= len(words)
 
 
@@ -55,7 +57,12 @@ def test_evidence_determines_the_only_answer(seed: int, terse: bool, sort: str, 
     if sort == "unanswerable":
         assert question.answer == NONE and not evaluate(program, world) | evaluate(program, all_notes)
         return
-    assert evaluate(program, world) == evaluate(program, all_notes) == evaluate(program, evidence_notes) == {question.answer}
+    assert (
+        evaluate(program, world)
+        == evaluate(program, all_notes)
+        == evaluate(program, evidence_notes)
+        == {question.answer}
+    )
     if sort == "chain":
         assert not re.search(rf"\b{question.answer}\b", question.text)
 

@@ -31,7 +31,12 @@ def draw_world_and_question(terse: bool, index: int, level: int, seed: int) -> t
 def list_read_names(world: World, query: str) -> set[str]:
     """Return the tables and columns that SQLite reads for a query, including USING keys, which it does not report."""
     joins = re.findall(r"FROM (\w+) JOIN (\w+) USING ?\( ?(\w+)\)", query, re.IGNORECASE)
-    names = {name for left_table, right_table, key in joins for table in (left_table, right_table) for name in (table, f"{table}.{key}")}
+    names = {
+        name
+        for left_table, right_table, key in joins
+        for table in (left_table, right_table)
+        for name in (table, f"{table}.{key}")
+    }
 
     def allow(action: int, table: str | None, column: str | None, *rest: Any) -> int:
         if action == sqlite3.SQLITE_READ:
@@ -72,7 +77,9 @@ def test_database_depends_only_on_its_number() -> None:
 def test_threads_are_independent() -> None:
     """On a shared connection, a failed query made queries of other threads raise SystemError."""
     with ThreadPoolExecutor(4) as threads:
-        texts = list(threads.map(lambda seed: draw_world_and_question(True, 0, LEVELS[seed % 4], seed % 40)[1].text, range(400)))
+        texts = list(
+            threads.map(lambda seed: draw_world_and_question(True, 0, LEVELS[seed % 4], seed % 40)[1].text, range(400))
+        )
     assert texts == texts[:40] * 10
 
 
@@ -114,7 +121,9 @@ def test_equal_questions_have_equal_queries() -> None:
 
 def test_levels_use_their_sql_features() -> None:
     for seed in range(60):
-        level_1, level_2, level_3, level_4 = (draw_world_and_question(False, seed % 20, level, seed)[1].sql for level in LEVELS)
+        level_1, level_2, level_3, level_4 = (
+            draw_world_and_question(False, seed % 20, level, seed)[1].sql for level in LEVELS
+        )
         assert not re.search(r"JOIN|COUNT|MAX|MIN|SUM|AVG|LIMIT", level_1) and "WHERE" in level_1
         assert "JOIN" not in level_2 and re.search(r"(COUNT|MAX|MIN|SUM|AVG)\(|LIMIT 1", level_2)
         assert "JOIN" in level_3 and not re.search(r"GROUP|(COUNT|MAX|MIN|SUM|AVG)\(", level_3)

@@ -127,7 +127,9 @@ def test_queries_cannot_change_the_database(query: str) -> None:
 
 def test_long_observations_are_cut_to_ten_rows() -> None:
     game = start_game()
-    long_query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT i, '{}' AS pad FROM n"
+    long_query = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) SELECT i, '{}' AS pad FROM n"
+    )
     game.step(write_sql(long_query.format(100, "x" * 5), terse=False, final=False))
     assert len(read_last_message(game).splitlines()) == 102  # below 2,000 characters
     game.step(write_sql(long_query.format(100, "x" * 50), terse=False, final=False))

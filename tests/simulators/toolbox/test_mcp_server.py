@@ -29,15 +29,15 @@ def check_no_children_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
-    shop = connect()
+    server = connect()
     assert not running()
-    assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
-    assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
-    assert [shop.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
+    assert [tool.name for tool in server.tools()] == ["add", "count", "act", "greet"]
+    assert server.call("add", {"a": 2, "b": 3}, 5).text == "5"
+    assert [server.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
     assert running() == 1
-    shop.close()
-    assert shop.call("count", {}, 5).text == "1"  # another server
-    shop.close()
+    server.close()
+    assert server.call("count", {}, 5).text == "1"  # another server
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -51,42 +51,42 @@ def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     ],
 )
 def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], text: str) -> None:
-    shop = connect(fault)
+    server = connect(fault)
     with pytest.raises(error) as raised:
-        shop.call("act", {}, 0.5)
+        server.call("act", {}, 0.5)
     assert str(raised.value) == text
-    shop.close()
+    server.close()
 
 
 def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2 << 20)
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("endless")
+    before, server = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("endless")
     with pytest.raises(ServerEnded):
-        shop.call("act", {}, 60)
+        server.call("act", {}, 60)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    assert shop.call("count", {}, 20).text == "1", "the next server fails"
-    shop.close()
+    assert server.call("count", {}, 20).text == "1", "the next server fails"
+    server.close()
 
 
 def test_standard_error_is_bounded() -> None:
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("shouting")
-    assert shop.call("act", {}, 60).text == "fine"
+    before, server = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("shouting")
+    assert server.call("act", {}, 60).text == "fine"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    shop.close()
+    server.close()
 
 
 def test_server_ends_with_its_children() -> None:
-    shop = connect("child")
-    assert shop.call("act", {}, 20).text == "fine"
+    server = connect("child")
+    assert server.call("act", {}, 20).text == "fine"
     assert running() == 2
-    shop.close()  # the fixture waits until both have ended
+    server.close()  # the fixture waits until both have ended
 
 
 @pytest.mark.parametrize("fault", ["garbage", "slow", "stubborn"])
 def test_noise_and_slow_start_are_tolerated(fault: str) -> None:
-    shop = connect(fault)
-    assert shop.call("act", {}, 5).text == "fine"
-    shop.close()
+    server = connect(fault)
+    assert server.call("act", {}, 5).text == "fine"
+    server.close()
 
 
 def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,26 +96,26 @@ def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hanging_call_leaves_the_server_usable() -> None:
-    shop = connect("hang")
+    server = connect("hang")
     with pytest.raises(TimeoutError):
-        shop.call("act", {}, 0.2)
-    shop.close()
+        server.call("act", {}, 0.2)
+    server.close()
 
 
 def test_an_ended_server_is_started_again() -> None:
-    shop = connect("crash")
+    server = connect("crash")
     for _ in range(3):
-        assert shop.call("add", {"a": 1}, 5).text == "2"
+        assert server.call("add", {"a": 1}, 5).text == "2"
         with pytest.raises(ServerEnded):
-            shop.call("act", {}, 5)
-    shop.close()
+            server.call("act", {}, 5)
+    server.close()
 
 
 def test_pictures_arrive_as_bytes() -> None:
-    shop = connect("picture")
-    content = shop.call("act", {}, 5)
+    server = connect("picture")
+    content = server.call("act", {}, 5)
     assert content.text == "" and content.pictures[0].startswith(b"\x89PNG")
-    shop.close()
+    server.close()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ PROPERTY = st.fixed_dictionaries({}, optional={"type": KINDS | st.lists(KINDS, m
     ),
     st.dictionaries(st.text(max_size=8), VALUES, max_size=4),
 )  # fmt: skip
-def test_any_schema_is_refused_or_validates_any_arguments(schema: dict[str, object], arguments: dict[str, object]) -> None:
+def test_any_schema_is_refused_or_validates_any_arguments(
+    schema: dict[str, object], arguments: dict[str, object]
+) -> None:
     try:
         shape = build_shape("act", "Act.", schema)
     except ValueError:

@@ -39,7 +39,11 @@ def test_a_class_has_the_state_of_one_match() -> None:
     first, second = factory.open(), factory.open()
     assert call_tool(first, "note", text="a") == "1"
     twin = copy.deepcopy(first)
-    assert [call_tool(first, "note", text="b"), call_tool(twin, "note", text="c"), call_tool(second, "read")] == ["2", "2", "[]"]
+    assert [call_tool(first, "note", text="b"), call_tool(twin, "note", text="c"), call_tool(second, "read")] == [
+        "2",
+        "2",
+        "[]",
+    ]
     assert [call_tool(first, "read"), call_tool(twin, "read")] == ['["a","b"]', '["a","c"]']
 
 

@@ -14,7 +14,9 @@ def decode_pixels(data: bytes) -> np.ndarray:
         return np.asarray(image.convert("RGB"))
 
 
-def train_probe_accuracy(pixels: list[np.ndarray], answers: list[int], *, classes: int = 10, is_linear: bool = False) -> float:
+def train_probe_accuracy(
+    pixels: list[np.ndarray], answers: list[int], *, classes: int = 10, is_linear: bool = False
+) -> float:
     """Train a probe on four fifths of the pictures and return its accuracy on the rest."""
     inputs = np.stack([picture.ravel() for picture in pixels]).astype(np.float32)
     inputs = (inputs - inputs.mean(0)) / (inputs.std(0) + 1.0)

@@ -13,7 +13,7 @@ from simulators.vision import Frames
 from simulators.vision.clips import APART, SHOWN, WINDOW, draw_clip, draw_frame, sample_frames
 from simulators.vision.frames_acts import Answer, Choose, LookUp, read_act
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
-from tests.simulators.vision.probes import train_probe_accuracy, decode_pixels
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 
 def start_game(seed: int = 3, **options: Any) -> Frames:
@@ -61,7 +61,9 @@ def test_events_are_separate_and_not_in_the_first_frames(is_timed: bool) -> None
 def test_frames_do_not_depend_on_the_drawing_order() -> None:
     clip = draw_clip(np.random.default_rng(1), 2000, False)
     frames = [draw_frame(clip, number) for number in range(clip.length)[:40]]
-    assert all((draw_frame.__wrapped__(clip, number) == frame).all() for number, frame in reversed([*enumerate(frames)]))
+    assert all(
+        (draw_frame.__wrapped__(clip, number) == frame).all() for number, frame in reversed([*enumerate(frames)])
+    )
 
 
 def test_only_an_events_frames_show_its_digit_and_lamp() -> None:

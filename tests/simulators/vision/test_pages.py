@@ -21,7 +21,7 @@ from simulators.vision.pages_players import guess
 from simulators.vision.scenes import crop_cell
 from simulators.vision.slides import LABELS, VALUES, Deck, Slide, crop_page, load_deck, render
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
-from tests.simulators.vision.probes import train_probe_accuracy, decode_pixels
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 
 def start_game(seed: int = 3, **options: Any) -> Pages:
@@ -99,7 +99,9 @@ def test_overview_and_size_do_not_depend_on_values() -> None:
     for slide in list_printed_slides()[:40]:
         other = slide._replace(values=tuple(100 + 9 - value for value in slide.values))
         pixels, other_pixels = render(slide), render(other)
-        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(encode(other_pixels))
+        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(
+            encode(other_pixels)
+        )
         assert (pixels != other_pixels).any()
 
 
@@ -133,11 +135,15 @@ def test_scripted_players_are_ordered() -> None:
     acts = {tuple(map(game.players["blind"](game, 0), conformance.walk(game, seed, "blind")))[-1] for seed in range(9)}
     assert acts == {guess(VALUES)}, "the blind player's acts vary"
     values = [value for slide in game.deck.slides for value in slide.values]
-    assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, "guessing the most frequent value beats chance"
+    assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, (
+        "guessing the most frequent value beats chance"
+    )
 
 
 def test_values_are_uncorrelated_with_position_and_year() -> None:
-    rows = [(slide.year, row, slide.columns[row], slide.values[row]) for slide in list_printed_slides() for row in range(4)]
+    rows = [
+        (slide.year, row, slide.columns[row], slide.values[row]) for slide in list_printed_slides() for row in range(4)
+    ]
     for feature in zip(*[row[:3] for row in rows], strict=True):
         assert abs(np.corrcoef(feature, [row[3] for row in rows])[0, 1]) < 4 / len(rows) ** 0.5
 
@@ -160,7 +166,9 @@ def test_a_match_by_hand() -> None:
 def test_later_search_results_earn_less() -> None:
     game = start_game()
     slide = get_target_slide(game)
-    first, twin = (candidate for candidate in game.deck.slides if (candidate.firm, candidate.topic) == (slide.firm, slide.topic))
+    first, twin = (
+        candidate for candidate in game.deck.slides if (candidate.firm, candidate.topic) == (slide.firm, slide.topic)
+    )
     query = f"search {slide.firm} {slide.topic}"
     play_legal_acts(game, query, query)
     assert game.found == [first, twin], "ties are not in the deck's order"
@@ -245,7 +253,9 @@ def test_board_deck_has_two_boards_per_firm_and_splits_share_no_firm() -> None:
             assert all(len(board.rivals(row)) == 2 and row in board.rivals(row) for row in range(6))
             firms.setdefault(board.firm, []).append(board)
         assert len(slides) == 500 and len(firms) == 250
-        assert all({*first.labels} == {*second.labels} and first.year != second.year for first, second in firms.values())
+        assert all(
+            {*first.labels} == {*second.labels} and first.year != second.year for first, second in firms.values()
+        )
     assert not {board.firm for board in decks[0]} & {board.firm for board in decks[1]}
 
 
@@ -254,7 +264,9 @@ def test_overview_and_size_do_not_depend_on_digits() -> None:
         assert isinstance(board, Board)
         digits = tuple((digit + 1) % 10 for digit in board.scene.digits)
         pixels, other_pixels = render(board), render(board._replace(scene=board.scene._replace(digits=digits)))
-        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(encode(other_pixels))
+        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(
+            encode(other_pixels)
+        )
         assert (pixels != other_pixels).any()
 
 
@@ -264,7 +276,11 @@ def test_a_match_over_boards_by_hand() -> None:
     (message,) = game.messages("viewer")
     assert message.parts == (f"find {board.labels[row]} in {board.firm} {board.year}",)
     play_legal_acts(game, f"search {board.firm} {board.year}")
-    assert (decode_newest_picture(game) == reduce(render(board))).all() and decode_newest_picture(game).shape == (48, 48, 3)
+    assert (decode_newest_picture(game) == reduce(render(board))).all() and decode_newest_picture(game).shape == (
+        48,
+        48,
+        3,
+    )
     play_legal_acts(game, board.closer(row).lower())
     cell = "ABCDEFGHI".index(board.closer(row))
     assert (decode_newest_picture(game) == crop_cell(render(board), cell, 48)).all() and game.hit

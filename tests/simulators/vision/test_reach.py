@@ -222,12 +222,16 @@ def list_labelled_cells(lesson: Any) -> dict[str, list[tuple[int, int]]]:
 def test_lessons_of_places_by_hand() -> None:
     game, rng = FixedLayoutReach(bins=9), random.Random(3)
     blocks = {"red": (1, 1), "green": (0, 1), "blue": (2, 1)}
-    assert list_labelled_cells(game.lesson(rng, "spots")) == {"white": [(1, 0)]} | {name: [cell] for name, cell in blocks.items()}
+    assert list_labelled_cells(game.lesson(rng, "spots")) == {"white": [(1, 0)]} | {
+        name: [cell] for name, cell in blocks.items()
+    }
     answers = {"red": "3 4", "green": "4 1", "blue": "4 7"}
     for _ in range(40):
         lesson = game.lesson(rng, "where")
         name = str(lesson.parts[0]).removeprefix("where ")
-        assert name == "white" or (lesson.answer == answers[name] and list_labelled_cells(lesson) == {"target": [blocks[name]]})
+        assert name == "white" or (
+            lesson.answer == answers[name] and list_labelled_cells(lesson) == {"target": [blocks[name]]}
+        )
 
 
 def test_way_lessons_lead_to_the_block() -> None:
@@ -261,7 +265,10 @@ def test_segment_is_complete_before_the_hand_reaches_the_named_block() -> None:
         assert lesson.parts[0] == "go red"
         hashes_by_answer[lesson.answer] |= {*lesson.pictures}
     assert hashes_by_answer["yes"] == {hashlib.sha256(before).hexdigest()} and len(hashes_by_answer["no"]) > 3
-    assert hashlib.sha256(start).hexdigest() in hashes_by_answer["no"] and not hashes_by_answer["yes"] & hashes_by_answer["no"]
+    assert (
+        hashlib.sha256(start).hexdigest() in hashes_by_answer["no"]
+        and not hashes_by_answer["yes"] & hashes_by_answer["no"]
+    )
 
 
 @given(st.integers(5, 32), st.data())
@@ -294,5 +301,7 @@ def test_unsure_player_takes_the_target_or_the_nearest_other() -> None:
         start_distances = [compute_distance(game.table.layout.hand, block) for block in game.table.layout.blocks]
         others = [block for block in range(3) if block != game.wanted]
         right_count += bool(report["success"])
-        assert report["success"] or end_distances.index(min(end_distances)) == min(others, key=start_distances.__getitem__)
+        assert report["success"] or end_distances.index(min(end_distances)) == min(
+            others, key=start_distances.__getitem__
+        )
     assert 20 <= right_count <= 40

@@ -176,7 +176,10 @@ def test_no_object_is_at_two_walls() -> None:
 def test_a_match_by_hand() -> None:
     game = start_game()
     (message,) = game.messages("viewer")
-    assert message.parts[0] == "The empty room." and (decode_newest_picture(game) == draw_layout(game.task, {}, game.grain)).all()
+    assert (
+        message.parts[0] == "The empty room."
+        and (decode_newest_picture(game) == draw_layout(game.task, {}, game.grain)).all()
+    )
     places = find_solution(game)
     stacked = dict.fromkeys(places, (0, 0))
     assert play_legal_acts(game, format_layout(stacked)) == {}
@@ -305,9 +308,13 @@ def test_match_in_letters_by_hand() -> None:
 
 def test_scripted_players_of_letters_are_ordered() -> None:
     game = Rooms(acts="letters")
-    reports_by_player = {name: [conformance.play(game, seed, name) for seed in range(60)] for name in ("oracle", "weak", "reviser")}
+    reports_by_player = {
+        name: [conformance.play(game, seed, name) for seed in range(60)] for name in ("oracle", "weak", "reviser")
+    }
     assert all(report["success"] for report in reports_by_player["oracle"])
-    assert all(0.3 <= np.mean([report["success"] for report in reports_by_player[name]]) <= 0.6 for name in ("weak", "reviser"))
+    assert all(
+        0.3 <= np.mean([report["success"] for report in reports_by_player[name]]) <= 0.6 for name in ("weak", "reviser")
+    )
     layouts = {name: np.mean([report["layouts"] for report in reports_by_player[name]]) for name in reports_by_player}
     assert layouts["weak"] == 1 < 1.3 < layouts["reviser"] < 2
 

@@ -121,7 +121,9 @@ def test_nearer_things_and_walls_occlude_others() -> None:
     beyond = Thing("ball", "red", ROOM + 2000, 1000)
     house = make_house(beyond, rooms=2, doors=(2000,))
     assert (draw_view(house, Pose(2000, 1000, 0), 48)[1] == -1).all(), "the wall does not hide the ball"
-    assert (draw_view(house, Pose(ROOM - 500, 2000, 21), 48)[1] == 0).any(), "the ball is not visible through the doorway"
+    assert (draw_view(house, Pose(ROOM - 500, 2000, 21), 48)[1] == 0).any(), (
+        "the ball is not visible through the doorway"
+    )
 
 
 def test_pictures_do_not_reveal_the_target() -> None:
@@ -151,7 +153,11 @@ def test_movement_respects_obstacles_and_is_deterministic(seed: int, acts: list[
 
 def test_steps_turns_and_sliding_by_hand() -> None:
     house = make_house(PILLAR)
-    assert perform(house, make_pose(1000, 2000), Act("go", 75)) == [make_pose(1250, 2000), make_pose(1500, 2000), make_pose(1750, 2000)]
+    assert perform(house, make_pose(1000, 2000), Act("go", 75)) == [
+        make_pose(1250, 2000),
+        make_pose(1500, 2000),
+        make_pose(1750, 2000),
+    ]
     assert perform(house, make_pose(1000, 2000), Act("left", 45)) == [Pose(1000, 2000, 21)]
     assert perform(house, Pose(1000, 2000, 23), Act("right", 30)) == [Pose(1000, 2000, 1)]
     assert perform(house, make_pose(2600, 2000), Act("go", 25)) == [make_pose(2600, 2000)], "the pillar does not block"
@@ -193,11 +199,16 @@ def test_spl_by_hand(success: bool, shortest: float, path_length: float, expecte
 
 
 def test_ndtw_by_hand() -> None:
-    corner, other_corner = [make_pose(0, 0), make_pose(1000, 0), make_pose(1000, 1000)], [make_pose(0, 0), make_pose(0, 1000), make_pose(1000, 1000)]
+    corner, other_corner = (
+        [make_pose(0, 0), make_pose(1000, 0), make_pose(1000, 1000)],
+        [make_pose(0, 0), make_pose(0, 1000), make_pose(1000, 1000)],
+    )
     assert ndtw(corner, corner, 800) == 1.0
     assert ndtw([make_pose(0, 0)], [make_pose(0, 0), make_pose(3000, 0)], 3000) == pytest.approx(math.exp(-0.5))
     assert ndtw(corner, other_corner, 1000) == pytest.approx(math.exp(-math.sqrt(2) / 3)), "the corners are not aligned"
-    assert ndtw([make_pose(0, 0), make_pose(0, 0), make_pose(1000, 0)], [make_pose(0, 0), make_pose(1000, 0)], 1000) == 1.0, "waiting is penalised"
+    assert (
+        ndtw([make_pose(0, 0), make_pose(0, 0), make_pose(1000, 0)], [make_pose(0, 0), make_pose(1000, 0)], 1000) == 1.0
+    ), "waiting is penalised"
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 8000)] * 2), min_size=1, max_size=8), SEEDS)
@@ -246,7 +257,9 @@ def test_distance_option_starts_on_the_experts_path(distance: int) -> None:
         steps = len(game.route.places) - 1
         if game.pose != full_game.pose:
             assert game.pose[:2] in [place[:2] for place in full_game.route.places]
-            remaining = len(full_game.route.places) - 1 - [place[:2] for place in full_game.route.places].index(game.pose[:2])
+            remaining = (
+                len(full_game.route.places) - 1 - [place[:2] for place in full_game.route.places].index(game.pose[:2])
+            )
             assert 0 <= remaining - distance * 4 <= 2 and steps <= 1.5 * remaining + 2
         else:
             assert full_game.route.part_way(distance * 1000) == 0

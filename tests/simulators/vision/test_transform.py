@@ -18,7 +18,7 @@ from simulators.vision.scenes import CELL, compute_iou, crop_cell, mark_corner, 
 from simulators.vision.transform_lessons import make_corner_labels
 from simulators.vision.transform_players import write_repair
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
-from tests.simulators.vision.probes import train_probe_accuracy, decode_pixels
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
 
@@ -62,11 +62,15 @@ def test_operations_match_pil() -> None:
         return run(code, image)[0].pixels
 
     assert (apply_code("image.rotate(90)") == np.rot90(PIXELS)).all()
-    assert (apply_code("image.rotate(-90)") == np.rot90(PIXELS, 3)).all() and (apply_code("image.rotate(360)") == PIXELS).all()
+    assert (apply_code("image.rotate(-90)") == np.rot90(PIXELS, 3)).all() and (
+        apply_code("image.rotate(360)") == PIXELS
+    ).all()
     assert (apply_code("image.flip()") == PIXELS[:, ::-1]).all()
     assert (apply_code("image.crop(0, 0, 499, 332)") == PIXELS[:10, :10]).all()
     assert (apply_code("image.brighten(2.5)") == np.clip(PIXELS * 2.5, 0, 255).astype(np.uint8)).all()
-    assert apply_code("image.contrast(16)").max() == 255 and (apply_code("image.resize(40, 60)")[::2, ::2] == PIXELS).all()
+    assert (
+        apply_code("image.contrast(16)").max() == 255 and (apply_code("image.resize(40, 60)")[::2, ::2] == PIXELS).all()
+    )
     assert (apply_code("a = image.flip()\nb = a.rotate(180)\nb.flip().rotate(180)") == PIXELS).all()
     assert run("image.flip().rotate(90)", image)[1] == ("flip", "rotate")
 

@@ -18,7 +18,7 @@ from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, DIGITS, draw_di
 from simulators.vision.scenes import CELL, TILE, crop_cell, crop_middle, draw_scene, paint
 from simulators.vision.zoom_acts import DOT, score_format
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
-from tests.simulators.vision.probes import train_probe_accuracy, decode_pixels
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"layout": "tiles"}, {"act": "box", "max_looks": 3}, {"cells": 5, "distractors": False, "split": "test"},
@@ -59,7 +59,9 @@ def test_overview_and_size_do_not_depend_on_digits(cells: int) -> None:
         scene = draw_scene(np.random.default_rng(seed), cells, True)
         other = scene._replace(digits=tuple((digit + 1) % 10 for digit in scene.digits))
         pixels, other_pixels = (paint(variant, np.random.default_rng(seed)) for variant in (scene, other))
-        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(encode(other_pixels))
+        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(
+            encode(other_pixels)
+        )
         assert (pixels != other_pixels).any()
 
 
@@ -91,10 +93,14 @@ def test_scripted_players_are_ordered(cell_samples: Any) -> None:
         for name in ("oracle", "colour")
     }
     assert scores["oracle"] == 1.0
-    assert 0.42 <= scores["colour"] <= 0.68, "half of the looks should hit, and a tenth of the others show the same digit"
+    assert 0.42 <= scores["colour"] <= 0.68, (
+        "half of the looks should hit, and a tenth of the others show the same digit"
+    )
     acts = {tuple(play_blindly(view) for view in conformance.walk(game, seed, "blind")) for seed in range(20)}
     assert acts == {("A", "7")}, "the blind player's acts vary"
-    assert max(np.bincount(cell_samples[2])) / len(cell_samples[2]) <= 0.12, "guessing the most frequent digit beats chance"
+    assert max(np.bincount(cell_samples[2])) / len(cell_samples[2]) <= 0.12, (
+        "guessing the most frequent digit beats chance"
+    )
 
 
 def play_blindly(view: Any) -> str:
@@ -113,7 +119,10 @@ def test_distractor_option_adds_one_object_of_the_same_colour() -> None:
 def test_a_match_by_hand() -> None:
     game = start_game()
     (message,) = game.messages("viewer")
-    assert message.parts[0] == f"find {game.scene.target_thing}" and (decode_newest_pictures(game)[0] == reduce(game.pixels)).all()
+    assert (
+        message.parts[0] == f"find {game.scene.target_thing}"
+        and (decode_newest_pictures(game)[0] == reduce(game.pixels)).all()
+    )
     target = game.scene.target
     game.step(f" {game.names[target].lower()} ")
     assert game.infos["viewer"]["rewards"] == {"hit": 1.0}

@@ -135,7 +135,9 @@ def test_move_template_uses_the_hour_or_the_later_one() -> None:
         _, _, day, hour, _, later = step.short.split()
         solve([step], own_apps)
         is_free = START.is_free(own_apps.state.meetings[1].day, int(hour))
-        assert own_apps.state.meetings[1] == Meeting("Ada", own_apps.state.meetings[1].day, int(hour if is_free else later))
+        assert own_apps.state.meetings[1] == Meeting(
+            "Ada", own_apps.state.meetings[1].day, int(hour if is_free else later)
+        )
         assert own_apps.state.meetings[1].day == day
         outcomes.add(is_free)
     assert outcomes == {True, False}
@@ -193,7 +195,11 @@ def test_rewards_by_hand() -> None:
     for call in solved_game.solution:
         solved_game.step(f"<tool_call>{json.dumps({'name': call.tool, 'arguments': call.arguments})}</tool_call>")
     solved_game.step('<tool_call>{"name": "done", "arguments": {}}</tool_call>')
-    assert solved_game.payoffs() == {"agent": pytest.approx(1.0)} and solved_game.report()["success"] and solved_game.ended == "done"
+    assert (
+        solved_game.payoffs() == {"agent": pytest.approx(1.0)}
+        and solved_game.report()["success"]
+        and solved_game.ended == "done"
+    )
 
 
 def test_illegal_end_is_not_scored() -> None:
@@ -214,9 +220,14 @@ def test_splits_share_no_template_with_a_person() -> None:
             game.reset(seed=seed)
             pairs |= {(name, step.split()[1]) for name, step in zip(game.templates, game.task.split("; "), strict=True)}
     single_person_pairs = {
-        split: {pair for pair in pairs if pair[0] in ("close", "cancel", "create")} for split, pairs in pairs_by_split.items()
+        split: {pair for pair in pairs if pair[0] in ("close", "cancel", "create")}
+        for split, pairs in pairs_by_split.items()
     }
-    assert single_person_pairs["train"] and single_person_pairs["test"] and not single_person_pairs["train"] & single_person_pairs["test"]
+    assert (
+        single_person_pairs["train"]
+        and single_person_pairs["test"]
+        and not single_person_pairs["train"] & single_person_pairs["test"]
+    )
 
 
 def test_flawed_player_is_right_half_of_the_time() -> None:
