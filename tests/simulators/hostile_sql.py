@@ -148,7 +148,7 @@ BOMBS = [
     Query("SELECT length(randomblob(3000000))", "randomblob is not allowed", works=True),
     Query("SELECT zeroblob(1000000000)", "zeroblob is not allowed"),
     Query("SELECT hex(zeroblob(3000000))", "zeroblob is not allowed", works=True),
-    # Up to SQLite 3.40, the first one takes seconds, so only fast machines answer. Later it is null, from 3.54 an error.
+    # SQLite up to 3.40 takes seconds for the first, so only fast machines answer. Later it is null, from 3.54 an error.
     Query("SELECT printf('%.900000000c', 'x')", "", error=False),
     Query("SELECT printf('%3000000d', 1)", "", works=True, error=False),
     Query("SELECT replace(printf('%90000d', 1), ' ', printf('%90000d', 1))", "too big"),

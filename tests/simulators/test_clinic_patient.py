@@ -35,35 +35,37 @@ def make_contrary_answer(game):
     return f"No, I don't have {it}." if game.patient.act.kind == "inform" else f"Yes, I have {it}."
 
 
-def find_other_sign(game, due, secret=False):
-    return next(n for n, s in enumerate(SYMPTOMS) if n != due and s.secret == secret and not game.chart.knows(n))
+def find_other_sign(game, asked_symptom, secret=False):
+    return next(
+        n for n, s in enumerate(SYMPTOMS) if n != asked_symptom and s.secret == secret and not game.chart.knows(n)
+    )
 
 
 # Rendered.
 
 
 def test_a_renderer_sees_the_act_and_the_template_and_not_the_record():
-    game, due = start_after_question("render")
+    game, symptom = start_after_question("render")
     facts = game.private("patient")
-    assert facts["say"].endswith(SYMPTOMS[due].name) and SYMPTOMS[due].it in facts["template"]
+    assert facts["say"].endswith(SYMPTOMS[symptom].name) and SYMPTOMS[symptom].it in facts["template"]
     assert set(facts) == {"say", "template", "answer"} and game.public() == {"left": 19}
-    assert view_of(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[due].name}")
+    assert view_of(game).messages[-1] == Message.of("doctor", f"ASK {SYMPTOMS[symptom].name}")
 
 
 def test_correct_rendering_reaches_the_doctor():
-    game, due = start_after_question("render")
+    game, symptom = start_after_question("render")
     word = {"inform": "yeah", "deny": "nope", "unknown": "not sure"}[game.patient.act.kind]
     game.step(f"  {word},\n doctor\x00 ")
     assert view_of(game).messages == (Message.of("patient", f"{word}, doctor"),)
-    assert game.chart.answers == {due: game.patient.record.answers[due]} and game.agent_selection == "doctor"
+    assert game.chart.answers == {symptom: game.patient.record.answers[symptom]} and game.agent_selection == "doctor"
     assert int(game.patient.figures()["render_replaced"]) == 0 and game.infos["patient"]["rewards"] == {}
 
 
 @pytest.mark.parametrize("kind", ["wrong", "extra", "withheld", "disease"])
 def test_wrong_rendering_never_reaches_the_doctor(kind):
     for seed in range(20):
-        game, due = start_after_question("render", seed, persona="mixed")
-        template, secret = game.patient.template, SYMPTOMS[find_other_sign(game, due, secret=True)].it
+        game, symptom = start_after_question("render", seed, persona="mixed")
+        template, secret = game.patient.template, SYMPTOMS[find_other_sign(game, symptom, secret=True)].it
         text = {
             "wrong": make_contrary_answer(game),
             "extra": f"{template} And I have {secret}.",
@@ -75,17 +77,17 @@ def test_wrong_rendering_never_reaches_the_doctor(kind):
         assert view_of(game).messages[-1].text == f"Say this and nothing else: {template}"
         game.step(text)
         assert game.agent_selection == "doctor" and view_of(game).messages[0].text == template
-        assert game.chart.answers == {due: game.patient.record.answers[due]}
+        assert game.chart.answers == {symptom: game.patient.record.answers[symptom]}
         figures = game.patient.figures()
         name = "extra" if kind == "disease" else kind
         assert (figures[f"render_{name}"], figures["render_texts"], figures["render_replaced"]) == (2, 2, 1)
 
 
 def test_second_rendering_counts():
-    game, due = start_after_question("render")
+    game, symptom = start_after_question("render")
     game.step("Good day.")
     game.step(game.private("patient")["template"])
-    assert int(game.patient.figures()["render_replaced"]) == 0 and due in game.chart.answers
+    assert int(game.patient.figures()["render_replaced"]) == 0 and symptom in game.chart.answers
 
 
 def test_random_renderings_never_mislead_the_doctor():
@@ -135,31 +137,31 @@ def test_renderings_never_reveal_secrets():
 
 
 def test_free_patient_sees_the_record_and_is_understood():
-    game, due = start_after_question("free")
+    game, symptom = start_after_question("free")
     facts, record = game.private("patient"), game.patient.record
-    assert facts["say"].endswith(SYMPTOMS[due].name)
+    assert facts["say"].endswith(SYMPTOMS[symptom].name)
     assert facts["have"] == [s.name for s, answer in zip(SYMPTOMS, record.answers, strict=True) if answer == "inform"]
     game.step(facts["answer"])
-    assert game.chart.answers == {due: record.answers[due]} and game.infos["patient"]["rewards"] == {}
+    assert game.chart.answers == {symptom: record.answers[symptom]} and game.infos["patient"]["rewards"] == {}
 
 
 def test_free_patient_pays_for_false_statements():
-    game, due = start_after_question("free")
-    denied_sign = next(n for n in range(len(SYMPTOMS)) if n != due and game.patient.record.answers[n] == "deny")
-    secret = find_other_sign(game, due, secret=True)
+    game, symptom = start_after_question("free")
+    denied_sign = next(n for n in range(len(SYMPTOMS)) if n != symptom and game.patient.record.answers[n] == "deny")
+    secret = find_other_sign(game, symptom, secret=True)
     stance = "deny" if game.patient.record.answers[secret] == "deny" else "inform"
     statement = f"no {SYMPTOMS[secret].name}" if stance == "deny" else f"I have {SYMPTOMS[secret].name}"
     game.step(f"{make_contrary_answer(game)} I have {SYMPTOMS[denied_sign].it}. {statement}.")
     assert game.infos["patient"]["rewards"] == {"wrong": pytest.approx(-0.2), "secret": pytest.approx(-0.1)}
-    assert game.chart.answers[due] != game.patient.record.answers[due]
+    assert game.chart.answers[symptom] != game.patient.record.answers[symptom]
     assert game.chart.answers[denied_sign] == "inform" and game.chart.answers[secret] == stance
     assert game.patient.figures() == {"told_wrong": 2, "told_secret": 1, "told_unread": 0}
 
 
 def test_unreadable_answer_counts_as_unsure_and_is_penalised():
-    game, due = start_after_question("free")
+    game, symptom = start_after_question("free")
     game.step("Nice weather.")
-    assert game.chart.answers == {due: "unknown"} and "unread" in game.infos["patient"]["rewards"]
+    assert game.chart.answers == {symptom: "unknown"} and "unread" in game.infos["patient"]["rewards"]
 
 
 def test_free_patient_shares_the_diagnosis_reward():

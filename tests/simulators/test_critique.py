@@ -50,30 +50,30 @@ def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
 
 
 def test_critic_speaks_after_each_failed_try() -> None:
-    played = start_game(max_turns=2)
-    played.step(make_wrong_answer(played))
-    assert played.agent_selection == "critic"
-    assert played.infos["critic"]["private"] == {"attempt": make_wrong_answer(played), "reference": played.task.answer}
-    played.step("Count again.")
-    assert read_messages(played) == [("referee", "Incorrect. Please think again."), ("critic", "Count again.")]
-    assert "private" not in played.infos["critic"] and played.infos["solver"]["private"] == {}
-    played.step(make_wrong_answer(played, 101))
-    assert played.ended == "wrong" and all(played.terminations.values())
-    assert played.report()["answers"] == 2 and played.report()["comments"] == 1
+    game = start_game(max_turns=2)
+    game.step(make_wrong_answer(game))
+    assert game.agent_selection == "critic"
+    assert game.infos["critic"]["private"] == {"attempt": make_wrong_answer(game), "reference": game.task.answer}
+    game.step("Count again.")
+    assert read_messages(game) == [("referee", "Incorrect. Please think again."), ("critic", "Count again.")]
+    assert "private" not in game.infos["critic"] and game.infos["solver"]["private"] == {}
+    game.step(make_wrong_answer(game, 101))
+    assert game.ended == "wrong" and all(game.terminations.values())
+    assert game.report()["answers"] == 2 and game.report()["comments"] == 1
 
 
 def test_critic_without_reference_sees_only_the_attempt() -> None:
-    played = start_game(reference=False)
-    played.step(make_wrong_answer(played))
-    assert played.infos["critic"]["private"] == {"attempt": make_wrong_answer(played)}
+    game = start_game(reference=False)
+    game.step(make_wrong_answer(game))
+    assert game.infos["critic"]["private"] == {"attempt": make_wrong_answer(game)}
 
 
 def test_critic_is_paid_if_its_feedback_helps() -> None:
-    played = start_game()
-    played.step(make_wrong_answer(played))
-    played.step("Count again.")
-    played.step(played.task.answer)
-    assert played.payoffs() == {"solver": 1.0, "critic": 1.0}
+    game = start_game()
+    game.step(make_wrong_answer(game))
+    game.step("Count again.")
+    game.step(game.task.answer)
+    assert game.payoffs() == {"solver": 1.0, "critic": 1.0}
     silent = start_game()
     silent.step(make_wrong_answer(silent))
     silent.step("")
@@ -83,39 +83,39 @@ def test_critic_is_paid_if_its_feedback_helps() -> None:
 
 @pytest.mark.parametrize("text", ["{}", "It is {}.", "Isn't it {}?", "({})", "Answer: {}!", "{},00", "... {} ..."])
 def test_feedback_with_the_answer_is_withheld(text: str) -> None:
-    played = next(
+    game = next(
         critique for critique in map(start_game, range(99)) if critique.task.answer not in critique.task.question
     )
-    played.step(make_wrong_answer(played))
-    played.step(text.format(played.task.answer))
-    assert read_messages(played)[-1] == ("critic", WITHHELD)
-    assert played.infos["critic"]["rewards"] == {"leak": -1.0}
-    played.step(played.task.answer)
-    assert played.report()["leaks"] == 1
+    game.step(make_wrong_answer(game))
+    game.step(text.format(game.task.answer))
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
+    assert game.infos["critic"]["rewards"] == {"leak": -1.0}
+    game.step(game.task.answer)
+    assert game.report()["leaks"] == 1
 
 
 @pytest.mark.parametrize(
     ("answer", "text"), [("7", "It is SEVEN."), ("42", "forty-two"), ("42", "Forty two?"), ("30", "thirty")]
 )
 def test_answer_in_words_is_withheld(answer: str, text: str) -> None:
-    played = start_game()
-    played.task = replace(played.task, answer=answer)
-    played.step("-1000")
-    played.step(text)
-    assert read_messages(played)[-1] == ("critic", WITHHELD)
+    game = start_game()
+    game.task = replace(game.task, answer=answer)
+    game.step("-1000")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
 
 
 @pytest.mark.parametrize("text", ["-3", "It is \u22123.", "minus 3", "negative three", "Minus  three!"])
 def test_sign_is_part_of_the_answer(text: str) -> None:
     """The question has a 3, and the answer is -3."""
-    played = start_game()
-    played.task = replace(played.task, question="Calculate 0 - 3.", answer="-3")
-    played.step("9")
-    played.step("Not 3.")
-    assert read_messages(played)[-1] == ("critic", "Not 3.")
-    played.step("9")
-    played.step(text)
-    assert read_messages(played)[-1] == ("critic", WITHHELD)
+    game = start_game()
+    game.task = replace(game.task, question="Calculate 0 - 3.", answer="-3")
+    game.step("9")
+    game.step("Not 3.")
+    assert read_messages(game)[-1] == ("critic", "Not 3.")
+    game.step("9")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
 
 
 @given(st.text(max_size=60))
@@ -126,28 +126,28 @@ def test_numbers_are_found_in_any_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["17 is too high.", "You forgot 1.5", "Try 77", "x7"])
 def test_feedback_without_the_answer_is_delivered(text: str) -> None:
-    played = start_game()
-    played.task = replace(played.task, answer="7")
-    played.step("17")
-    played.step(text)
-    assert read_messages(played)[-1] == ("critic", text)
+    game = start_game()
+    game.task = replace(game.task, answer="7")
+    game.step("17")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", text)
 
 
 def test_feedback_may_repeat_the_solvers_own_answer() -> None:
-    played = start_game()
-    played.step(f"It is not {played.task.answer} but 999")
-    played.step(f"Why not {played.task.answer}?")
-    assert read_messages(played)[-1] == ("critic", f"Why not {played.task.answer}?")
+    game = start_game()
+    game.step(f"It is not {game.task.answer} but 999")
+    game.step(f"Why not {game.task.answer}?")
+    assert read_messages(game)[-1] == ("critic", f"Why not {game.task.answer}?")
 
 
 def test_report_has_success_within_tries_and_slope() -> None:
     """Right at the third of five tries: 0 0 1 1 1 at k = 1 … 5. The slope is sum (k - 3) y / sum (k - 3)^2 = 3 / 10."""
-    played = start_game()
+    game = start_game()
     for offset in (100, 101):
-        played.step(make_wrong_answer(played, offset))
-        played.step("No.")
-    played.step(played.task.answer)
-    report = played.report()
+        game.step(make_wrong_answer(game, offset))
+        game.step("No.")
+    game.step(game.task.answer)
+    report = game.report()
     assert [report[f"sr{k}"] for k in range(1, TRIES + 1)] == [False, False, True, True, True]
     assert report["slope"] == pytest.approx(0.3)
 
@@ -162,10 +162,10 @@ def test_halving_with_directions_finds_every_sum_within_five_tries() -> None:
 
 @given(st.text(max_size=500))
 def test_any_feedback_is_one_line_within_the_limit(text: str) -> None:
-    played = start_game(feedback=40)
-    played.step(make_wrong_answer(played))
-    played.step(text)
-    for _, line in read_messages(played):
+    game = start_game(feedback=40)
+    game.step(make_wrong_answer(game))
+    game.step(text)
+    for _, line in read_messages(game):
         assert "\n" not in line and len(line) <= max(40, len(WITHHELD))
 
 
@@ -183,9 +183,9 @@ def test_refuses_invalid_options(options: dict[str, Any], text: str) -> None:
 
 
 def test_roles_render() -> None:
-    played = start_game()
-    played.step(make_wrong_answer(played))
-    view = View.of(played, "critic")
-    assert played.task.answer in load_role("critic").render_turn(view, first=True)
-    played.step("Too high.")
-    assert load_role("nano_pupil").render_turn(View.of(played, "solver"), first=False).endswith("less")
+    game = start_game()
+    game.step(make_wrong_answer(game))
+    view = View.of(game, "critic")
+    assert game.task.answer in load_role("critic").render_turn(view, first=True)
+    game.step("Too high.")
+    assert load_role("nano_pupil").render_turn(View.of(game, "solver"), first=False).endswith("less")

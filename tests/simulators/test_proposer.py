@@ -253,8 +253,8 @@ def test_questions_and_answers_match_reasoning_gym(family: str) -> None:
         task = gym.draw_task(family, gym_settings, rng)
         ours = checker.check(strip_wording(family, task.question))
         assert (ours.question, str(ours.answer)) == (task.question, task.answer)
-        drawn = checker.draw(rng)
-        assert checker.check(drawn.text) == drawn
+        new_task = checker.draw(rng)
+        assert checker.check(new_task.text) == new_task
 
 
 @settings(max_examples=cases(70, 300), deadline=None)

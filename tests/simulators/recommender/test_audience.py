@@ -152,8 +152,8 @@ def test_word_of_mouth_reaches_about_half_of_the_friends():
     audience = [Visitor(n, make_user(), key=n) for n in range(41)]
     friends = (tuple(range(1, 31)), *(() for _ in range(40)))
     tipped = spread_word(audience[0], 99, audience, friends)
-    heard = [visitor.number for visitor in audience if 99 in visitor.heard_of]
-    assert 8 < len(heard) < 23 and max(heard) <= 30 and tipped == heard
+    informed = [visitor.number for visitor in audience if 99 in visitor.heard_of]
+    assert 8 < len(informed) < 23 and max(informed) <= 30 and tipped == informed
 
 
 def test_tips_and_their_clicks_are_recorded():

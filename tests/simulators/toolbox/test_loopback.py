@@ -35,11 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "id" not in request:
             return self._reply(202, b"")
-        found = answer(request["method"], request.get("params") or {})
+        mcp_result = answer(request["method"], request.get("params") or {})
         fault = self.fault if request.get("params", {}).get("name") == "act" else ""
         if fault == "endless":
             return self._endless()
-        result = {"error": {"code": -32601, "message": "no"}} if found is None else {"result": found}
+        result = {"error": {"code": -32601, "message": "no"}} if mcp_result is None else {"result": mcp_result}
         body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **result}).encode()
         if fault == "compressed":
             return self._reply(200, BOMB, encoding="gzip")

@@ -66,7 +66,7 @@ def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], cap
 
 
 @pytest.mark.parametrize(
-    ("moves", "met", "colliding", "misplaced"),
+    ("moves", "met_count", "colliding", "misplaced"),
     [
         ({}, 3, set(), set()),
         ({"bed": (1, 10)}, 3, set(), set()),
@@ -81,11 +81,13 @@ def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], cap
         ({"lamp": (1000, -1000)}, 2, set(), {"lamp"}),
     ],
 )
-def test_layouts_are_judged_by_hand(moves: dict[str, Any], met: int, colliding: set[str], misplaced: set[str]) -> None:
+def test_layouts_are_judged_by_hand(
+    moves: dict[str, Any], met_count: int, colliding: set[str], misplaced: set[str]
+) -> None:
     places = SOLVED | moves
-    assert TASK.compute_met_share(places) == pytest.approx(met / 3)
+    assert TASK.compute_met_share(places) == pytest.approx(met_count / 3)
     assert TASK.find_colliding(places) == colliding and TASK.find_misplaced(places) == misplaced
-    assert TASK.is_solved_by(places) == (met == 3 and not colliding and not misplaced)
+    assert TASK.is_solved_by(places) == (met_count == 3 and not colliding and not misplaced)
 
 
 def test_gap_is_the_larger_axis_distance() -> None:
