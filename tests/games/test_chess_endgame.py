@@ -177,12 +177,12 @@ def lies_between(square, start, end):
 @pytest.mark.slow
 def test_every_position_is_won_in_sixteen_moves():
     """Retrograde analysis of all positions (king, rook, bare king), with independent rules for the three pieces."""
-    near = [find_neighbours(square) for square in range(64)]
+    neighbours = [find_neighbours(square) for square in range(64)]
     lines = {
         (rook, king): frozenset(list_rook_squares(rook, king)) for rook, king in itertools.permutations(range(64), 2)
     }
     legal_positions = [
-        position for position in itertools.permutations(range(64), 3) if position[2] not in near[position[0]]
+        position for position in itertools.permutations(range(64), 3) if position[2] not in neighbours[position[0]]
     ]
     to_win = {(king, rook, bare) for king, rook, bare in legal_positions if bare not in lines[rook, king]}
     for king, rook, bare in sorted(to_win)[::997]:
@@ -192,9 +192,9 @@ def test_every_position_is_won_in_sixteen_moves():
         assert board.is_valid()
     replies, lost = {}, {}  # bare king to move: its squares, and the number of moves in which it is mated
     for king, rook, bare in legal_positions:
-        if rook in near[bare] and rook not in near[king]:
+        if rook in neighbours[bare] and rook not in neighbours[king]:
             continue  # the king captures the rook
-        replies[king, rook, bare] = near[bare] - near[king] - lines[rook, king] - {king}
+        replies[king, rook, bare] = neighbours[bare] - neighbours[king] - lines[rook, king] - {king}
         if not replies[king, rook, bare] and bare in lines[rook, king]:
             lost[king, rook, bare] = 0
     won: dict[Any, int] = {}
@@ -202,12 +202,12 @@ def test_every_position_is_won_in_sixteen_moves():
     while frontier:
         depth, predecessors = lost[frontier[0]] + 1, set()
         for king, rook, bare in frontier:
-            predecessors |= {(k, rook, bare) for k in near[king]}
+            predecessors |= {(k, rook, bare) for k in neighbours[king]}
             predecessors |= {(king, r, bare) for r in lines[rook, king] if not lies_between(bare, r, rook)}
         predecessors = {position for position in predecessors & to_win if position not in won}
         won |= dict.fromkeys(predecessors, depth)
         candidates = {
-            (king, rook, bare) for king, rook, target in predecessors for bare in near[target]
+            (king, rook, bare) for king, rook, target in predecessors for bare in neighbours[target]
         } & replies.keys() - lost.keys()
         frontier = [
             position

@@ -54,8 +54,10 @@ def test_theory_values():
     assert statistics.fmean(r["gainful"] for r in reports) == Haggle.theory["gainful"] == 9 / 20
     assert all(play_haggle(*deal, "WALK").payoffs() == {"seller": 0, "buyer": 0} for deal in deals)
     assert Haggle.theory["no_deal"] == 0
-    most = [min(play_haggle(c, v, f"PRICE {p}", "ACCEPT").payoffs().values()) for c, v, p in [(1, 1, 10), (10, 1, 1)]]
-    assert most == [-Haggle().stakes, -Haggle().stakes]
+    lowest_payoffs = [
+        min(play_haggle(c, v, f"PRICE {p}", "ACCEPT").payoffs().values()) for c, v, p in [(1, 1, 10), (10, 1, 1)]
+    ]
+    assert lowest_payoffs == [-Haggle().stakes, -Haggle().stakes]
 
 
 def test_cost_and_value_are_drawn_uniformly():
@@ -123,15 +125,15 @@ def test_twin_deals_change_the_other_side_alone(seat):
 
 
 @pytest.mark.parametrize(
-    ("name", "bad"),
+    ("name", "invalid_value"),
     [("max_price", 1), ("max_price", 2.0), ("max_turns", 1), ("max_turns", True), ("opens", "both"), ("opens", None)],
 )
-def test_bad_options_are_named_by_haggle(name, bad):
+def test_bad_options_are_named_by_haggle(name, invalid_value):
     with pytest.raises(ValueError, match=f"^{name} must be "):
-        Haggle(**{name: bad})
+        Haggle(**{name: invalid_value})
 
 
-@pytest.mark.parametrize(("name", "bad"), [("cost", 0), ("cost", 11), ("value", "3"), ("value", 1.0)])
-def test_bad_deals_are_named_by_haggle(name, bad):
+@pytest.mark.parametrize(("name", "invalid_value"), [("cost", 0), ("cost", 11), ("value", "3"), ("value", 1.0)])
+def test_bad_deals_are_named_by_haggle(name, invalid_value):
     with pytest.raises(ValueError, match=f"^{name} must be "):
-        Haggle().reset(options={name: bad})
+        Haggle().reset(options={name: invalid_value})

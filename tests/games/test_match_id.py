@@ -23,7 +23,7 @@ def test_id_format() -> None:
     retry = replace(match, attempt=2)
     branch = retry.branch(4)
     nested_branch = replace(branch.branch(6), attempt=1)
-    assert [str(each) for each in (match, retry, branch, nested_branch)] == [
+    assert [str(identity) for identity in (match, retry, branch, nested_branch)] == [
         "0001-0003", "0001-0003-r2", "0001-0003-r2-b4", "0001-0003-r2-b4-b6-r1",
     ]  # fmt: skip
     assert str(MatchId(10_000, 12_345)) == "10000-12345"

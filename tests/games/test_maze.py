@@ -36,7 +36,10 @@ def test_every_maze_is_a_spanning_tree(size):
         game.reset(seed=seed)
         doors = game.doors
         for cell, ways in doors.items():
-            assert all(there == neighbour(cell, way) and doors[there][BACK[way]] == cell for way, there in ways.items())
+            assert all(
+                neighbour_cell == neighbour(cell, way) and doors[neighbour_cell][BACK[way]] == cell
+                for way, neighbour_cell in ways.items()
+            )
         assert sum(map(len, doors.values())) == 2 * (
             size**2 - 1
         )  # edges of a spanning tree, counted in both directions
@@ -266,15 +269,15 @@ def test_every_house_is_solvable_and_shortest_is_exact(rooms):
 def search_shortest(game):
     """Return the fewest turns to deliver the item by breadth-first search over the walker's and item's positions."""
     queue = [(game.position, game.places[game.wanted], 0)]
-    seen = {queue[0][:2]}
+    visited = {queue[0][:2]}
     for position, item, turns in queue:
         if item == game.goal:
             return turns
         moves = [(neighbour_cell, item) for neighbour_cell in game.doors[position].values()]
         moves += [(position, None)] if item == position else [(position, position)] if item is None else []
         for move in moves:
-            if move not in seen:
-                seen.add(move)
+            if move not in visited:
+                visited.add(move)
                 queue.append((*move, turns + 1))
     return None
 

@@ -117,8 +117,8 @@ def test_acceptance_transfers_exactly_the_offer():
         if act == "ACCEPT":
             author, share = offers[-1]
             other = "responder" if author == "opener" else "opener"
-            left = tuple(p - s for p, s in zip(game.pool, share, strict=True))
-            author_value, other_value = worth(game.values[author], share), worth(game.values[other], left)
+            remaining_items = tuple(p - s for p, s in zip(game.pool, share, strict=True))
+            author_value, other_value = worth(game.values[author], share), worth(game.values[other], remaining_items)
             assert payoffs == {author: author_value, other: other_value}
             assert {seat: info["rewards"] for seat, info in game.infos.items()} == {
                 seat: {"deal": value} for seat, value in payoffs.items()
@@ -167,8 +167,8 @@ def test_measures_match_their_definitions():
         points = [(worth(u, s), worth(v, remainder(game.pool, s))) for s in splits(game.pool)]
         front = [p for p in points if not any(q[0] >= p[0] and q[1] >= p[1] and q != p for q in points)]
         x, y = game.payoffs().values()
-        near = [math.hypot(p[0] - x, p[1] - y) for p in front if p[0] >= x and p[1] >= y]
-        assert report["pareto_distance"] == pytest.approx(min(near))
+        distances = [math.hypot(p[0] - x, p[1] - y) for p in front if p[0] >= x and p[1] >= y]
+        assert report["pareto_distance"] == pytest.approx(min(distances))
         assert (report["pareto_distance"] == 0) == ((x, y) in front)
         assert report["nash_product_raw"] == x * y
         assert report["nash_product"] == pytest.approx(x * y / max(a * b for a, b in points))
@@ -577,17 +577,17 @@ def test_shown_splits_are_the_undominated_deals(instance):
     game = Negotiation(values="public", splits="shown")
     game.reset(seed=0, options={"instance": instance})
     for seat, other in itertools.permutations(game.seats):
-        own, other_values = game.values[seat], game.values[other]
+        own_values, other_values = game.values[seat], game.values[other]
         everything = {
-            (worth(own, s), worth(other_values, remainder(game.pool, s)))
+            (worth(own_values, s), worth(other_values, remainder(game.pool, s)))
             for s in itertools.product(*(range(n + 1) for n in game.pool))
         }
         undominated = {d for d in everything if not any(e != d and e[0] >= d[0] and e[1] >= d[1] for e in everything)}
-        shown = game.private(seat)["splits"]
-        assert {(own_worth, other_worth) for _, own_worth, other_worth in shown} == undominated
-        for share, own_worth, other_worth in shown:
+        splits_shown = game.private(seat)["splits"]
+        assert {(own_worth, other_worth) for _, own_worth, other_worth in splits_shown} == undominated
+        for share, own_worth, other_worth in splits_shown:
             quantities = tuple(map(int, share.split()))
-            assert (worth(own, quantities), worth(other_values, remainder(game.pool, quantities))) == (
+            assert (worth(own_values, quantities), worth(other_values, remainder(game.pool, quantities))) == (
                 own_worth,
                 other_worth,
             )

@@ -55,8 +55,8 @@ def test_giving_nothing_dominates_and_giving_all_is_optimal(players, multiplier)
 def test_a_multiplier_above_the_number_of_players_ends_the_dilemma():
     game = PublicGoods(endowment=2, multiplier=3.1, rounds=1)
     for others in itertools.product(range(3), repeat=2):
-        own = [play_round(game, (gift, *others))[0] for gift in range(3)]
-        assert own == sorted(own) and own[0] < own[2]
+        payoffs = [play_round(game, (gift, *others))[0] for gift in range(3)]
+        assert payoffs == sorted(payoffs) and payoffs[0] < payoffs[2]
 
 
 def test_theory_values_at_the_defaults():
@@ -76,6 +76,6 @@ def test_coins_are_conserved_except_for_the_multiplier(data, players, endowment,
         legal = game.infos[game.agent_selection]["legal"]
         assert legal == [f"GIVE {n}" for n in range(endowment + 1)]
         game.step(data.draw(st.sampled_from(legal)))
-    given = sum(map(sum, game.history))
-    total = players * endowment * rounds + (multiplier - 1) * given
+    total_gifts = sum(map(sum, game.history))
+    total = players * endowment * rounds + (multiplier - 1) * total_gifts
     assert sum(game.payoffs().values()) == pytest.approx(total) and min(game.payoffs().values()) >= 0

@@ -130,7 +130,7 @@ def encode_targets(board, targets):
 
 
 @pytest.mark.parametrize("options", [{}, {"players": 5}, {"words": 16, "targets": 5, "rounds": 1, "cost": 2}])
-def test_a_pair_with_a_code_reaches_the_maximum(options):
+def test_encoding_clues_reach_the_maximum(options):
     game = games.make("word_clue", **options)
     for seed in range(50):
         game.reset(seed=seed)
@@ -139,8 +139,10 @@ def test_a_pair_with_a_code_reaches_the_maximum(options):
         game.step(f"CLUE {encode_targets(board, targets)} {len(targets)}")
         while not game.ended:
             info = game.infos[game.agent_selection]
-            left = dict(zip(board, info["public"]["clue"], strict=False))  # decode the clue
-            game.step(f"GUESS {next(w for w, bit in left.items() if bit == 'q' and w in info['public']['board'])}")
+            code_by_word = dict(zip(board, info["public"]["clue"], strict=False))  # decode the clue
+            game.step(
+                f"GUESS {next(w for w, bit in code_by_word.items() if bit == 'q' and w in info['public']['board'])}"
+            )
         assert set(game.payoffs().values()) == {float(options.get("targets", 3))} and game.ended == "found"
 
 

@@ -154,11 +154,11 @@ def test_budget_is_random_shown_and_enforced():
 def test_doctoragent_rewards():
     game = start_game(reward="doctoragent", budget=44)
     answers = game.patient.record.answers
-    known = next(n for n, answer in enumerate(answers) if answer != "unknown" and not game.chart.knows(n))
-    unsure = next(n for n, answer in enumerate(answers) if answer == "unknown")
-    assert sum_rewards(game, f"ASK {SYMPTOMS[known].name}") == {"question": 1.0}
-    assert sum_rewards(game, f"ASK {SYMPTOMS[unsure].name}") == {"unsure": -1.0}
-    assert sum_rewards(game, f"ASK {SYMPTOMS[known].name}") == {"repeat": -2.0}
+    answered = next(n for n, answer in enumerate(answers) if answer != "unknown" and not game.chart.knows(n))
+    unknown_sign = next(n for n, answer in enumerate(answers) if answer == "unknown")
+    assert sum_rewards(game, f"ASK {SYMPTOMS[answered].name}") == {"question": 1.0}
+    assert sum_rewards(game, f"ASK {SYMPTOMS[unknown_sign].name}") == {"unsure": -1.0}
+    assert sum_rewards(game, f"ASK {SYMPTOMS[answered].name}") == {"repeat": -2.0}
     assert sum_rewards(game, "Do you smoke? Do you drink?") == {"illegal": -2.0}
     assert sum_rewards(game, name_right_diagnosis(game)) == {"diagnosis": 5.0}
     overrun_game = start_game(reward="doctoragent", budget=0)

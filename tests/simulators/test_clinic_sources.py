@@ -150,11 +150,11 @@ def test_signs_are_independent_and_not_in_disease_names():
     signs, tests = orphanet._choose_terms(60)
     chosen, terms = [*signs, *(term for findings in tests.values() for term in findings)], orphanet._read_terms()
     assert len(signs) == 60 and {len(findings) for findings in tests.values()} == {3}
-    for one in chosen:
-        assert {one} == terms[one].implied & {*chosen}
+    for name_or_term in chosen:
+        assert {name_or_term} == terms[name_or_term].implied & {*chosen}
     phrases = [(term, fold(name)) for term in chosen for name in (terms[term].name, *signs.get(term, ()))]
-    for term, one in phrases:
-        assert not any(f" {one} " in f" {words} " for other, words in phrases if other != term)
+    for term, name_or_term in phrases:
+        assert not any(f" {name_or_term} " in f" {words} " for other, words in phrases if other != term)
     for name in orphanet._list_diseases(60):
         assert not any(f" {words} " in f" {fold(name)} " for _, words in phrases)
 

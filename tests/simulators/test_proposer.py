@@ -251,8 +251,8 @@ def test_questions_and_answers_match_reasoning_gym(family: str) -> None:
     rng = np.random.default_rng(0)
     for _ in range(60):
         task = gym.draw_task(family, gym_settings, rng)
-        ours = checker.check(strip_wording(family, task.question))
-        assert (ours.question, str(ours.answer)) == (task.question, task.answer)
+        checked_task = checker.check(strip_wording(family, task.question))
+        assert (checked_task.question, str(checked_task.answer)) == (task.question, task.answer)
         new_task = checker.draw(rng)
         assert checker.check(new_task.text) == new_task
 

@@ -73,7 +73,7 @@ def test_retry_ends_unsolved_after_its_turns() -> None:
 @pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
 def test_correct_takes_exactly_two_answers(first: bool, second: bool) -> None:
     game = start_game(protocol="correct")
-    acts = [game.task.answer if right else "1000" for right in (first, second)]
+    acts = [game.task.answer if is_right else "1000" for is_right in (first, second)]
     assert play_acts(game, acts[0]) == [float(first)]
     assert read_messages(game) == [("referee", CORRECT)] and not game.ended
     assert play_acts(game, acts[1]) == [float(second)]

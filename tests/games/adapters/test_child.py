@@ -69,4 +69,4 @@ def test_hanging_process_is_killed_with_its_children(child: Child) -> None:
         child.ask({"sleep": 1000, "rollout": 1}, 1)
     assert not child.is_alive
     _, alive = psutil.wait_procs([started], timeout=10)
-    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

@@ -34,16 +34,16 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture(autouse=True)
 def pool(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Any:
     """Pool of at most two browsers."""
-    own = Pool(adapter._start_process, 2)
-    monkeypatch.setattr(adapter, "POOL", own)
-    yield own
-    for browser in own.children:
+    browser_pool = Pool(adapter._start_process, 2)
+    monkeypatch.setattr(adapter, "POOL", browser_pool)
+    yield browser_pool
+    for browser in browser_pool.children:
         browser.close()
 
 
 def find_reference(game: MiniWob, tag: str, text: str = "") -> int:
     """Return the reference of the first element with this tag and text."""
-    return int(next(each["ref"] for each in game.elements if each["tag"] == tag and text in each["text"]))
+    return int(next(element["ref"] for element in game.elements if element["tag"] == tag and text in element["text"]))
 
 
 def test_pages_pass_the_conformance_kit() -> None:
@@ -119,7 +119,7 @@ def test_page_is_shown_as_a_picture() -> None:
 def test_match_with_a_failing_browser_is_retried(fault: str, pool: Pool, folder: Path) -> None:
     reasons = injected(
         "miniwob:click-button", {"max_turns": 3}, ["press Tab"], fault, lambda _: pool.children[0].pid,
-        (adapter, "SECONDS"), inner=lambda tree: next(each for each in tree if each.name() == "chromium"),
+        (adapter, "SECONDS"), inner=lambda tree: next(process for process in tree if process.name() == "chromium"),
     )  # fmt: skip
     assert len(pool.children) == 1, reasons
     pool.children[0].close()

@@ -74,10 +74,12 @@ def test_points_match_the_library_for_interleaved_kitchens(monkeypatch: Any) -> 
     from overcooked_ai_py.mdp.overcooked_env import OvercookedEnv
     from overcooked_ai_py.mdp.overcooked_mdp import OvercookedGridworld
 
-    ours = [start_game(name, horizon=600) for name in ("overcooked:counter_circuit", ROOM, "overcooked:tutorial_3")]
+    our_games = [
+        start_game(name, horizon=600) for name in ("overcooked:counter_circuit", ROOM, "overcooked:tutorial_3")
+    ]
     expected, generators = [], [[random.Random(7 * n + seat) for seat in (0, 1)] for n in range(3)]
     for _ in range(600):  # three kitchens with different recipes, interleaved
-        for game, chances in zip(ours, generators, strict=True):
+        for game, chances in zip(our_games, generators, strict=True):
             for chance in chances:
                 game.step(chance.choice([*ACTS, "interact", "interact"]))
     for n, name in enumerate(("counter_circuit", "cramped_room", "tutorial_3")):
@@ -89,8 +91,8 @@ def test_points_match_the_library_for_interleaved_kitchens(monkeypatch: Any) -> 
                 tuple(ACTS[chance.choice([*ACTS, "interact", "interact"])] for chance in chances)
             )
         expected.append((info["episode"]["ep_sparse_r"], list(info["episode"]["ep_shaped_r_by_agent"])))
-        assert str(ours[n].env.players) == str(env.state.players), name
-    assert [(game.report()["points"], list(game.shaped.values())) for game in ours] == expected
+        assert str(our_games[n].env.players) == str(env.state.players), name
+    assert [(game.report()["points"], list(game.shaped.values())) for game in our_games] == expected
     assert any(sum(shaped) for _, shaped in expected), "no cook earned anything"
 
 
@@ -116,12 +118,12 @@ def test_cook_plans_as_the_librarys_greedy_model(monkeypatch: Any) -> None:
         MediumLevelActionManager(games.adapters.overcooked.load_kitchen("cramped_room"), NO_COUNTERS_PARAMS),
         auto_unstuck=False,
     )
-    ours: list[Any] = [game.players["expert"](game, seed) for seed in (0, 1)]
-    for cook in ours:
+    our_cooks: list[Any] = [game.players["expert"](game, seed) for seed in (0, 1)]
+    for cook in our_cooks:
         cook._cook.auto_unstuck = False
     while not game.ended:
         seat = game.seats.index(game.agent_selection)
-        act = ours[seat](View.of(game, game.agent_selection, game.turns))
+        act = our_cooks[seat](View.of(game, game.agent_selection, game.turns))
         library_cook.set_agent_index(seat)
         with game._set_recipes():
             assert FACING[library_cook.action(game.env)[0]] == act

@@ -161,8 +161,8 @@ def test_docs_table_matches_the_computed_equilibria():
         joint = fmean(
             fmean(map(sum, tied)) / max(map(sum, pool_deals)) for tied, pool_deals in zip(outcomes, deals, strict=True)
         )
-        good = fmean(fmean(min(deal) >= 3 for deal in tied) for tied in outcomes)
-        row = f"| {name} | {first:.2f} | {second:.2f} | {joint:.2f} | {good:.2f} |"
+        fair_share = fmean(fmean(min(deal) >= 3 for deal in tied) for tied in outcomes)
+        row = f"| {name} | {first:.2f} | {second:.2f} | {joint:.2f} | {fair_share:.2f} |"
         assert row in page, row
     for pool_deals in deals[::60]:  # further claims of that page
         assert solve_offers(pool_deals, 10, 0.05)[0] == solve_offers(pool_deals, 10, 0)[0]

@@ -31,15 +31,15 @@ def list_legal_acts(game):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("talk", ["", " | trust me"])
 def test_choice_is_hidden_until_all_have_chosen_but_talk_is_not(name, talk):
-    probe, shown = start_game(name), collections.defaultdict(set)
+    probe, states_by_seat = start_game(name), collections.defaultdict(set)
     for choices in itertools.product(list_legal_acts(probe), repeat=len(probe.seats) - 1):
         game = start_game(name, seed=3)
         for seat, act in zip(game.seats, choices, strict=False):
             game.step(act + talk)
             views = [game.observe(other) for other in game.seats if other != seat]
             assert all({"sender": seat, "text": talk.strip()} in view["messages"] for view in views) == bool(talk)
-            shown[seat].add(json.dumps([views, game.infos, game.rewards, game.agent_selection]))
-    assert set(map(len, shown.values())) == {1} and list(shown) == list(game.seats[:-1])
+            states_by_seat[seat].add(json.dumps([views, game.infos, game.rewards, game.agent_selection]))
+    assert set(map(len, states_by_seat.values())) == {1} and list(states_by_seat) == list(game.seats[:-1])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -68,19 +68,29 @@ def test_service_depends_on_account_and_settings() -> None:
     """By hand: each fault breaks exactly the services that depend on it."""
     line = {"status": "active", "roaming": 1, "used": 1.0, "data_limit": 5.0}
 
-    def runs(service: Any, abroad: bool = False, account: dict[str, Any] | None = None, **settings: str) -> bool:
+    def service_works(
+        service: Any, abroad: bool = False, account: dict[str, Any] | None = None, **settings: str
+    ) -> bool:
         device = Handset(lambda: {**line, **(account or {})}, "12345", service, abroad)
         device.settings |= settings
         return device.is_working
 
     for service in ("calls", "data"):
-        assert runs(service) and runs(service, abroad=True) and not runs(service, airplane_mode="on")
-        assert not runs(service, account={"status": "suspended"}) and runs(service, account={"roaming": 0})
-        assert not runs(service, abroad=True, account={"roaming": 0})
-    assert runs("calls", account={"used": 5.0}) and not runs("data", account={"used": 5.0})
-    assert runs("data", data_roaming="off") and not runs("data", abroad=True, data_roaming="off")
-    assert runs("calls", abroad=True, data_roaming="off") and runs("calls", vpn="on", mobile_data="off")
-    assert not runs("calls", wifi_calling="only") and runs("data", wifi_calling="only")
+        assert (
+            service_works(service)
+            and service_works(service, abroad=True)
+            and not service_works(service, airplane_mode="on")
+        )
+        assert not service_works(service, account={"status": "suspended"}) and service_works(
+            service, account={"roaming": 0}
+        )
+        assert not service_works(service, abroad=True, account={"roaming": 0})
+    assert service_works("calls", account={"used": 5.0}) and not service_works("data", account={"used": 5.0})
+    assert service_works("data", data_roaming="off") and not service_works("data", abroad=True, data_roaming="off")
+    assert service_works("calls", abroad=True, data_roaming="off") and service_works(
+        "calls", vpn="on", mobile_data="off"
+    )
+    assert not service_works("calls", wifi_calling="only") and service_works("data", wifi_calling="only")
     assert [len(list_needed(s, a)) for s in ("calls", "data") for a in (False, True)] == [4, 4, 8, 9]
 
 

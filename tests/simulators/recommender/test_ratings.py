@@ -23,14 +23,14 @@ def write_csv(tmp_path, lines, header=HEADER, name="ratings.csv"):
     return str(file)
 
 
-def make_ratings(users=120, items=80, each=40, strength=1.5, middle=3.0, seed=0):
+def make_ratings(users=120, items=80, per_user=40, strength=1.5, middle=3.0, seed=0):
     """Return rating rows of users whose ratings shift by `strength` stars per genre, according to their tastes."""
     rng = np.random.default_rng(seed)
     liking = rng.choice([-strength, strength], size=(users, len(GENRES)))
     quality = rng.normal(0, 0.4, size=items)
     lines = []
     for user in range(users):
-        for item in rng.choice(items, each, replace=False):
+        for item in rng.choice(items, per_user, replace=False):
             stars = middle + quality[item] + liking[user, item % len(GENRES)] + rng.normal(0, 0.4)
             stars = min(5.0, max(0.5, round(2 * stars) / 2))
             lines.append([f"u{user}", f"m{item}", stars, f"Film {item}", GENRES[item % len(GENRES)]])
@@ -61,7 +61,7 @@ def test_plays_a_population_with_fitted_tastes(tmp_path):
 
 
 def test_genres_may_come_from_a_second_file(tmp_path):
-    lines = make_ratings(users=4, each=5)
+    lines = make_ratings(users=4, per_user=5)
     write_csv(
         tmp_path, sorted({(line[1], line[3], line[4]) for line in lines}), ["movieId", "title", "genres"], "movies.csv"
     )
@@ -76,7 +76,7 @@ def test_second_file_fills_blank_genres_and_cells_are_stripped(tmp_path):
     ratings = load_ratings(write_csv(tmp_path, lines))
     assert ratings.genres == ("drama", "war") and ratings.genre_shares.tolist() == [[0, 1], [0.5, 0.5]]
     own_ratings = load_ratings(
-        write_csv(tmp_path, [[f"{cell} " for cell in line] for line in make_ratings(4, each=5)], name="own.csv")
+        write_csv(tmp_path, [[f"{cell} " for cell in line] for line in make_ratings(4, per_user=5)], name="own.csv")
     )
     assert (own_ratings.genre_shares.sum(axis=1) == 1).all()
 

@@ -187,8 +187,8 @@ def test_followed_instructions_are_counted():
     kept_share = {}
     for player in ("listening", "random"):
         reports: list[dict[str, Any]] = [play(game, seed, player) for seed in range(40)]
-        kept = sum(report["kept"] * report["instructions"] for report in reports)
-        kept_share[player] = kept / sum(report["instructions"] for report in reports)
+        followed = sum(report["kept"] * report["instructions"] for report in reports)
+        kept_share[player] = followed / sum(report["instructions"] for report in reports)
     assert kept_share["listening"] > kept_share["random"] + 0.2
 
 
@@ -226,10 +226,10 @@ def test_find_keeps_the_number_of_candidates():
     while len(game.service.chart.seen) < 12:
         game.step("SHOW 1 2 3 4 5")
         assert not game.ended
-    seen = set(game.service.chart.seen)
+    seen_items = set(game.service.chart.seen)
     game.step("FIND sonnets")
     chosen = game.service.candidates
-    assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen)]} & seen
+    assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen_items)]} & seen_items
     assert len(game.legal("recommender") or [1]) > 0
     game.step("SHOW 11 12 13 14 15")
     assert game.infos["recommender"]["valid"]

@@ -36,9 +36,9 @@ def make_profile(
 def folder(tmp_path: Path) -> Path:
     land = tmp_path / "package" / "land"
     land.mkdir(parents=True)
-    near = "Bor 1,200.5 km, Cel 801 km (two parts)"
+    borders_of_aru = "Bor 1,200.5 km, Cel 801 km (two parts)"
     for code, country in {
-        "aa": make_profile("Aru", "Ar", near),
+        "aa": make_profile("Aru", "Ar", borders_of_aru),
         "bb": make_profile("Bor", "Bo-Town", "Aru 1,200.5 km", point="unnamed location 3 m; 4 m"),
         "cc": make_profile("none", "Ce"),
         "dd": make_profile("Dar", ""),

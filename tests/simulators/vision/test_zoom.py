@@ -211,11 +211,11 @@ def test_point_rewards_follow_vigorl() -> None:
     """.6 for the digit, and .4 * (1 + .2 for each further point at least a cell away from all others)."""
     game = start_point_game()
     target = game.scene.target
-    far = format_cell_centre(game, 8 if target < 4 else 0)
+    distant_point = format_cell_centre(game, 8 if target < 4 else 0)
     game.step(format_cell_centre(game, target))
     assert game.infos["viewer"]["rewards"] == {"hit": 1.0}
-    game.step(far)
-    game.step(far)
+    game.step(distant_point)
+    game.step(distant_point)
     game.step(DIGITS[game.digit])
     assert game.infos["viewer"]["rewards"] == pytest.approx({"right": 0.6, "format": 0.48})
     assert game.payoffs() == pytest.approx({"viewer": 1.08}), "the hit is paid"
