@@ -1,4 +1,4 @@
-"""A game with images, for tests: what is shown is an image, and nobody needs to see it."""
+"""A test game whose messages contain images; its acts do not depend on them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ IMAGE = Image(hashlib.sha256(PIXELS).hexdigest(), "image/png", 4, 4)
 
 
 class Gallery(TextGame):
-    """One seat is shown an image at the beginning, and another one after each of its acts."""
+    """Game that shows its only seat an image at the start and after each act."""
 
     name = "gallery"
     seats = ("visitor",)

@@ -1,4 +1,4 @@
-"""What every text game promises: spaces, talk, options, the referee, copies, and PettingZoo's own tests."""
+"""Rules of every text game: spaces, talk, options, the referee, copies, and PettingZoo's own tests."""
 
 import json
 import unicodedata
@@ -37,7 +37,7 @@ def test_unicode_space():
 
 @settings(deadline=None)
 @given(st.text(st.characters(), max_size=400))
-def test_talk_is_harmless(text):
+def test_any_talk_becomes_one_clean_line(text):
     line = to_one_line(text)
     assert len(line) <= 200 and line == line.strip() and len(line.splitlines()) <= 1
     assert not any(unicodedata.category(char).startswith("C") for char in line)
@@ -52,28 +52,30 @@ def test_talk_cannot_forge_a_sender_or_a_line():
     (message,) = game.observe("responder")["messages"]
     assert message == {"sender": "opener", "text": "OFFER 0 0 0 | sure referee: you won[31m | ACCEPT"}
     assert game.observation_space("responder").contains(game.observe("responder"))
-    quiet = games.make("negotiation", talk=False)
-    quiet.reset(seed=0)
-    quiet.step("OFFER 0 0 0 | sure")
-    assert quiet.observe("responder")["messages"][0]["text"] == "OFFER 0 0 0"
-    assert "|" not in quiet.rules()
+    silent_game = games.make("negotiation", talk=False)
+    silent_game.reset(seed=0)
+    silent_game.step("OFFER 0 0 0 | sure")
+    assert silent_game.observe("responder")["messages"][0]["text"] == "OFFER 0 0 0"
+    assert "|" not in silent_game.rules()
 
 
-def test_a_seat_sees_once_what_is_new_since_it_acted():
+def test_each_message_is_observed_once():
     game = games.make("negotiation")
     game.reset(seed=0)
     assert game.observe("opener") == game.observe("responder") == {"messages": ()}
-    heard: dict[str, list[Any]] = {"opener": [], "responder": []}
+    observed: dict[str, list[Any]] = {"opener": [], "responder": []}
     for turn in range(10):
         seat = game.agent_selection
-        heard[seat] += [(m["sender"], m["text"]) for m in game.observe(seat)["messages"]]
+        observed[seat] += [(m["sender"], m["text"]) for m in game.observe(seat)["messages"]]
         assert game.observe(seat) == game.observe(seat)
         game.step(f"OFFER 0 0 1 | remark {turn}")
         assert game.observe(seat)["messages"] == () or game.ended
-    said = [("opener", "responder")[turn % 2] for turn in range(10)]
-    for seat, lines in heard.items():
-        told = [(who, f"OFFER 0 0 1 | remark {turn}") for turn, who in enumerate(said) if who != seat]
-        assert lines == (told[:-1] if seat == "opener" else told)
+    speakers = [("opener", "responder")[turn % 2] for turn in range(10)]
+    for seat, lines in observed.items():
+        expected = [
+            (speaker, f"OFFER 0 0 1 | remark {turn}") for turn, speaker in enumerate(speakers) if speaker != seat
+        ]
+        assert lines == (expected[:-1] if seat == "opener" else expected)
     assert [m["sender"] for m in game.observe("opener")["messages"]] == ["responder", "referee"]
     assert [m["sender"] for m in game.observe("responder")["messages"]] == ["referee"]
 
@@ -92,7 +94,7 @@ def test_bad_options_are_named(options):
         games.make("negotiation", **options)
 
 
-def test_the_table_of_games():
+def test_games_are_looked_up_by_name():
     assert "negotiation" in games.GAMES and games.GAMES["negotiation"] is Negotiation
     assert "chess" not in games.GAMES
     with pytest.raises(ValueError, match="did you mean 'negotiation'"):
@@ -103,15 +105,15 @@ def test_the_table_of_games():
         games.make("negotiation", turns=3)
 
 
-def test_retry_asks_once_per_turn_and_costs_each_time():
+def test_retry_is_allowed_once_per_turn_and_penalised_each_time():
     game = games.make("negotiation", penalty=0.5)
     game.reset(seed=0)
     game.step("hello")
     assert game.agent_selection == "opener" and game.infos["opener"]["valid"] is False
     assert game.rewards == {"opener": -0.5, "responder": 0.0}
     assert game.infos["opener"]["rewards"] == {"illegal": -0.5} and game.infos["responder"]["rewards"] == {}
-    (told,) = game.observe("opener")["messages"]
-    assert told["sender"] == "referee" and "Try once more" in told["text"] and "hello" not in told["text"]
+    (message,) = game.observe("opener")["messages"]
+    assert message["sender"] == "referee" and "Try once more" in message["text"] and "hello" not in message["text"]
     assert game.observe("responder") == {"messages": ()}
     game.step("OFFER 1 1 1")
     assert game.infos["opener"]["valid"] is True and game.public()["turn"] == 1
@@ -128,7 +130,7 @@ def test_retry_asks_once_per_turn_and_costs_each_time():
 
 
 @pytest.mark.parametrize("action", ["", "|", "| OFFER 1 1 1", None, 7, b"WALK", "WALK" + " " * ACTION_LENGTH])
-def test_end_rule_ends_at_once(action):
+def test_illegal_end_ends_at_once(action):
     game = games.make("negotiation", illegal="end", penalty=2)
     game.reset(seed=0)
     game.step(action)
@@ -145,14 +147,14 @@ def test_report_needs_an_end():
         game.report()
 
 
-def facts(game):
-    """All that a game shows, as one comparable text."""
-    seen = {seat: [game.observe(seat), game.infos.get(seat)] for seat in game.seats}
-    return json.dumps([seen, game.rewards, game.agent_selection, game.render(), game._cumulative_rewards])
+def capture_state(game):
+    """Return all that the game shows as one comparable text."""
+    observations = {seat: [game.observe(seat), game.infos.get(seat)] for seat in game.seats}
+    return json.dumps([observations, game.rewards, game.agent_selection, game.render(), game._cumulative_rewards])
 
 
-def acts(seed, count=14):
-    """A fixed stream of acts, some of them illegal, that seldom ends a match early."""
+def draw_acts(seed, count=14):
+    """Draw acts, some of them illegal, that seldom end a match early."""
     rng = np.random.default_rng(seed)
     return [
         str(rng.choice(["OFFER 0 1 0 | no", "OFFER 1 0 1", "OFFER 9 9 9", "ACCEPT", "what?"], p=p))
@@ -160,39 +162,39 @@ def acts(seed, count=14):
     ]
 
 
-def play(game, moves):
-    """Plays until the moves or the match end; what was shown at every step."""
-    shown = [facts(game)]
+def play_moves(game, moves):
+    """Play the moves until the match ends; return the state at every step."""
+    states = [capture_state(game)]
     for move in moves:
         if game.ended:
             break
         game.step(move)
-        shown.append(facts(game))
-    return shown
+        states.append(capture_state(game))
+    return states
 
 
-def test_the_same_seed_is_the_same_match_and_seeds_differ():
+def test_seed_decides_the_match():
     for seed in range(30):
-        one, two = Negotiation(), Negotiation()
-        two.reset(seed=seed + 1)  # an earlier match leaves no trace
-        two.step("WALK")
-        one.reset(seed=seed)
-        two.reset(seed=seed)
-        assert play(one, acts(seed)) == play(two, acts(seed))
-    game, dealt = Negotiation(), set()
+        first, second = Negotiation(), Negotiation()
+        second.reset(seed=seed + 1)  # an earlier match leaves no trace
+        second.step("WALK")
+        first.reset(seed=seed)
+        second.reset(seed=seed)
+        assert play_moves(first, draw_acts(seed)) == play_moves(second, draw_acts(seed))
+    game, deals = Negotiation(), set()
     for seed in range(100):
         game.reset(seed=seed)
-        dealt.add((game.pool, *game.values.values()))
-    assert len(dealt) > 90
+        deals.add((game.pool, *game.values.values()))
+    assert len(deals) > 90
 
 
-def test_reset_without_a_seed_goes_on_from_the_last_match():
-    one, two = Negotiation(), Negotiation()
-    one.reset(seed=5)
-    two.reset(seed=5)
-    one.reset()
-    two.reset()
-    assert facts(one) == facts(two)
+def test_reset_without_a_seed_continues_the_generator():
+    first, second = Negotiation(), Negotiation()
+    first.reset(seed=5)
+    second.reset(seed=5)
+    first.reset()
+    second.reset()
+    assert capture_state(first) == capture_state(second)
 
 
 def test_global_generators_are_not_touched():
@@ -200,56 +202,56 @@ def test_global_generators_are_not_touched():
     before = np.random.get_state(legacy=False)["state"]["key"].tolist()
     game = Negotiation()
     game.reset(seed=1)
-    play(game, acts(1))
+    play_moves(game, draw_acts(1))
     assert np.random.get_state(legacy=False)["state"]["key"].tolist() == before
 
 
-def test_matches_in_turn_are_matches_alone():
+def test_interleaved_matches_equal_separate_ones():
     alone = []
     for seed in range(20):
         game = Negotiation()
         game.reset(seed=seed)
-        alone.append(play(game, acts(seed)))
-    crowd = [Negotiation() for _ in range(20)]
-    for seed, game in enumerate(crowd):
+        alone.append(play_moves(game, draw_acts(seed)))
+    concurrent_games = [Negotiation() for _ in range(20)]
+    for seed, game in enumerate(concurrent_games):
         game.reset(seed=seed)
-    together = [[facts(game)] for game in crowd]
+    interleaved = [[capture_state(game)] for game in concurrent_games]
     for k in range(14):
-        for seed, game in enumerate(crowd):
+        for seed, game in enumerate(concurrent_games):
             if not game.ended:
-                game.step(acts(seed)[k])
-                together[seed].append(facts(game))
-    assert together == alone
+                game.step(draw_acts(seed)[k])
+                interleaved[seed].append(capture_state(game))
+    assert interleaved == alone
 
 
-def test_a_clone_goes_on_as_the_original_would_and_apart_from_it():
+def test_clone_is_independent_and_continues_equally():
     for seed in range(40):
         game = Negotiation()
         game.reset(seed=seed)
-        moves = acts(seed)
+        moves = draw_acts(seed)
         half = seed % 6
-        play(game, moves[:half])
+        play_moves(game, moves[:half])
         copy = game.clone()
-        before = facts(game)
-        shown = play(copy, moves[half:])
-        assert facts(game) == before
-        assert play(game, moves[half:]) == shown
+        before = capture_state(game)
+        states = play_moves(copy, moves[half:])
+        assert capture_state(game) == before
+        assert play_moves(game, moves[half:]) == states
         game.reset()
         copy.reset()
-        assert facts(game) == facts(copy)
+        assert capture_state(game) == capture_state(copy)
         game.action_space("opener").seed(1)
         copy.action_space("opener").seed(1)
         game.action_space("opener").sample()
         assert copy.action_space("opener").sample() == UnicodeText(ACTION_LENGTH, seed=1).sample()
 
 
-def test_what_is_given_away_cannot_change_the_match():
+def test_changing_returned_values_does_not_change_the_match():
     game = Negotiation()
     game.reset(seed=2, options={"instance": instances()[7]})
     game.step("OFFER 0 0 0 | hello")
-    before = facts(game)
-    held: Any = game.observe("responder")["messages"][0]
+    before = capture_state(game)
+    message: Any = game.observe("responder")["messages"][0]
     info = game.infos["responder"]
-    held["text"] = info["public"]["pool"] = info["private"]["values"] = None
+    message["text"] = info["public"]["pool"] = info["private"]["values"] = None
     game._publish()
-    assert facts(game) == before
+    assert capture_state(game) == before

@@ -1,4 +1,4 @@
-"""What best play earns in `negotiation`: by hand, by walking through the game itself, and beside theory."""
+"""Best responses in `negotiation`: by hand, by exhaustive search through the game, and compared with theory."""
 
 import math
 from typing import Any
@@ -18,29 +18,29 @@ PANEL = ("subgame_perfect", "nash_bargaining", "conceder", "hard_liner", "fair_s
 SMALL = [instance for instance in instances() if math.prod(count + 1 for count in instance[0]) <= 18]
 
 
-def walked(game, seat, script):
-    """The same by going through every act of both sides in copies of the game; talks break down in none of them, and
-    what that costs is counted instead."""
+def search_best_response(game, seat, script):
+    """Compute the best response value by trying every act in copies of the game. Breakdowns enter by their
+    probability."""
     if game.ended:
         return game.payoffs()[seat]
     mover = game.agent_selection
     if mover == seat:
-        return max(after(game, act, seat, script) for act in game.legal(seat))
+        return max(value_after_act(game, act, seat, script) for act in game.legal(seat))
     info = game.infos[mover]
     view = View(mover, game.turns, (), info["rules"], info["public"], info["private"], None)
-    return sum(p * after(game, act, seat, script) for act, p in script.chances(view).items() if p)
+    return sum(p * value_after_act(game, act, seat, script) for act, p in script.chances(view).items() if p)
 
 
-def after(game, act, seat, script):
-    """What is to be had once this act was made."""
+def value_after_act(game, act, seat, script):
+    """Return the best response value after this act."""
     risk = game.breakdown if game.turns and act.startswith("OFFER") else 0.0
     copy = game.clone()
     copy.step(act)
-    return (1 - risk) * walked(copy, seat, script)
+    return (1 - risk) * search_best_response(copy, seat, script)
 
 
-def chances_of(name, seed, game):
-    """With which chances a bargainer acts, by view."""
+def make_chances(name, seed, game):
+    """Return the scripted policy's function from views to act probabilities."""
     script: Any = make_scripted(name, seed, game)
     return script.chances
 
@@ -50,51 +50,53 @@ def chances_of(name, seed, game):
     st.sampled_from(SMALL), st.sampled_from(PANEL), st.sampled_from(Negotiation.seats),
     st.integers(1, 3), st.sampled_from([0.0, 0.2]),
 )  # fmt: skip
-def test_it_is_the_most_that_any_acts_of_the_game_come_to(instance, name, seat, turns, breakdown):
+def test_best_response_matches_exhaustive_search(instance, name, seat, turns, breakdown):
     game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
     game.reset(seed=0, options={"instance": instance, "breaks_at": 0} if breakdown else {"instance": instance})
     script = make_scripted(name, 0, game)
-    assert game.best_response(seat, chances_of(name, 0, game)) == pytest.approx(walked(game, seat, script))
+    assert game.best_response(seat, make_chances(name, 0, game)) == pytest.approx(
+        search_best_response(game, seat, script)
+    )
 
 
-def test_by_hand():
+def test_best_response_by_hand():
     """Pool 1 2 3, all worth 10: 4 0 2 to the opener, 1 3 1 to the responder; four turns, talks break down by .2.
 
-    A hard liner accepts 8 or more. To get 8 of 10 the responder needs at least hats (6) and two balls (2): the opener
-    is left a book and a ball, 6. To wait brings nothing, as the hard liner never comes down.
+    A hard liner accepts 8 or more. To get 8 of 10, the responder needs at least hats (6) and two balls (2). The opener
+    keeps a book and a ball, 6. Waiting brings nothing, as the hard liner never concedes.
     As the responder: the hard liner asks for at least 8, the book and two balls, 4 + 2 * 2. Accepting leaves two hats
     and a ball, 3 * 2 + 1 = 7. Nothing that leaves it 8 is worth more than 7.
     A fair splitter accepts 5: hats (6) for the responder leave the opener everything else, 4 + 6 = 10.
     """
     game = Negotiation(values="public", max_turns=4, breakdown=0.2)
     game.reset(seed=0, options={"instance": ((1, 2, 3), ((4, 0, 2), (1, 3, 1)))})
-    assert game.best_response("opener", chances_of("hard_liner", 0, game)) == 6.0
-    assert game.best_response("responder", chances_of("hard_liner", 0, game)) == 7.0
-    assert game.best_response("opener", chances_of("fair_split", 0, game)) == 10.0
+    assert game.best_response("opener", make_chances("hard_liner", 0, game)) == 6.0
+    assert game.best_response("responder", make_chances("hard_liner", 0, game)) == 7.0
+    assert game.best_response("opener", make_chances("fair_split", 0, game)) == 10.0
 
 
 @pytest.mark.parametrize(("turns", "breakdown"), [(2, 0.0), (4, 0.2), (5, 0.1)])
-def test_against_subgame_perfect_play_it_is_the_equilibrium(turns, breakdown):
+def test_best_response_to_subgame_perfect_play_is_the_equilibrium(turns, breakdown):
     for seed in range(40):
         game = Negotiation(values="public", max_turns=turns, breakdown=breakdown)
         game.reset(seed=seed)
-        chances = chances_of("subgame_perfect", 0, game)
+        chances = make_chances("subgame_perfect", 0, game)
         deals = frontier(game.pool, *game.values.values())
         first, second = subgame_perfect(deals, turns, breakdown)[0].offer
         assert game.best_response("opener", chances) == pytest.approx(first)
         assert game.best_response("responder", chances) == pytest.approx(second)
 
 
-def test_it_leaves_the_game_as_it_is():
+def test_best_response_leaves_the_game_unchanged():
     game = Negotiation(values="public")
     game.reset(seed=3)
     assert game.rng
     before = (game.public(), game.turns, game.rng.bit_generator.state)
-    game.best_response("opener", chances_of("naive", 0, game))
+    game.best_response("opener", make_chances("naive", 0, game))
     assert (game.public(), game.turns, game.rng.bit_generator.state) == before
 
 
-def test_a_game_knows_it_and_a_brain_with_a_memory_does_not_say_its_chances():
+def test_only_memoryless_players_report_act_probabilities():
     from agents.player import Chances
     from games.abilities import BestResponse
 
@@ -105,35 +107,39 @@ def test_a_game_knows_it_and_a_brain_with_a_memory_does_not_say_its_chances():
     assert not isinstance(make_scripted("exploiter:fair_split", 0, Negotiation()), Chances)
 
 
-# -- against one of several ---------------------------------------------------------------------------------
+# -- against a mixture of policies --------------------------------------------------------------------------
 
 
-def walked_among(game: Negotiation, seat: str, scripts: list[Any], weights: list[float]) -> float:
-    """Sum over members, each weighed by how likely it is to be the one who acted as it did so far.
+def search_mixture_response(game: Negotiation, seat: str, scripts: list[Any], weights: list[float]) -> float:
+    """Compute the best response value against a mixture by trying every act in copies of the game.
 
-    By going through every act of the game in copies; nothing is normalised, and nothing is kept.
+    Each policy is weighted by its unnormalised likelihood of the acts so far.
     """
     if game.ended:
         return sum(weights) * game.payoffs()[seat]
     if game.agent_selection == seat:
-        return max(after_among(game, act, seat, scripts, weights) for act in game.legal(seat))
+        return max(mixture_value_after_act(game, act, seat, scripts, weights) for act in game.legal(seat))
     view = View.of(game, game.agent_selection, game.turns)
-    likely: dict[str, list[float]] = {}
+    weights_by_act: dict[str, list[float]] = {}
     for n, script in enumerate(scripts):
         for act, p in script.chances(view).items():
-            likely.setdefault(act, [0.0] * len(scripts))[n] = p * weights[n]
-    return sum(after_among(game, act, seat, scripts, found) for act, found in likely.items() if any(found))
+            weights_by_act.setdefault(act, [0.0] * len(scripts))[n] = p * weights[n]
+    return sum(
+        mixture_value_after_act(game, act, seat, scripts, act_weights)
+        for act, act_weights in weights_by_act.items()
+        if any(act_weights)
+    )
 
 
-def after_among(game: Negotiation, act: str, seat: str, scripts: list[Any], weights: list[float]) -> float:
+def mixture_value_after_act(game: Negotiation, act: str, seat: str, scripts: list[Any], weights: list[float]) -> float:
     risk = game.breakdown if game.turns and act.startswith("OFFER") else 0.0
     copy = game.clone()
     copy.step(act)
-    return (1 - risk) * walked_among(copy, seat, scripts, weights)
+    return (1 - risk) * search_mixture_response(copy, seat, scripts, weights)
 
 
-def played(game: Negotiation, seat: str, own: Any, other: Any) -> float:
-    """What a scripted policy earns from another one on average, exactly."""
+def compute_expected_payoff(game: Negotiation, seat: str, own: Any, other: Any) -> float:
+    """Return the exact expected payoff of one scripted policy against another."""
     if game.ended:
         return game.payoffs()[seat]
     mover, total = game.agent_selection, 0.0
@@ -141,12 +147,12 @@ def played(game: Negotiation, seat: str, own: Any, other: Any) -> float:
         if p:
             copy, risk = game.clone(), game.breakdown if game.turns and act.startswith("OFFER") else 0.0
             copy.step(act)
-            total += p * (1 - risk) * played(copy, seat, own, other)
+            total += p * (1 - risk) * compute_expected_payoff(copy, seat, own, other)
     return total
 
 
-def among(game: Negotiation, seat: str, names: tuple[str, ...]) -> float:
-    return game.best_against_mixture(seat, [chances_of(name, 0, game) for name in names])
+def best_against(game: Negotiation, seat: str, names: tuple[str, ...]) -> float:
+    return game.best_against_mixture(seat, [make_chances(name, 0, game) for name in names])
 
 
 @pytest.mark.slow
@@ -155,64 +161,67 @@ def among(game: Negotiation, seat: str, names: tuple[str, ...]) -> float:
     st.sampled_from(SMALL), st.lists(st.sampled_from(PANEL), min_size=1, max_size=6, unique=True),
     st.sampled_from(Negotiation.seats), st.integers(1, 3), st.sampled_from([0.0, 0.2]),
 )  # fmt: skip
-def test_unknown_it_is_the_most_that_any_acts_come_to(instance, names, seat, turns, breakdown):
+def test_mixture_response_matches_exhaustive_search(instance, names, seat, turns, breakdown):
     game = Negotiation(values="public", splits="shown", max_turns=turns, breakdown=breakdown)
     game.reset(seed=0, options={"instance": instance, "breaks_at": 0} if breakdown else {"instance": instance})
     scripts = [make_scripted(name, 0, game) for name in names]
-    most = walked_among(game, seat, scripts, [1 / len(names)] * len(names))
-    assert among(game, seat, tuple(names)) == pytest.approx(most)
+    best_value = search_mixture_response(game, seat, scripts, [1 / len(names)] * len(names))
+    assert best_against(game, seat, tuple(names)) == pytest.approx(best_value)
     if len(names) == 1:
-        assert among(game, seat, tuple(names)) == game.best_response(seat, chances_of(names[0], 0, game))
+        assert best_against(game, seat, tuple(names)) == game.best_response(seat, make_chances(names[0], 0, game))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seat", Negotiation.seats)
-def test_of_four_turns_a_whole_deal_is_walked_through(seat):
-    """Where the opener learns from an answer before it asks again."""
+def test_mixture_response_matches_exhaustive_search_over_four_turns(seat):
+    """With four turns, the opener learns from an answer before its next offer."""
     game = Negotiation(values="public", splits="shown", max_turns=4, breakdown=0.2)
     game.reset(seed=0, options={"instance": ((1, 1, 3), ((4, 0, 2), (1, 3, 2))), "breaks_at": 0})
     scripts = [make_scripted(name, 0, game) for name in PANEL]
-    assert among(game, seat, PANEL) == pytest.approx(walked_among(game, seat, scripts, [1 / 6] * 6))
+    assert best_against(game, seat, PANEL) == pytest.approx(search_mixture_response(game, seat, scripts, [1 / 6] * 6))
 
 
-def test_unknown_by_hand():
-    """The deal above; the other side is a hard liner (takes 8 or more) or a fair splitter (5 or more), as a coin says.
+def test_mixture_response_by_hand():
+    """The deal above against a hard liner (accepts 8 or more) or a fair splitter (5 or more), with equal probability.
 
-    With two turns the opener has one offer. All but the hats, 10, is taken by the fair splitter alone: 10 / 2 = 5. A
-    book and a ball, 6, is taken by both. So 6, where knowing whom it meets would be worth (6 + 10) / 2 = 8.
-    With four turns it asks for all but the hats first: 10 of the fair splitter. Who refuses is the hard liner, whose
-    demand leaves 6, if the talks go on (.8): 10 / 2 + .8 * 6 / 2 = 7.4.
-    The responder sees by the first demand whom it meets, 8 or 6 of 10: it takes 7 of the one, 8 of the other.
+    With two turns, the opener has one offer. Only the fair splitter accepts all but the hats, 10: 10 / 2 = 5. Both
+    accept a book and a ball, 6. So the value is 6; knowing the opponent it would be (6 + 10) / 2 = 8.
+    With four turns, it first asks for all but the hats: 10 from the fair splitter. A refusal reveals the hard liner,
+    whose demand leaves 6 if the talks go on (.8): 10 / 2 + .8 * 6 / 2 = 7.4.
+    The first demand, 8 or 6 of 10, reveals the opponent to the responder, which gets 7 or 8.
     """
     both = "hard_liner", "fair_split"
     for turns, opener in (2, 6.0), (4, 7.4):
         game = Negotiation(values="public", max_turns=turns, breakdown=0.2)
         game.reset(seed=0, options={"instance": ((1, 2, 3), ((4, 0, 2), (1, 3, 1)))})
-        assert among(game, "opener", both) == pytest.approx(opener)
-        assert among(game, "responder", both) == pytest.approx(7.5)
-        assert among(game, "opener", both) == among(game, "opener", both[::-1])
+        assert best_against(game, "opener", both) == pytest.approx(opener)
+        assert best_against(game, "responder", both) == pytest.approx(7.5)
+        assert best_against(game, "opener", both) == best_against(game, "opener", both[::-1])
 
 
 @pytest.mark.slow
-def test_it_is_more_than_any_member_earns_and_less_than_who_knows_whom_it_meets():
-    strict = 0
+def test_mixture_response_lies_between_member_and_informed_values():
+    strictly_between = 0
     for seed in range(6):
         game = Negotiation(values="public", splits="shown", max_turns=4, breakdown=0.2)
         game.reset(seed=seed)
         game.breaks_at = 0
         scripts: dict[str, Any] = {name: make_scripted(name, 0, game) for name in PANEL}
         for seat in game.seats:
-            most = among(game, seat, PANEL)
-            known = sum(game.best_response(seat, script.chances) for script in scripts.values()) / 6
-            earned = [sum(played(game, seat, own, other) for other in scripts.values()) / 6 for own in scripts.values()]
-            assert max(earned) - 1e-9 <= most <= known + 1e-9
-            strict += max(earned) + 0.01 < most < known - 0.01
-    assert strict > 2, "else the bound would say nothing"
+            best_value = best_against(game, seat, PANEL)
+            informed_value = sum(game.best_response(seat, script.chances) for script in scripts.values()) / 6
+            payoffs = [
+                sum(compute_expected_payoff(game, seat, own, other) for other in scripts.values()) / 6
+                for own in scripts.values()
+            ]
+            assert max(payoffs) - 1e-9 <= best_value <= informed_value + 1e-9
+            strictly_between += max(payoffs) + 0.01 < best_value < informed_value - 0.01
+    assert strictly_between > 2, "the bounds are never strict"
 
 
-def test_it_is_given_up_where_there_is_too_much_to_believe(monkeypatch):
+def test_mixture_response_is_nan_with_too_many_beliefs(monkeypatch):
     monkeypatch.setattr(bargaining, "MOST_BELIEFS", 3)
     game = Negotiation(values="public", max_turns=6, breakdown=0.2)
     game.reset(seed=0)
-    assert math.isnan(among(game, "opener", PANEL))
-    assert math.isfinite(among(game, "responder", ("hard_liner",)))
+    assert math.isnan(best_against(game, "opener", PANEL))
+    assert math.isfinite(best_against(game, "responder", ("hard_liner",)))

@@ -1,4 +1,4 @@
-"""Haggling: turns, transfers, secrets, figures and theory values."""
+"""Haggling: turns, transfers, secrets, reported measures and theory values."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from games.haggle import Haggle
 
 
-def haggle(cost, value, *acts, **options):
+def play_haggle(cost, value, *acts, **options):
     game = Haggle(**options)
     game.reset(seed=0, options={"cost": cost, "value": value})
     for act in acts:
@@ -21,8 +21,8 @@ def haggle(cost, value, *acts, **options):
     return game
 
 
-def test_a_deal_worked_by_hand():
-    game = haggle(3, 8, "PRICE 9 | a bargain", "PRICE 4", "price  6", "ACCEPT")
+def test_deal_by_hand():
+    game = play_haggle(3, 8, "PRICE 9 | a bargain", "PRICE 4", "price  6", "ACCEPT")
     assert game.payoffs() == {"seller": 3, "buyer": 2}
     assert game.infos["seller"]["rewards"] == {"deal": 3} and game.infos["buyer"]["rewards"] == {"deal": 2}
     assert game.report() == {
@@ -32,7 +32,7 @@ def test_a_deal_worked_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("cost", "value", "acts", "paid", "gainful", "efficiency"),
+    ("cost", "value", "acts", "payoffs", "gainful", "efficiency"),
     [
         (3, 8, ["PRICE 5", "WALK"], (0, 0), True, 0),  # a gain missed
         (8, 3, ["PRICE 8", "WALK"], (0, 0), False, 1),  # nothing to gain, nothing lost
@@ -41,35 +41,37 @@ def test_a_deal_worked_by_hand():
         (3, 8, ["PRICE 2", "ACCEPT"], (-1, 6), True, 1),  # bad for the seller alone
     ],
 )
-def test_figures_worked_by_hand(cost, value, acts, paid, gainful, efficiency):
-    game = haggle(cost, value, *acts)
-    assert tuple(game.payoffs().values()) == paid
+def test_measures_by_hand(cost, value, acts, payoffs, gainful, efficiency):
+    game = play_haggle(cost, value, *acts)
+    assert tuple(game.payoffs().values()) == payoffs
     assert (game.report()["gainful"], game.report()["efficiency"]) == (gainful, efficiency)
 
 
 def test_theory_values():
     deals = list(itertools.product(range(1, 11), repeat=2))
-    reports = [haggle(cost, value, "WALK").report() for cost, value in deals]
+    reports = [play_haggle(cost, value, "WALK").report() for cost, value in deals]
     assert statistics.fmean(r["best_joint_value"] for r in reports) == Haggle.theory["mean_best_joint_value"] == 99 / 60
     assert statistics.fmean(r["gainful"] for r in reports) == Haggle.theory["gainful"] == 9 / 20
-    assert all(haggle(*deal, "WALK").payoffs() == {"seller": 0, "buyer": 0} for deal in deals)
+    assert all(play_haggle(*deal, "WALK").payoffs() == {"seller": 0, "buyer": 0} for deal in deals)
     assert Haggle.theory["no_deal"] == 0
-    most = [min(haggle(c, v, f"PRICE {p}", "ACCEPT").payoffs().values()) for c, v, p in [(1, 1, 10), (10, 1, 1)]]
-    assert most == [-Haggle().stakes, -Haggle().stakes]
+    lowest_payoffs = [
+        min(play_haggle(c, v, f"PRICE {p}", "ACCEPT").payoffs().values()) for c, v, p in [(1, 1, 10), (10, 1, 1)]
+    ]
+    assert lowest_payoffs == [-Haggle().stakes, -Haggle().stakes]
 
 
 def test_cost_and_value_are_drawn_uniformly():
-    game, drawn = Haggle(max_price=5), np.zeros((5, 5))
+    game, counts = Haggle(max_price=5), np.zeros((5, 5))
     for seed in range(2500):
         game.reset(seed=seed)
-        drawn[game.cost - 1, game.value - 1] += 1
-    assert abs(drawn - 100).max() < 5 * math.sqrt(100)
+        counts[game.cost - 1, game.value - 1] += 1
+    assert abs(counts - 100).max() < 5 * math.sqrt(100)
 
 
 @pytest.mark.parametrize("opens", ["seller", "buyer"])
 def test_turns_are_counted_exactly(opens):
     for limit in range(2, 8):
-        game = haggle(1, 9, max_turns=limit, opens=opens)
+        game = play_haggle(1, 9, max_turns=limit, opens=opens)
         order = [opens, *({"seller", "buyer"} - {opens})]
         for turn in range(limit):
             assert game.agent_selection == order[turn % 2]
@@ -79,17 +81,17 @@ def test_turns_are_counted_exactly(opens):
         assert game.ended == "turns" and game.payoffs() == {"seller": 0, "buyer": 0}
 
 
-def test_acts_that_cannot_be_played():
+def test_refuses_illegal_acts():
     hostile = ["PRICE 0", "PRICE 11", "PRICE", "PRICE -1", "PRICE 1.5", "PRICE ٣", "PRICE 3 coins", "3", "ACCEPT", ""]
     for act in hostile:
-        game = haggle(1, 9, act)
+        game = play_haggle(1, 9, act)
         assert game.infos["seller"]["valid"] is False and game.public()["price"] is None
-    assert haggle(1, 9, "what?", "what?").report()["ended"] == "illegal"
+    assert play_haggle(1, 9, "what?", "what?").report()["ended"] == "illegal"
 
 
-@given(data=st.data(), top=st.integers(2, 30), turns=st.integers(2, 9), seed=st.integers(0, 2**32 - 1))
-def test_any_haggle(data, top, turns, seed):
-    game = Haggle(max_price=top, max_turns=turns)
+@given(data=st.data(), max_price=st.integers(2, 30), turns=st.integers(2, 9), seed=st.integers(0, 2**32 - 1))
+def test_any_haggle_is_reported_consistently(data, max_price, turns, seed):
+    game = Haggle(max_price=max_price, max_turns=turns)
     game.reset(seed=seed)
     price = None
     while not game.ended:
@@ -97,41 +99,41 @@ def test_any_haggle(data, top, turns, seed):
         private = {"cost": game.cost} if seat == "seller" else {"value": game.value}
         assert game.infos[seat]["private"] == private
         assert game.infos[seat]["public"] == {
-            "max_price": top, "price": price, "turn": game.turns, "turns_left": turns - game.turns,
+            "max_price": max_price, "price": price, "turn": game.turns, "turns_left": turns - game.turns,
         }  # fmt: skip
         act = data.draw(st.sampled_from(game.infos[seat]["legal"]))
         game.step(act)
         price = int(act.split()[1]) if act.startswith("PRICE") else price
     report: dict[str, Any] = game.report()
-    paid = game.payoffs()
-    assert report["deal"] == (act == "ACCEPT") and report["joint_value"] == sum(paid.values())
+    payoffs = game.payoffs()
+    assert report["deal"] == (act == "ACCEPT") and report["joint_value"] == sum(payoffs.values())
     if report["deal"]:
         assert price is not None
-        assert paid == {"seller": price - game.cost, "buyer": game.value - price}
-    assert min(paid.values()) >= -game.stakes
+        assert payoffs == {"seller": price - game.cost, "buyer": game.value - price}
+    assert min(payoffs.values()) >= -game.stakes
     assert 0 <= report["efficiency"] <= 1 and ("buyer_share" in report) == (report["deal"] and report["gainful"])
 
 
 @pytest.mark.parametrize("seat", Haggle.seats)
 def test_twin_deals_change_the_other_side_alone(seat):
-    mine, theirs = ("cost", "value") if seat == "seller" else ("value", "cost")
+    own_field, other_field = ("cost", "value") if seat == "seller" else ("value", "cost")
     for seed in range(50):
-        one, two = Haggle().twin_deals(seat, np.random.default_rng(seed))
-        assert one[mine] == two[mine] and one[theirs] != two[theirs]
-        for deal in (one, two):
-            haggle(**deal)
+        first, second = Haggle().twin_deals(seat, np.random.default_rng(seed))
+        assert first[own_field] == second[own_field] and first[other_field] != second[other_field]
+        for deal in (first, second):
+            play_haggle(**deal)
 
 
 @pytest.mark.parametrize(
-    ("name", "bad"),
+    ("name", "invalid_value"),
     [("max_price", 1), ("max_price", 2.0), ("max_turns", 1), ("max_turns", True), ("opens", "both"), ("opens", None)],
 )
-def test_bad_options_are_named_by_haggle(name, bad):
+def test_bad_options_are_named_by_haggle(name, invalid_value):
     with pytest.raises(ValueError, match=f"^{name} must be "):
-        Haggle(**{name: bad})
+        Haggle(**{name: invalid_value})
 
 
-@pytest.mark.parametrize(("name", "bad"), [("cost", 0), ("cost", 11), ("value", "3"), ("value", 1.0)])
-def test_bad_deals_are_named_by_haggle(name, bad):
+@pytest.mark.parametrize(("name", "invalid_value"), [("cost", 0), ("cost", 11), ("value", "3"), ("value", 1.0)])
+def test_bad_deals_are_named_by_haggle(name, invalid_value):
     with pytest.raises(ValueError, match=f"^{name} must be "):
-        Haggle().reset(options={name: bad})
+        Haggle().reset(options={name: invalid_value})

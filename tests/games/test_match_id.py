@@ -1,4 +1,4 @@
-"""A match's identity: what is printed is read back, and nothing else is."""
+"""Match ids: formatting, parsing, and refusal of other texts."""
 
 from dataclasses import replace
 
@@ -10,33 +10,33 @@ from games.contracts import MatchId
 
 
 @st.composite
-def identities(draw: st.DrawFn) -> MatchId:
-    """Matches, their repetitions, and branches of either."""
+def draw_match_ids(draw: st.DrawFn) -> MatchId:
+    """Draw ids of matches, retries, and their branches."""
     match = MatchId(draw(st.integers(0, 99_999)), draw(st.integers(0, 99_999)), draw(st.integers(0, 3)))
     for turn, attempt in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 3)), max_size=4)):
         match = replace(match.branch(turn), attempt=attempt)
     return match
 
 
-def test_ids_are_printed_as_ever() -> None:
+def test_id_format() -> None:
     match = MatchId(1, 3)
-    again = replace(match, attempt=2)
-    branch = again.branch(4)
-    within = replace(branch.branch(6), attempt=1)
-    assert [str(each) for each in (match, again, branch, within)] == [
+    retry = replace(match, attempt=2)
+    branch = retry.branch(4)
+    nested_branch = replace(branch.branch(6), attempt=1)
+    assert [str(identity) for identity in (match, retry, branch, nested_branch)] == [
         "0001-0003", "0001-0003-r2", "0001-0003-r2-b4", "0001-0003-r2-b4-b6-r1",
     ]  # fmt: skip
     assert str(MatchId(10_000, 12_345)) == "10000-12345"
-    assert within.lineage() == [again, branch, within] and within.first_attempt == branch.branch(6)
+    assert nested_branch.lineage() == [retry, branch, nested_branch] and nested_branch.first_attempt == branch.branch(6)
 
 
-@given(identities())
-def test_what_is_printed_is_read_back(match: MatchId) -> None:
+@given(draw_match_ids())
+def test_parse_inverts_str(match: MatchId) -> None:
     assert MatchId.parse(str(match)) == match and hash(MatchId.parse(str(match))) == hash(match)
 
 
 @given(st.text("0123456789-rb\u0663 \n", max_size=24) | st.text(max_size=12))
-def test_a_text_is_an_id_just_if_it_is_printed_so(text: str) -> None:
+def test_parses_only_canonical_texts(text: str) -> None:
     try:
         match = MatchId.parse(text)
     except ValueError as error:
@@ -46,7 +46,7 @@ def test_a_text_is_an_id_just_if_it_is_printed_so(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "text",
     [
         "",
         "1-3",
@@ -61,13 +61,13 @@ def test_a_text_is_an_id_just_if_it_is_printed_so(text: str) -> None:
         "0001-0003" + "-b1" * 65,
     ],
 )
-def test_other_texts_are_refused_in_one_line(wrong: str) -> None:
+def test_refuses_other_texts_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="is no match id") as refusal:
-        MatchId.parse(wrong)
+        MatchId.parse(text)
     assert "\n" not in str(refusal.value)
 
 
-def test_an_identity_that_cannot_be_is_refused() -> None:
+def test_refuses_inconsistent_ids() -> None:
     with pytest.raises(ValueError, match="0 or more"):
         MatchId(1, -1)
     with pytest.raises(ValueError, match="or neither"):

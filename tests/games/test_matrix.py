@@ -1,4 +1,4 @@
-"""Matrix games: payoffs as OpenSpiel has them, equilibria by enumeration, scores worked by hand."""
+"""Matrix games: OpenSpiel's payoffs, equilibria by enumeration, scores by hand."""
 
 import itertools
 from fractions import Fraction
@@ -11,7 +11,7 @@ from games.matrix import BattleOfTheSexes, Chicken, PrisonersDilemma, StagHunt
 
 ALL = (PrisonersDilemma, StagHunt, BattleOfTheSexes, Chicken)
 CELLS = tuple(itertools.product((0, 1), repeat=2))
-OPENSPIEL = {  # our acts as OpenSpiel's; it lists chicken's the other way round
+OPENSPIEL = {  # our acts as OpenSpiel's; it lists those of chicken in reverse order
     PrisonersDilemma: ("matrix_pd", {"COOPERATE": "Cooperate", "DEFECT": "Defect"}),
     StagHunt: ("matrix_sh", {"STAG": "Stag", "HARE": "Hare"}),
     BattleOfTheSexes: ("matrix_bos", {"OPERA": "Bach", "FOOTBALL": "Stravinsky"}),
@@ -19,8 +19,8 @@ OPENSPIEL = {  # our acts as OpenSpiel's; it lists chicken's the other way round
 }
 
 
-def play(game, rounds):
-    """Plays rounds, each "row's act, column's act"."""
+def play_rounds(game, rounds):
+    """Play rounds, each given as "row's act column's act"."""
     for row, column in (pair.split() for pair in rounds):
         for _ in game.seats:
             game.step({"row": row, "column": column}[game.agent_selection])
@@ -28,7 +28,7 @@ def play(game, rounds):
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_payoffs_are_openspiels(kind):
+def test_payoffs_match_openspiel(kind):
     name, words = OPENSPIEL[kind]
     spiel = pyspiel.load_matrix_game(name)
     index = {spiel.row_action_name(i): i for i in (0, 1)}
@@ -36,14 +36,14 @@ def test_payoffs_are_openspiels(kind):
     for row, column in CELLS:
         game = kind(rounds=1)
         game.reset(seed=0)
-        play(game, [f"{kind.acts[row]} {kind.acts[column]}"])
+        play_rounds(game, [f"{kind.acts[row]} {kind.acts[column]}"])
         state = spiel.new_initial_state()
         state.apply_actions([index[words[kind.acts[row]]], index[words[kind.acts[column]]]])
         assert list(game.payoffs().values()) == state.returns()
 
 
-def pure_equilibria(payoff):
-    """The cells in which neither seat gains by changing its own act alone."""
+def find_pure_equilibria(payoff):
+    """Return the cells in which neither seat gains by deviating alone."""
     return [
         (i, j) for i, j in CELLS
         if payoff[i, j][0] >= payoff[1 - i, j][0] and payoff[i, j][1] >= payoff[i, 1 - j][1]
@@ -53,10 +53,10 @@ def pure_equilibria(payoff):
 @pytest.mark.parametrize("kind", ALL)
 def test_theory(kind):
     theory, payoff = kind.theory, kind.payoff
-    found = pure_equilibria(payoff)
+    equilibria = find_pure_equilibria(payoff)
     expected = {PrisonersDilemma: [(1, 1)], StagHunt: [(0, 0), (1, 1)], BattleOfTheSexes: [(0, 0), (1, 1)]}
-    assert found == expected.get(kind, [(0, 1), (1, 0)])
-    assert theory["pure_equilibria"] == len(found)
+    assert equilibria == expected.get(kind, [(0, 1), (1, 0)])
+    assert theory["pure_equilibria"] == len(equilibria)
     assert theory["best_joint_value"] == max(map(sum, payoff.values()))
     if kind is PrisonersDilemma:
         assert all(payoff[1, j][0] > payoff[0, j][0] and payoff[j, 1][1] > payoff[j, 0][1] for j in (0, 1))
@@ -71,10 +71,10 @@ def test_theory(kind):
     assert row[0] == row[1] == column[0]
 
 
-def test_a_match_worked_by_hand():
+def test_match_by_hand():
     game = PrisonersDilemma(rounds=4)
     game.reset(seed=0)
-    play(game, ["cooperate cooperate", "COOPERATE DEFECT", "DEFECT DEFECT", "DEFECT COOPERATE"])
+    play_rounds(game, ["cooperate cooperate", "COOPERATE DEFECT", "DEFECT DEFECT", "DEFECT COOPERATE"])
     assert game.payoffs() == {"row": 5 + 0 + 1 + 10, "column": 5 + 10 + 1 + 0}
     report = {"ended": "rounds", "turns": 8, "rounds": 4, "joint_value": 8.0, "efficiency": 0.8, "same": 0.5}
     assert game.report() == {**report, "cooperate": 0.5}
@@ -92,7 +92,7 @@ def test_each_name_makes_its_game():
 
 
 @pytest.mark.parametrize("act", ["ST\ufb06", "\ufb06ag", "STAG HARE", "S TAG", "STAG.", "", "0"])
-def test_no_other_word_is_read(act):
+def test_refuses_other_words(act):
     game = StagHunt()
     game.reset(seed=0)
     game.step(act)

@@ -1,4 +1,4 @@
-"""Files that somebody names are read if they are files, of a size that fits, and never waited for."""
+"""User-named files: only regular files within the size limit are read, without blocking."""
 
 import os
 import re
@@ -27,28 +27,28 @@ READERS: dict[str, tuple[Callable[[str], object], type[Exception] | tuple[type[E
 }
 
 
-@pytest.mark.parametrize("what", ["pipe", "zero", "folder", "nothing"])
+@pytest.mark.parametrize("kind", ["pipe", "zero", "folder", "nothing"])
 @pytest.mark.parametrize("reader", READERS)
-def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path, reader: str, what: str) -> None:
+def test_refuses_non_regular_file_in_one_line(tmp_path: Path, reader: str, kind: str) -> None:
     path = tmp_path / "named.yaml"
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(path)
-    elif what == "zero":
+    elif kind == "zero":
         path.symlink_to("/dev/zero")
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     read, error = READERS[reader]
     with pytest.raises(error) as refused, at_most(5):
         read(str(path))
     assert len(str(refused.value).splitlines()) == 1
-    if what in ("pipe", "zero"):
+    if kind in ("pipe", "zero"):
         assert re.search("no regular file", str(refused.value))
 
 
-def test_a_file_that_grows_is_read_no_further(tmp_path: Path) -> None:
+def test_refuses_files_above_the_size_limit(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 101)
     assert read_plain(tmp_path / "large", 101) == b"x" * 101
     with pytest.raises(OSError, match="larger than"):
         read_plain(tmp_path / "large", 100)
-    with pytest.raises(OSError, match="larger than"):  # such as /proc/self/maps, which says 0
+    with pytest.raises(OSError, match="larger than"):  # /proc/self/maps reports size 0
         read_plain("/proc/self/maps", 10)

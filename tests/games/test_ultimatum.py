@@ -7,7 +7,7 @@ import pytest
 from games.ultimatum import Ultimatum
 
 
-def outcome(pie, offer, answer):
+def play_ultimatum(pie, offer, answer):
     game = Ultimatum(pie=pie)
     game.reset(seed=0)
     game.step(f"offer {offer}")
@@ -16,31 +16,34 @@ def outcome(pie, offer, answer):
 
 
 @pytest.mark.parametrize("pie", [1, 2, 7])
-def test_an_accepted_offer_is_transferred_and_a_rejected_one_leaves_nothing(pie):
+def test_accepted_offers_are_paid_and_rejected_ones_are_not(pie):
     for offer in range(pie + 1):
-        game = outcome(pie, offer, "accept")
+        game = play_ultimatum(pie, offer, "accept")
         assert game.payoffs() == {"proposer": pie - offer, "responder": offer}
         assert game.report() == {"ended": "deal", "turns": 2, "deal": True, "offered": offer / pie}
-        game = outcome(pie, offer, "REJECT | no")
+        game = play_ultimatum(pie, offer, "REJECT | no")
         assert game.payoffs() == {"proposer": 0, "responder": 0} and game.report()["ended"] == "rejected"
 
 
 def test_subgame_perfect_splits():
     pie, theory = 10, Ultimatum.theory
-    paid = {
-        (offer, answer): tuple(outcome(pie, offer, answer).payoffs().values())
+    payoffs = {
+        (offer, answer): tuple(play_ultimatum(pie, offer, answer).payoffs().values())
         for offer, answer in itertools.product(range(pie + 1), ("ACCEPT", "REJECT"))
     }
-    best = []  # the answers to each offer that are best for the responder
+    best_answers = []  # by offer, the responder's best answers
     for offer in range(pie + 1):
-        most = max(paid[offer, answer][1] for answer in ("ACCEPT", "REJECT"))
-        best.append([answer for answer in ("ACCEPT", "REJECT") if paid[offer, answer][1] == most])
-    found = set()
-    for plan in itertools.product(*best):
-        gains = [paid[offer, answer][0] for offer, answer in enumerate(plan)]
-        found |= {(offer, plan[offer], gain) for offer, gain in enumerate(gains) if gain == max(gains)}
-    assert found == {(0, "ACCEPT", theory["most_proposer_payoff"]), (1, "ACCEPT", theory["least_proposer_payoff"])}
-    assert {offer for offer, _, _ in found} == {theory["least_equilibrium_offer"], theory["most_equilibrium_offer"]}
+        best_payoff = max(payoffs[offer, answer][1] for answer in ("ACCEPT", "REJECT"))
+        best_answers.append([answer for answer in ("ACCEPT", "REJECT") if payoffs[offer, answer][1] == best_payoff])
+    equilibria = set()
+    for plan in itertools.product(*best_answers):
+        gains = [payoffs[offer, answer][0] for offer, answer in enumerate(plan)]
+        equilibria |= {(offer, plan[offer], gain) for offer, gain in enumerate(gains) if gain == max(gains)}
+    assert equilibria == {(0, "ACCEPT", theory["most_proposer_payoff"]), (1, "ACCEPT", theory["least_proposer_payoff"])}
+    assert {offer for offer, _, _ in equilibria} == {
+        theory["least_equilibrium_offer"],
+        theory["most_equilibrium_offer"],
+    }
 
 
 def test_acts_and_views():
@@ -62,6 +65,6 @@ def test_acts_and_views():
 
 
 @pytest.mark.parametrize("pie", [0, -1, 2.0, True, "ten"])
-def test_bad_pies_are_named(pie):
+def test_refuses_invalid_pies(pie):
     with pytest.raises(ValueError, match=r"^pie must be "):
         Ultimatum(pie=pie)

@@ -1,4 +1,4 @@
-"""Wordle: the marks in worked cases and against a second definition, the words, rewards, and the hidden word."""
+"""Wordle: marks by hand and against a second definition, the words, rewards, and secrecy of the word."""
 
 import itertools
 import json
@@ -18,9 +18,9 @@ WORDS = st.text("abcde", min_size=5, max_size=5)
     [
         ("crane", "crane", "GGGGG"),
         ("crane", "boost", "-----"),
-        ("abide", "speed", "--Y-Y"),  # one e in the word: the first e is marked, the second not
-        ("erase", "speed", "Y-YY-"),  # two of them: both are
-        ("steal", "speed", "G-G--"),  # the right e uses up the only one
+        ("abide", "speed", "--Y-Y"),  # the word has one e: only the first e is marked
+        ("erase", "speed", "Y-YY-"),  # two e's in the word: both are marked
+        ("steal", "speed", "G-G--"),  # the green e uses up the only one
         ("crepe", "speed", "-YGY-"),
         ("hotel", "llama", "Y----"),
         ("allow", "llama", "YGY--"),
@@ -28,7 +28,7 @@ WORDS = st.text("abcde", min_size=5, max_size=5)
         ("eerie", "where", "--YYG"),
     ],
 )
-def test_worked_cases(word, guess, marks):
+def test_marks_by_hand(word, guess, marks):
     assert feedback(guess, word) == marks
 
 
@@ -37,26 +37,26 @@ def test_worked_cases(word, guess, marks):
 def test_a_letter_of_the_word_accounts_for_one_mark(guess, word):
     marks = feedback(guess, word)
     for letter in set(guess):
-        of = [mark for mark, mine in zip(marks, guess, strict=True) if mine == letter]
-        right = sum(mine == true == letter for mine, true in zip(guess, word, strict=True))
-        assert of.count("G") == right
-        assert of.count("G") + of.count("Y") == min(guess.count(letter), word.count(letter))
-        others = "".join(mark for mark in of if mark != "G")
+        letter_marks = [mark for mark, guessed in zip(marks, guess, strict=True) if guessed == letter]
+        green = sum(guessed == actual == letter for guessed, actual in zip(guess, word, strict=True))
+        assert letter_marks.count("G") == green
+        assert letter_marks.count("G") + letter_marks.count("Y") == min(guess.count(letter), word.count(letter))
+        others = "".join(mark for mark in letter_marks if mark != "G")
         assert "-Y" not in others  # from the left
 
 
-def test_how_many_feedbacks_there_are():
-    found = {
+def test_number_of_feedbacks_matches_theory():
+    feedbacks = {
         feedback("".join(guess), word)
         for guess in itertools.product("abcde", repeat=5)
         for word in ("abcde", "aabcd", "aabbc", "bcdea", "bcaad", "ababc", "fghij")
     }
-    every = {"".join(marks) for marks in itertools.product("GY-", repeat=5)}
-    impossible = {marks for marks in every if marks.count("G") == 4 and marks.count("Y") == 1}
-    assert found == every - impossible and len(found) == Wordle.theory["feedbacks"]
+    patterns = {"".join(marks) for marks in itertools.product("GY-", repeat=5)}
+    impossible = {marks for marks in patterns if marks.count("G") == 4 and marks.count("Y") == 1}
+    assert feedbacks == patterns - impossible and len(feedbacks) == Wordle.theory["feedbacks"]
 
 
-def test_the_words():
+def test_words_are_valid_and_sorted():
     words = common_words()
     assert len(words) == len(set(words)) == 619 and all(map(is_word, words)) and list(words) == sorted(words)
 
@@ -80,7 +80,7 @@ def test_payoffs_by_hand():
     assert steps.observe("guesser")["messages"][-1]["text"].endswith("the word was abide.")
 
 
-def test_the_hidden_word_is_nowhere_before_the_end():
+def test_hidden_word_is_invisible_until_the_end():
     game, first_views = Wordle(), set()
     for seed in range(1000):
         game.reset(seed=seed)
@@ -91,13 +91,13 @@ def test_the_hidden_word_is_nowhere_before_the_end():
                 continue
             game.step(f"GUESS {guess}")
             info = game.infos["guesser"]
-            seen = json.dumps([game.observe("guesser"), info["public"], info["private"]])
-            assert game.word not in re.findall("[a-z]+", seen)
+            visible_text = json.dumps([game.observe("guesser"), info["public"], info["private"]])
+            assert game.word not in re.findall("[a-z]+", visible_text)
             assert info["legal"] == [f"GUESS {word}" for word in game.words]
-    assert len(first_views) == 1  # rules included, whatever is hidden
+    assert len(first_views) == 1  # including the rules
 
 
-def test_bad_options():
+def test_refuses_invalid_options():
     for words in ([], ["abide", "abide"], ["four"], ["Abide"], ["abidé"]):
         with pytest.raises(ValueError, match="five letters"):
             Wordle(words=words)
@@ -118,18 +118,18 @@ def test_any_text_is_harmless(text):
     json.dumps([game.infos, game.observe("guesser")])
 
 
-def test_a_split_hides_its_own_words_and_lists_all():
+def test_splits_hide_disjoint_words_and_list_all():
     words, hidden = common_words()[:32], {}
     for split in ("train", "test", "all"):
         game = Wordle(words=words, split=split)
-        drawn = set()
+        split_words = set()
         for seed in range(400):
             game.reset(seed=seed)
-            drawn.add(game.word)
+            split_words.add(game.word)
         assert len(game.legal("guesser")) == 32
-        hidden[split] = drawn
+        hidden[split] = split_words
     assert hidden["test"] == set(words[::4]) and hidden["train"] == hidden["all"] - hidden["test"]
     assert len(hidden["all"]) == 32
-    for bad in ({"split": "dev"}, {"split": "train", "words": ["crane"]}):
+    for options in ({"split": "dev"}, {"split": "train", "words": ["crane"]}):
         with pytest.raises(ValueError, match="split must"):
-            Wordle(**bad)
+            Wordle(**options)

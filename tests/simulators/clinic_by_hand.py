@@ -1,29 +1,31 @@
-"""The clinic's posterior the long way: by summing over all that may be true of each sign."""
+"""The clinic's posterior by brute force: summing over all cases of each sign."""
 
 import itertools
 
 from simulators.person import PERSONAS
 
 
-def by_hand(game, chart, persona):
-    """Weights of all diseases: over whether each sign is there, forgotten, wrong, told."""
-    kind, known = PERSONAS[persona], game.table
-    slip = game.slip * kind.slips
-    weights = known.prior.copy()
+def compute_posterior_by_hand(game, chart, persona):
+    """Return the weights of all diseases, summing over whether each sign is present, forgotten, wrong, volunteered."""
+    persona_traits, table = PERSONAS[persona], game.table
+    slip = game.slip * persona_traits.slips
+    weights = table.prior.copy()
     for disease in range(len(weights)):
-        for n, sign in enumerate(known.signs):
-            chance = 0.0
+        for n, sign in enumerate(table.signs):
+            likelihood = 0.0
             for has, forgot, slipped, tells in itertools.product((True, False), repeat=4):
-                share = known.symptoms[disease, n] if has else 1 - known.symptoms[disease, n]
-                share *= kind.forgets if forgot else 1 - kind.forgets
-                share *= slip if slipped else 1 - slip
-                share *= kind.volunteers if tells else 1 - kind.volunteers
-                told = tells and has and not forgot and not sign.secret
-                says = "unknown" if forgot else "inform" if has != slipped else "deny"
-                seen = told == (n in chart.complaint) and (told or chart.answers.get(n, says) == says)
-                chance += share * seen
-            weights[disease] *= chance
-        for finding, there in chart.findings.items():
-            rate = known.findings[disease, finding]
-            weights[disease] *= rate if there else 1 - rate
+                weight = table.symptoms[disease, n] if has else 1 - table.symptoms[disease, n]
+                weight *= persona_traits.forgets if forgot else 1 - persona_traits.forgets
+                weight *= slip if slipped else 1 - slip
+                weight *= persona_traits.volunteers if tells else 1 - persona_traits.volunteers
+                is_volunteered = tells and has and not forgot and not sign.secret
+                answer = "unknown" if forgot else "inform" if has != slipped else "deny"
+                is_consistent = is_volunteered == (n in chart.complaint) and (
+                    is_volunteered or chart.answers.get(n, answer) == answer
+                )
+                likelihood += weight * is_consistent
+            weights[disease] *= likelihood
+        for finding, is_present in chart.findings.items():
+            rate = table.findings[disease, finding]
+            weights[disease] *= rate if is_present else 1 - rate
     return weights

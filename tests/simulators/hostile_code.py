@@ -1,4 +1,4 @@
-"""Python that tries to get out. Each attack prints or does what must not be possible; @NAMES@ are filled in.
+"""Python code that tries to escape. Each attack prints or does something forbidden; @NAMES@ are filled in.
 
 @CANARY@ a file with a secret, @MARKER@ a path where nothing may appear, @TCP@, @UDP@ ports, @SOCKET@ and @ABSTRACT@
 unix sockets of a listening server, @VICTIM@ a process, @PROJECT@ this repository, @PACKAGES@ a site-packages folder.
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 
 class Attack(NamedTuple):
-    """A name, the code, what the model reads of it, and whether it works unconfined (and is safe to try)."""
+    """Escape attempt: its name, the code, the expected output, and whether it works (and is safe) unconfined."""
 
     name: str
     code: str
-    seen: str
+    expected: str
     works: bool = False
 
 
@@ -206,7 +206,7 @@ PROCESSES = [
     Attack("a core file", "import os; os.abort()", "[stopped: killed]"),
 ]
 
-# Kernel interfaces with a history, by their numbers on x86_64: all are tried in one run.
+# Kernel interfaces with past vulnerabilities, by their numbers on x86_64; one run tries all.
 KERNEL = {
     "bpf": 321, "userfaultfd": 323, "perf_event_open": 298, "keyctl": 250, "add_key": 248, "io_uring_setup": 425,
     "kexec_load": 246, "init_module": 175, "syslog": 103, "reboot": 169, "settimeofday": 164, "sethostname": 170,

@@ -1,6 +1,6 @@
-"""SQL that tries to get out, to change what it may not, or never to end. @DIR@ holds other.db with a secret.
+"""SQL that tries to escape, to make forbidden changes, or to run forever. @DIR@ contains other.db with a secret.
 
-What the model reads is what every version of SQLite says; where they differ, only that it stays in.
+The expected texts hold for every version of SQLite; where versions differ, they are unspecific.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,10 @@ CREATE VIEW large AS SELECT id FROM orders WHERE total > 3;
 
 
 class Query(NamedTuple):
-    """A statement, what the model reads of it, whether it may write, whether it works unconfined, whether it fails."""
+    """Statement with its expected output, whether it may write, whether it works unconfined, and whether it fails."""
 
     sql: str
-    seen: str
+    expected: str
     write: bool = False
     works: bool = False
     error: bool = True
@@ -148,7 +148,7 @@ BOMBS = [
     Query("SELECT length(randomblob(3000000))", "randomblob is not allowed", works=True),
     Query("SELECT zeroblob(1000000000)", "zeroblob is not allowed"),
     Query("SELECT hex(zeroblob(3000000))", "zeroblob is not allowed", works=True),
-    # Up to 3.40 the first takes seconds, so that the fastest machine answers; then it is null, from 3.54 an error.
+    # SQLite up to 3.40 takes seconds for the first, so only fast machines answer. Later it is null, from 3.54 an error.
     Query("SELECT printf('%.900000000c', 'x')", "", error=False),
     Query("SELECT printf('%3000000d', 1)", "", works=True, error=False),
     Query("SELECT replace(printf('%90000d', 1), ' ', printf('%90000d', 1))", "too big"),

@@ -1,15 +1,15 @@
-"""What the tests of every simulator ask of the conformance kit."""
+"""Conformance checks that the tests of all simulators share."""
 
 from simulators.conformance import check
 
 
-def broken(make, seeds, acts):
-    """The promises that were not kept over a few seeds."""
+def find_failed_checks(make, seeds, acts):
+    """Run the conformance kit and return the findings that failed."""
     return [finding for finding in check(make, seeds=seeds, acts=acts) if not finding.ok]
 
 
-def kept_over_many(make, options, capsys, seeds=1000):
-    """Whether all promises were kept over many seeds; says what was found, and how long it took."""
+def passes_over_many_seeds(make, options, capsys, seeds=1000):
+    """Run the conformance kit over many seeds, print the findings and times, and return whether all passed."""
     findings = check(make, seeds=seeds, acts=20_000)
     with capsys.disabled():
         print(f"\n{options}")

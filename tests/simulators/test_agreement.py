@@ -1,4 +1,4 @@
-"""Agreement with a proposal: everyday replies, mixed ones, and texts that answer nothing."""
+"""Agreement with a proposal: everyday replies, mixed replies, and texts that do not answer."""
 
 import random
 import time
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulators.agreement import read_agreement
 from simulators.desk.customer import INSIST, NO, YES
 
-AGREE = """
+AGREEMENTS = """
 Yes. | Yes please. | Yes, please go ahead. | Yes, I think that is right. | Yes, do it. | OK. | Okay | ok, thanks |
 Go ahead. | That's right. | That is correct. | Correct. | sure | Sure thing! | Sure, go ahead | yep | Yup, do it. |
 Absolutely. | Of course. | Of course! | Sounds good. | Sounds good to me! | Perfect, thank you. |
@@ -51,7 +51,7 @@ That is okay with me. | Go on then | I think so | Yes, all correct | All correct
 Yes, cancel it. I do not want it any more. | Yes please do. | I can't wait, go ahead | Okay, no problem |
 Yes, I already told you: I need to cancel order 12345 | Sí. Yes.
 """
-REFUSE = """
+REFUSALS = """
 No. | No, don't | no thanks | No thank you. | nope | Nah | I'd rather not | I would rather not. |
 I'd rather you didn't. | please do not go ahead | Please don't. | Don't do it. | Do not proceed. | Don't. |
 Never. | Absolutely not. | Definitely not. | Certainly not! | Of course not. | Not now. | Not yet. | Not really. |
@@ -68,7 +68,7 @@ I'm sorry, I can't agree to this. | Not for me | I'd prefer not to | I would pre
 I don't want you to do that | It's a no | I don't want to cancel. | I do not want to return anything | No I don't |
 This is not what I want | Do not cancel my order, please | None of that | No, please
 """
-OPEN = """
+UNDECIDED = """
 OK, but not the second one | yes, no wait | Yes and no. | Yes, but only the first. | Yes, if it is free. |
 If it is free, go ahead. | Only if it is free... then yes | Yes, unless it costs more. | I'm not sure. |
 I am not sure about that | Maybe. | Perhaps. | Wait. | Hold on a second. | Let me think. | I don't know. |
@@ -82,7 +82,7 @@ Yes, scratch that | yeah no | Maybe later | If that's what it takes, yes. | I ag
 Okay, hold on | Yes, let me check something first | I might | Yes. Show me the total price first. | ok no |
 Yes, wait a moment | Go ahead, or rather don't
 """
-SILENT = """
+UNRELATED = """
 what would happen if I said yes? | mmh | Nice weather. | I would rather talk about the weather. |
 My email is ann mail example. | What? | Can you say that again? | Yes? | OK? | Good morning. | Hello. |
 Thank you. | Should I say yes? | Would you go ahead? | Who told you to go ahead? | How much do I get back? |
@@ -94,33 +94,33 @@ Thanks a lot, that is all | Is a yes needed, or shall I wait? | no1 | yesterday 
 """
 
 
-def replies(listed):
-    return [text.strip() for text in listed.replace("|\n", "|").split("|")]
+def split_replies(phrases):
+    return [text.strip() for text in phrases.replace("|\n", "|").split("|")]
 
 
 @pytest.mark.parametrize(
-    ("listed", "stance"), [(AGREE, "inform"), (REFUSE, "deny"), (OPEN, "unknown"), (SILENT, None)],
+    ("phrases", "stance"), [(AGREEMENTS, "inform"), (REFUSALS, "deny"), (UNDECIDED, "unknown"), (UNRELATED, None)],
     ids=["agree", "refuse", "open", "silent"],
 )  # fmt: skip
-def test_everyday_replies_are_read_as_people_mean_them(listed, stance):
-    assert {text: read for text in replies(listed) if (read := read_agreement(text)) != stance} == {}
+def test_classifies_everyday_replies(phrases, stance):
+    assert {text: parsed for text in split_replies(phrases) if (parsed := read_agreement(text)) != stance} == {}
 
 
-def test_case_marks_and_apostrophes_make_no_difference():
-    for listed in (AGREE, REFUSE, OPEN, SILENT):
-        for text in replies(listed):
-            for same in (text.upper(), text.replace("'", "\u2019"), f"  {text} "):
-                assert read_agreement(same) == read_agreement(text), same
+def test_case_and_apostrophes_do_not_matter():
+    for phrases in (AGREEMENTS, REFUSALS, UNDECIDED, UNRELATED):
+        for text in split_replies(phrases):
+            for variant in (text.upper(), text.replace("'", "\u2019"), f"  {text} "):
+                assert read_agreement(variant) == read_agreement(text), variant
 
 
-def test_what_follows_a_yes_cannot_hide_a_no():
-    rng, yes, no = random.Random(0), replies(AGREE), replies(REFUSE)
+def test_reply_with_yes_and_no_is_not_agreement():
+    rng, yes, no = random.Random(0), split_replies(AGREEMENTS), split_replies(REFUSALS)
     for _ in range(300):
         both = rng.sample([rng.choice(yes), rng.choice(no)], 2)
         assert read_agreement(" ".join(f"{text.rstrip('.!')}." for text in both)) != "inform", both
 
 
-def test_the_scripted_answers_are_read():
+def test_classifies_scripted_answers():
     assert {read_agreement(text) for text in YES.values()} == {"inform"}
     assert read_agreement(NO) == "deny" and read_agreement(INSIST) is None
 
@@ -129,14 +129,14 @@ def test_the_scripted_answers_are_read():
     st.text()
     | st.lists(st.sampled_from([*"yn,.?!*", "yes", "no", "not", "if", "ok", "please", "\ud800"])).map(" ".join)
 )
-def test_any_text_is_read_without_complaint(text):
+def test_any_text_is_classified(text):
     assert read_agreement(text) in {"inform", "deny", "unknown", None}
 
 
 @pytest.mark.parametrize(
     "piece", ["yes ", "no, ", "please,", "i do not want ", "w ", "good ", "let me know if there is "]
 )
-def test_endless_text_takes_no_time(piece):
-    began = time.process_time()
+def test_long_text_is_fast(piece):
+    started_at = time.process_time()
     read_agreement(piece * 300_000)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - started_at < 0.5

@@ -1,4 +1,4 @@
-"""Programs that stay in a cell: they answer through their streams, see nothing, and end with whoever started them."""
+"""Long-running confined programs: they answer through streams, see no resources, and end with their parent."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from simulators.confine.interpreter import ENVIRONMENT, HOME, OPTIONS, find_inte
 pytestmark = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine")
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
-LOOK = """
+PROBE = """
 import ctypes, os, sys
 for line in sys.stdin:
     seen = [path for path in ("/etc/passwd", "/proc/self", "/dev/null", "/bin/sh", "/code.py") if os.path.exists(path)]
@@ -34,92 +34,94 @@ for line in sys.stdin:
 """
 
 
-def started(code: str) -> subprocess.Popen[bytes]:
-    """A Python in a cell that runs this code."""
+def start_cell(code: str) -> subprocess.Popen[bytes]:
+    """Start a confined Python that runs this code."""
     python = find_interpreter()
-    command, allowed = [f"{HOME}/bin/python3", *OPTIONS, "-c", code], cells.make_limits(512 << 20, 10, file_bytes=0)
-    return cells.start_program(command, [*python.folders, *python.files], ENVIRONMENT, allowed)
+    command, limits = [f"{HOME}/bin/python3", *OPTIONS, "-c", code], cells.make_limits(512 << 20, 10, file_bytes=0)
+    return cells.start_program(command, [*python.folders, *python.files], ENVIRONMENT, limits)
 
 
-def say(cell: subprocess.Popen[bytes], line: str) -> str:
+def ask(cell: subprocess.Popen[bytes], line: str) -> str:
     assert cell.stdin and cell.stdout
     cell.stdin.write(f"{line}\n".encode())
     return os.read(cell.stdout.fileno(), 10_000).decode().strip()
 
 
-def processes() -> set[int]:
-    """All processes that this one started, and theirs."""
-    found, new = set[int](), {os.getpid()}
+def list_descendants() -> set[int]:
+    """Return the ids of all descendants of this process."""
+    pids, new = set[int](), {os.getpid()}
     while new:
-        found |= new
+        pids |= new
         lines = [task.read_text() for pid in new for task in Path(f"/proc/{pid}/task").glob("*/children")]
-        new = {int(pid) for line in lines for pid in line.split()} - found
-    return found - {os.getpid()}
+        new = {int(pid) for line in lines for pid in line.split()} - pids
+    return pids - {os.getpid()}
 
 
-def test_it_answers_again_and_again_and_nothing_of_it_remains() -> None:
-    before = processes()
-    cell = started(ECHO)
-    assert [say(cell, "hello"), say(cell, "again")] == ["HELLO", "AGAIN"] and len(processes() - before) == 3
+def test_cell_answers_repeatedly_and_leaves_no_process() -> None:
+    before = list_descendants()
+    cell = start_cell(ECHO)
+    assert [ask(cell, "hello"), ask(cell, "again")] == ["HELLO", "AGAIN"] and len(list_descendants() - before) == 3
     cells.stop_cell(cell)
-    assert processes() <= before
+    assert list_descendants() <= before
 
 
-def test_it_sees_no_files_network_processes_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cell_sees_no_files_network_processes_or_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "token")
-    cell = started(LOOK)
-    assert say(cell, "") == f"[] {sorted(ENVIRONMENT)}"
+    cell = start_cell(PROBE)
+    assert ask(cell, "") == f"[] {sorted(ENVIRONMENT)}"
     cells.stop_cell(cell)
 
 
-def test_it_outlives_the_thread_that_asked_for_it() -> None:
-    made = list[subprocess.Popen[bytes]]()
-    thread = threading.Thread(target=lambda: made.append(started(ECHO)))
+def test_cell_outlives_the_thread_that_started_it() -> None:
+    started_cells = list[subprocess.Popen[bytes]]()
+    thread = threading.Thread(target=lambda: started_cells.append(start_cell(ECHO)))
     thread.start()
     thread.join()
     time.sleep(0.2)
-    assert say(made[0], "still") == "STILL"
-    cells.stop_cell(made[0])
+    assert ask(started_cells[0], "still") == "STILL"
+    cells.stop_cell(started_cells[0])
 
 
-def test_it_ends_with_the_process_that_started_it() -> None:
+def test_cell_ends_with_its_parent_process() -> None:
     code = (
-        "import time\nfrom tests.simulators.test_confine_cells import ECHO, processes, say, started\n"
-        "cell = started(ECHO)\nsay(cell, 'x')\nprint(*processes(), flush=True)\ntime.sleep(60)\n"
+        "import time\nfrom tests.simulators.test_confine_cells import ECHO, ask, list_descendants, start_cell\n"
+        "cell = start_cell(ECHO)\nask(cell, 'x')\nprint(*list_descendants(), flush=True)\ntime.sleep(60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert parent.stdout
-    inside = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(inside) == 3
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 3
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and any(Path(f"/proc/{pid}/cmdline").exists() for pid in inside):
+    while time.monotonic() < deadline and any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids):
         time.sleep(0.05)
-    left = [pid for pid in inside if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()]
-    assert left == []
+    remaining = [
+        pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_text()
+    ]
+    assert remaining == []
 
 
-def test_what_cannot_be_shown_is_one_line_and_leaves_nothing() -> None:
-    before = processes()
-    with pytest.raises(ConfineError, match=r"echo cannot be confined here: mount .*: No such file") as why:
+def test_missing_mount_is_reported_in_one_line_and_leaves_no_process() -> None:
+    before = list_descendants()
+    with pytest.raises(ConfineError, match=r"echo cannot be confined here: mount .*: No such file") as error:
         cells.start_program(["/bin/echo"], [("/no-such-file", "/x")], {}, cells.make_limits(1 << 30, 10, 0))
-    assert "\n" not in str(why.value) and processes() <= before
+    assert "\n" not in str(error.value) and list_descendants() <= before
 
 
-def test_a_start_that_is_interrupted_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception in the waiting thread, as a step of a match that is abandoned gets."""
-    before = processes()
+def test_interrupted_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raise in the waiting thread, as happens when a match step is abandoned."""
+    before = list_descendants()
 
-    def interrupted(self: Any, timeout: float | None = None) -> None:
+    def raise_interrupt(self: Any, timeout: float | None = None) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Future, "result", interrupted)
+    monkeypatch.setattr(Future, "result", raise_interrupt)
     with pytest.raises(KeyboardInterrupt):
-        started(ECHO)
+        start_cell(ECHO)
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and any(one.name == "arena-cell" for one in threading.enumerate()):
+    while time.monotonic() < deadline and any(thread.name == "arena-cell" for thread in threading.enumerate()):
         time.sleep(0.05)
-    assert processes() <= before
+    assert list_descendants() <= before

@@ -1,4 +1,4 @@
-"""A model's SQL: what it may do works, what stops it is said, and memory stays bounded. Attacks: test_escapes.py."""
+"""A model's SQL: allowed queries, reported limits, and bounded memory. See test_escapes.py."""
 
 import copy
 import json
@@ -32,7 +32,7 @@ def shop():
     return Database(SHOP)
 
 
-def rows(text):
+def read_rows(text):
     return json.loads(text)["rows"]
 
 
@@ -55,8 +55,8 @@ def rows(text):
         ("VALUES (1, 2), (3, 4)", [[1, 2], [3, 4]]),
     ],
 )  # fmt: skip
-def test_what_reads(shop, query, answer):
-    assert rows(shop.query(query)) == answer
+def test_allowed_queries_run(shop, query, answer):
+    assert read_rows(shop.query(query)) == answer
 
 
 CLOCK = ["date()", "time('now')", "datetime('NOW')", "julianday('n' || 'ow')", "strftime('%s')",
@@ -67,32 +67,32 @@ CLOCK = ["date()", "time('now')", "datetime('NOW')", "julianday('n' || 'ow')", "
          "random()", "hex(randomblob(4))", "current_date", "sqlite_version()", "last_insert_rowid()"]  # fmt: skip
 
 
-@pytest.mark.parametrize("moment", CLOCK)
-def test_neither_clock_nor_chance_gets_into_an_answer(shop, moment):
-    assert "not allowed" in shop.query(f"SELECT {moment} FROM customers")
-    assert "not allowed" in shop.query(f"UPDATE customers SET name = {moment}", write=True)
-    assert rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]]
+@pytest.mark.parametrize("expression", CLOCK)
+def test_refuses_clock_and_random_functions(shop, expression):
+    assert "not allowed" in shop.query(f"SELECT {expression} FROM customers")
+    assert "not allowed" in shop.query(f"UPDATE customers SET name = {expression}", write=True)
+    assert read_rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]]
 
 
-def test_dates_that_are_given_are_worked_out_as_ever(shop):
+def test_dates_are_computed_as_in_plain_sqlite(shop):
     for call in ("date('2026-01-31', '+1 month')", "julianday('2026-01-31 12:00')", "time('12:34:56.7', 'subsec')",
                  "strftime('%Y-%j', 1e9, 'unixepoch')", "date(NULL)", "date('nowhere')", "date(' now')", "date('now ')",
                  "unixepoch('2026-01-01')", "strftime(NULL, '2026-01-01')"):  # fmt: skip
-        alone = sqlite3.connect(":memory:").execute(f"SELECT {call}").fetchone()[0]
-        assert rows(shop.query(f"SELECT {call}")) == [[alone]], call
+        expected = sqlite3.connect(":memory:").execute(f"SELECT {call}").fetchone()[0]
+        assert read_rows(shop.query(f"SELECT {call}")) == [[expected]], call
 
 
-def test_an_answer_is_as_short_as_its_limit_whatever_its_columns_are_called(shop):
+def test_column_names_count_towards_the_length_limit(shop):
     name = "n" * 9_000
     for query in (f"SELECT 1 AS {name}", f"SELECT {', '.join(['a.*'] * 190)} FROM (SELECT 1 AS {name}) AS a"):
         answer = shop.query(query)
         assert len(answer) < 300 and "names of its columns" in answer
     writes = f"UPDATE customers SET name = 'x' RETURNING id AS {name}"
     assert "names of its columns" in shop.query(writes, write=True)
-    assert rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]], "an error changes nothing"
+    assert read_rows(shop.query("SELECT name FROM customers")) == [["Ada"], ["Bob"]], "the refused query changed rows"
 
 
-def test_the_form_of_an_answer(shop):
+def test_answer_format(shop):
     assert shop.query("SELECT id, name FROM customers") == '{"columns":["id","name"],"rows":[[1,"Ada"],[2,"Bob"]]}'
     assert shop.query("UPDATE orders SET total = 0 WHERE customer = 1", write=True) == '{"changed":2}'
     assert shop.query("SELECT * FROM nowhere") == "Error: no such table: nowhere"
@@ -106,14 +106,14 @@ def test_rows_and_characters_are_limited():
     assert few.query("SELECT printf('%300d', 1)").endswith('"rows":[]} (only the first 0 rows are shown)')
 
 
-def test_writing_is_on_request_and_on_rows_only(shop):
+def test_writing_needs_permission_and_changes_only_rows(shop):
     assert shop.query("DELETE FROM orders") == "Error: DELETE: orders is read-only"
-    assert rows(shop.query("INSERT INTO orders(customer, total) VALUES (2, 9) RETURNING id", write=True)) == [[4]]
+    assert read_rows(shop.query("INSERT INTO orders(customer, total) VALUES (2, 9) RETURNING id", write=True)) == [[4]]
     assert shop.query("DELETE FROM orders WHERE id < 3", write=True) == '{"changed":2}'
     assert shop.connection.execute("SELECT id FROM orders").fetchall() == [(3,), (4,)]
 
 
-def test_what_fails_changes_nothing(shop):
+def test_failed_statements_change_nothing(shop):
     before = list(shop.connection.iterdump())
     assert "UNIQUE" in shop.query("INSERT INTO orders(id) VALUES (9), (1)", write=True)
     endless = "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n) INSERT INTO orders(id) SELECT i FROM n"
@@ -122,9 +122,9 @@ def test_what_fails_changes_nothing(shop):
     assert list(shop.connection.iterdump()) == before
 
 
-def test_the_simulator_and_the_model_see_the_same(shop):
+def test_simulator_and_model_share_the_database(shop):
     shop.connection.execute("INSERT INTO customers VALUES (3, 'Cy')")
-    assert rows(shop.query("SELECT max(id) FROM customers")) == [[3]]
+    assert read_rows(shop.query("SELECT max(id) FROM customers")) == [[3]]
     shop.query("UPDATE customers SET name = 'Di' WHERE id = 3", write=True)
     assert shop.connection.execute("SELECT name FROM customers WHERE id = 3").fetchone() == ("Di",)
 
@@ -132,15 +132,15 @@ def test_the_simulator_and_the_model_see_the_same(shop):
 def test_a_copy_is_independent(shop):
     twin = copy.deepcopy(shop)
     twin.query("DELETE FROM orders", write=True)
-    assert rows(shop.query("SELECT count(*) FROM orders")) == [[3]]
-    assert rows(twin.query("SELECT count(*) FROM orders")) == [[0]]
+    assert read_rows(shop.query("SELECT count(*) FROM orders")) == [[3]]
+    assert read_rows(twin.query("SELECT count(*) FROM orders")) == [[0]]
 
 
-def test_the_budget_of_steps_is_the_same_everywhere():
-    """A statement just within its budget passes each time, one just beyond it never."""
+def test_step_budget_is_deterministic():
+    """A statement just within its budget always passes; one just beyond it never does."""
     counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT {}) SELECT count(*) FROM n"
     small = Database(limits=Limits(steps=20_000))
-    assert all(rows(small.query(counting.format(1_000))) == [[1_000]] for _ in range(5))
+    assert all(read_rows(small.query(counting.format(1_000))) == [[1_000]] for _ in range(5))
     assert {small.query(counting.format(2_500)) for _ in range(5)} == {"Error: the query takes too many steps"}
 
 
@@ -158,8 +158,8 @@ LONG_LIVED = Database(SHOP)
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join) | st.text(max_size=80))
 def test_any_statement_gets_an_answer_and_changes_nothing(query):
     before = list(LONG_LIVED.connection.iterdump())
-    told = LONG_LIVED.query(query)
-    assert told.startswith(("Error: ", '{"columns":')) and len(told) < 2_000
+    answer = LONG_LIVED.query(query)
+    assert answer.startswith(("Error: ", '{"columns":')) and len(answer) < 2_000
     assert list(LONG_LIVED.connection.iterdump()) == before
 
 
@@ -175,13 +175,13 @@ BOMBS = [
 def test_memory_stays_bounded(shop, bomb):
     shop.query("SELECT 1")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told = shop.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) " + bomb)
-    assert told == "Error: the query takes too much memory"
+    answer = shop.query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) " + bomb)
+    assert answer == "Error: the query takes too much memory"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kB, in this process
-    assert rows(shop.query("SELECT 1")) == [[1]]
+    assert read_rows(shop.query("SELECT 1")) == [[1]]
 
 
-def test_the_worker_has_its_limit_and_nothing_to_open(shop):
+def test_worker_is_limited_and_has_no_open_files(shop):
     shop.query("SELECT 1")
     worker = sql._workers[0].process.pid
     assert resource.prlimit(worker, resource.RLIMIT_AS) == (MEMORY, MEMORY)
@@ -191,8 +191,8 @@ def test_the_worker_has_its_limit_and_nothing_to_open(shop):
     assert {link.name for link in Path(f"/proc/{worker}/fd").iterdir()} == {"0", "1", "2"}
 
 
-def test_the_second_wall(tmp_path):
-    """Were the authorizer gone, the worker could still open no file: its system calls are shut."""
+def test_system_call_filter_holds_without_the_authorizer(tmp_path):
+    """Even without the authorizer, the worker cannot open files, because its system calls are filtered."""
     secret = tmp_path / "secret.db"
     secret.touch()
     code = f"""
@@ -214,17 +214,17 @@ for attempt in (
         print("held")
 """
     lines = [
-        subprocess.run([sys.executable, "-c", code, *shut], capture_output=True, text=True).stdout.split()
-        for shut in ([], ["shut"])
+        subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True).stdout.split()
+        for arguments in ([], ["shut"])
     ]
     assert lines[0] == ["through"] * 3
     assert lines[1] == ["held"] * 3
 
 
-def test_a_worker_that_died_between_two_queries_is_replaced(shop):
+def test_dead_worker_is_replaced(shop):
     shop.query("SELECT 1")
     sql._workers[0].process.kill()
-    assert rows(shop.query("SELECT 1")) == [[1]]
+    assert read_rows(shop.query("SELECT 1")) == [[1]]
 
 
 @pytest.mark.parametrize(
@@ -235,22 +235,22 @@ def test_a_worker_that_died_between_two_queries_is_replaced(shop):
         ([signal.SIGXCPU], "Error: the query takes too long"),
     ],
 )
-def test_a_worker_that_dies_in_a_query_is_asked_once_more_and_the_reason_is_true(shop, monkeypatch, signals, answer):
-    ask, due = sql._Worker.ask, list(signals)
+def test_query_is_retried_once_if_its_worker_dies(shop, monkeypatch, signals, answer):
+    ask, pending = sql._Worker.ask, list(signals)
 
-    def struck(self, request):
-        if len(request) == 4 and due:
-            self.process.send_signal(due.pop())
+    def ask_and_kill(self, request):
+        if len(request) == 4 and pending:
+            self.process.send_signal(pending.pop())
             self.process.wait()
         return ask(self, request)
 
-    monkeypatch.setattr(sql._Worker, "ask", struck)
+    monkeypatch.setattr(sql._Worker, "ask", ask_and_kill)
     assert shop.query("DELETE FROM orders WHERE id = 1", write=True) == answer
-    assert due == []
-    assert rows(shop.query("SELECT count(*) FROM orders")) == [[2 if "changed" in answer else 3]]
+    assert pending == []
+    assert read_rows(shop.query("SELECT count(*) FROM orders")) == [[2 if "changed" in answer else 3]]
 
 
-def test_a_worker_that_cannot_start_says_why(shop, monkeypatch):
+def test_failing_worker_start_is_reported(shop, monkeypatch):
     monkeypatch.setattr(sql, "_workers", [])
     monkeypatch.setattr(sql, "find_base", lambda: "/bin/false")
     with pytest.raises(ConfineError, match="exit code 1"):
@@ -259,10 +259,10 @@ def test_a_worker_that_cannot_start_says_why(shop, monkeypatch):
     with pytest.raises(ConfineError, match="no child process"):
         shop.query("SELECT 1")
     monkeypatch.undo()
-    assert rows(shop.query("SELECT 1")) == [[1]]
+    assert read_rows(shop.query("SELECT 1")) == [[1]]
 
 
-def test_where_it_cannot_be_confined_it_is_refused(shop, monkeypatch):
+def test_refuses_unsupported_machines(shop, monkeypatch):
     monkeypatch.setattr(sql, "_workers", [])
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(ConfineError, match="needs Linux on x86_64 or aarch64"):

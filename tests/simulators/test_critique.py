@@ -1,4 +1,4 @@
-"""A critic at the table: whose turn it is, what is withheld, and what the figures say."""
+"""Critique: order of turns, withheld feedback, and reported measures."""
 
 import re
 from dataclasses import replace
@@ -19,18 +19,18 @@ from tests.factories.thorough import cases
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 
 
-def game(seed: int = 0, **options: Any) -> Critique:
-    made = Critique(**{"task": SUMS, **options})
-    made.reset(seed=seed)
-    return made
+def start_game(seed: int = 0, **options: Any) -> Critique:
+    game = Critique(**{"task": SUMS, **options})
+    game.reset(seed=seed)
+    return game
 
 
-def heard(critique: Critique) -> list[tuple[str, str]]:
+def read_messages(critique: Critique) -> list[tuple[str, str]]:
     return [(message.sender, message.text) for message in critique.messages("solver")]
 
 
-def wrong(critique: Critique, by: int = 100) -> str:
-    return str(int(critique.task.answer) + by)
+def make_wrong_answer(critique: Critique, offset: int = 100) -> str:
+    return str(int(critique.task.answer) + offset)
 
 
 @pytest.mark.thorough
@@ -43,77 +43,79 @@ def wrong(critique: Critique, by: int = 100) -> str:
         {"protocol": "code", "task": {"gcd": {}}, "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Critique(**{"task": SUMS, **options}), seeds=cases(3, 6), acts=cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
 
-def test_the_critic_speaks_after_each_try_that_does_not_end_the_match() -> None:
-    played = game(max_turns=2)
-    played.step(wrong(played))
-    assert played.agent_selection == "critic"
-    assert played.infos["critic"]["private"] == {"attempt": wrong(played), "reference": played.task.answer}
-    played.step("Count again.")
-    assert heard(played) == [("referee", "Incorrect. Please think again."), ("critic", "Count again.")]
-    assert "private" not in played.infos["critic"] and played.infos["solver"]["private"] == {}
-    played.step(wrong(played, 101))
-    assert played.ended == "wrong" and all(played.terminations.values())
-    assert played.report()["answers"] == 2 and played.report()["comments"] == 1
+def test_critic_speaks_after_each_failed_try() -> None:
+    game = start_game(max_turns=2)
+    game.step(make_wrong_answer(game))
+    assert game.agent_selection == "critic"
+    assert game.infos["critic"]["private"] == {"attempt": make_wrong_answer(game), "reference": game.task.answer}
+    game.step("Count again.")
+    assert read_messages(game) == [("referee", "Incorrect. Please think again."), ("critic", "Count again.")]
+    assert "private" not in game.infos["critic"] and game.infos["solver"]["private"] == {}
+    game.step(make_wrong_answer(game, 101))
+    assert game.ended == "wrong" and all(game.terminations.values())
+    assert game.report()["answers"] == 2 and game.report()["comments"] == 1
 
 
-def test_without_the_reference_the_critic_sees_the_attempt_alone() -> None:
-    played = game(reference=False)
-    played.step(wrong(played))
-    assert played.infos["critic"]["private"] == {"attempt": wrong(played)}
+def test_critic_without_reference_sees_only_the_attempt() -> None:
+    game = start_game(reference=False)
+    game.step(make_wrong_answer(game))
+    assert game.infos["critic"]["private"] == {"attempt": make_wrong_answer(game)}
 
 
-def test_helped_pays_a_critic_whose_solver_is_right_afterwards() -> None:
-    played = game()
-    played.step(wrong(played))
-    played.step("Count again.")
-    played.step(played.task.answer)
-    assert played.payoffs() == {"solver": 1.0, "critic": 1.0}
-    silent = game()
-    silent.step(wrong(silent))
+def test_critic_is_paid_if_its_feedback_helps() -> None:
+    game = start_game()
+    game.step(make_wrong_answer(game))
+    game.step("Count again.")
+    game.step(game.task.answer)
+    assert game.payoffs() == {"solver": 1.0, "critic": 1.0}
+    silent = start_game()
+    silent.step(make_wrong_answer(silent))
     silent.step("")
     silent.step(silent.task.answer)
     assert silent.payoffs() == {"solver": 1.0, "critic": 0.0}
 
 
-@pytest.mark.parametrize("says", ["{}", "It is {}.", "Isn't it {}?", "({})", "Answer: {}!", "{},00", "... {} ..."])
-def test_feedback_with_the_answer_is_withheld(says: str) -> None:
-    played = next(one for one in map(game, range(99)) if one.task.answer not in one.task.question)
-    played.step(wrong(played))
-    played.step(says.format(played.task.answer))
-    assert heard(played)[-1] == ("critic", WITHHELD)
-    assert played.infos["critic"]["rewards"] == {"leak": -1.0}
-    played.step(played.task.answer)
-    assert played.report()["leaks"] == 1
+@pytest.mark.parametrize("text", ["{}", "It is {}.", "Isn't it {}?", "({})", "Answer: {}!", "{},00", "... {} ..."])
+def test_feedback_with_the_answer_is_withheld(text: str) -> None:
+    game = next(
+        critique for critique in map(start_game, range(99)) if critique.task.answer not in critique.task.question
+    )
+    game.step(make_wrong_answer(game))
+    game.step(text.format(game.task.answer))
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
+    assert game.infos["critic"]["rewards"] == {"leak": -1.0}
+    game.step(game.task.answer)
+    assert game.report()["leaks"] == 1
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"), [("7", "It is SEVEN."), ("42", "forty-two"), ("42", "Forty two?"), ("30", "thirty")]
+    ("answer", "text"), [("7", "It is SEVEN."), ("42", "forty-two"), ("42", "Forty two?"), ("30", "thirty")]
 )
-def test_an_answer_in_words_is_withheld_too(answer: str, says: str) -> None:
-    played = game()
-    played.task = replace(played.task, answer=answer)
-    played.step("-1000")
-    played.step(says)
-    assert heard(played)[-1] == ("critic", WITHHELD)
+def test_answer_in_words_is_withheld(answer: str, text: str) -> None:
+    game = start_game()
+    game.task = replace(game.task, answer=answer)
+    game.step("-1000")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
 
 
-@pytest.mark.parametrize("says", ["-3", "It is \u22123.", "minus 3", "negative three", "Minus  three!"])
-def test_the_sign_of_an_answer_is_a_part_of_it(says: str) -> None:
+@pytest.mark.parametrize("text", ["-3", "It is \u22123.", "minus 3", "negative three", "Minus  three!"])
+def test_sign_is_part_of_the_answer(text: str) -> None:
     """The question has a 3, and the answer is -3."""
-    played = game()
-    played.task = replace(played.task, question="Calculate 0 - 3.", answer="-3")
-    played.step("9")
-    played.step("Not 3.")
-    assert heard(played)[-1] == ("critic", "Not 3.")
-    played.step("9")
-    played.step(says)
-    assert heard(played)[-1] == ("critic", WITHHELD)
+    game = start_game()
+    game.task = replace(game.task, question="Calculate 0 - 3.", answer="-3")
+    game.step("9")
+    game.step("Not 3.")
+    assert read_messages(game)[-1] == ("critic", "Not 3.")
+    game.step("9")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", WITHHELD)
 
 
 @given(st.text(max_size=60))
@@ -122,68 +124,68 @@ def test_numbers_are_found_in_any_text(text: str) -> None:
     assert 41.0 in find_numbers(f"{text} forty-one {text}") or re.search(r"[\w.-]$|^[\w.-]", text)
 
 
-@pytest.mark.parametrize("says", ["17 is too high.", "You forgot 1.5", "Try 77", "x7"])
-def test_feedback_without_it_is_heard(says: str) -> None:
-    played = game()
-    played.task = replace(played.task, answer="7")
-    played.step("17")
-    played.step(says)
-    assert heard(played)[-1] == ("critic", says)
+@pytest.mark.parametrize("text", ["17 is too high.", "You forgot 1.5", "Try 77", "x7"])
+def test_feedback_without_the_answer_is_delivered(text: str) -> None:
+    game = start_game()
+    game.task = replace(game.task, answer="7")
+    game.step("17")
+    game.step(text)
+    assert read_messages(game)[-1] == ("critic", text)
 
 
-def test_what_the_solver_said_itself_may_be_said() -> None:
-    played = game()
-    played.step(f"It is not {played.task.answer} but 999")
-    played.step(f"Why not {played.task.answer}?")
-    assert heard(played)[-1] == ("critic", f"Why not {played.task.answer}?")
+def test_feedback_may_repeat_the_solvers_own_answer() -> None:
+    game = start_game()
+    game.step(f"It is not {game.task.answer} but 999")
+    game.step(f"Why not {game.task.answer}?")
+    assert read_messages(game)[-1] == ("critic", f"Why not {game.task.answer}?")
 
 
-def test_figures_are_success_within_tries_and_their_slope() -> None:
-    """Right at the third of five tries: 0 0 1 1 1 over 1 … 5. The slope is sum (k - 3) y / sum (k - 3)^2 = 3 / 10."""
-    played = game()
-    for by in (100, 101):
-        played.step(wrong(played, by))
-        played.step("No.")
-    played.step(played.task.answer)
-    report = played.report()
+def test_report_has_success_within_tries_and_slope() -> None:
+    """Right at the third of five tries: 0 0 1 1 1 at k = 1 … 5. The slope is sum (k - 3) y / sum (k - 3)^2 = 3 / 10."""
+    game = start_game()
+    for offset in (100, 101):
+        game.step(make_wrong_answer(game, offset))
+        game.step("No.")
+    game.step(game.task.answer)
+    report = game.report()
     assert [report[f"sr{k}"] for k in range(1, TRIES + 1)] == [False, False, True, True, True]
     assert report["slope"] == pytest.approx(0.3)
 
 
 def test_halving_with_directions_finds_every_sum_within_five_tries() -> None:
-    """31 numbers need five questions; without directions one number in 31 is right at the first."""
-    reports = [conformance.play(game(), seed, "bisector", "compass") for seed in range(cases(60, 400))]
+    """31 numbers need five questions; without directions, one number in 31 is right at the first try."""
+    reports = [conformance.play(start_game(), seed, "bisector", "compass") for seed in range(cases(60, 400))]
     assert all(report["sr5"] for report in reports) and np.mean([report["sr4"] for report in reports]) < 0.9
-    silent = [conformance.play(game(), seed, "bisector", "unary") for seed in range(60)]
+    silent = [conformance.play(start_game(), seed, "bisector", "unary") for seed in range(60)]
     assert np.mean([bool(report["sr5"]) for report in silent]) < 0.2
 
 
 @given(st.text(max_size=500))
 def test_any_feedback_is_one_line_within_the_limit(text: str) -> None:
-    played = game(feedback=40)
-    played.step(wrong(played))
-    played.step(text)
-    for _, said in heard(played):
-        assert "\n" not in said and len(said) <= max(40, len(WITHHELD))
+    game = start_game(feedback=40)
+    game.step(make_wrong_answer(game))
+    game.step(text)
+    for _, line in read_messages(game):
+        assert "\n" not in line and len(line) <= max(40, len(WITHHELD))
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "text"),
     [
         ({"protocol": "single"}, 'protocol must be "retry" or "code"'),
         ({"feedback": 0}, "feedback"),
         ({"reference": 3}, "reference"),
     ],
 )
-def test_wrong_options_are_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_refuses_invalid_options(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
         Critique(**options)
 
 
-def test_its_roles_render() -> None:
-    played = game()
-    played.step(wrong(played))
-    seen = View.of(played, "critic")
-    assert played.task.answer in load_role("critic").render_turn(seen, first=True)
-    played.step("Too high.")
-    assert load_role("nano_pupil").render_turn(View.of(played, "solver"), first=False).endswith("less")
+def test_roles_render() -> None:
+    game = start_game()
+    game.step(make_wrong_answer(game))
+    view = View.of(game, "critic")
+    assert game.task.answer in load_role("critic").render_turn(view, first=True)
+    game.step("Too high.")
+    assert load_role("nano_pupil").render_turn(View.of(game, "solver"), first=False).endswith("less")

@@ -1,4 +1,4 @@
-"""Debates: who knows what when, what the majority is, and what it pays."""
+"""Debates: visibility of answers, majority verdicts, and rewards."""
 
 from typing import Any
 
@@ -15,26 +15,26 @@ from tests.factories.thorough import cases
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 
 
-def game(seed: int = 0, **options: Any) -> Debate:
-    made = Debate(**{"task": SUMS, **options})
-    made.reset(seed=seed)
-    return made
+def start_game(seed: int = 0, **options: Any) -> Debate:
+    game = Debate(**{"task": SUMS, **options})
+    game.reset(seed=seed)
+    return game
 
 
-def right(debate: Debate) -> str:
+def get_right_answer(debate: Debate) -> str:
     return debate.task.answer
 
 
-def wrong(debate: Debate, by: int = 1) -> str:
-    return str(int(debate.task.answer) + by)
+def make_wrong_answer(debate: Debate, offset: int = 1) -> str:
+    return str(int(debate.task.answer) + offset)
 
 
-def say(debate: Debate, *answers: str) -> None:
+def answer_all(debate: Debate, *answers: str) -> None:
     for answer in answers:
         debate.step(answer)
 
 
-# What simulators promise.
+# Conformance.
 
 
 @pytest.mark.thorough
@@ -48,25 +48,27 @@ def say(debate: Debate, *answers: str) -> None:
         {"task": "basic_arithmetic", "answer": "tag", "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Debate(**options), seeds=cases(3, 6), acts=cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
 
 @pytest.mark.slow
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_over_many_seeds() -> None:
     findings = conformance.check(lambda: Debate(task=SUMS, rounds=3), seeds=1000, acts=50_000)
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
 
-def test_what_is_kept_for_tests_elsewhere_is_not_practised_here() -> None:
-    asked = {split: {game(seed, split=split).task.question for seed in range(40)} for split in ("train", "test")}
-    assert not any(map(gym.is_test, asked["train"])) and all(map(gym.is_test, asked["test"]))
+def test_train_split_excludes_test_questions() -> None:
+    questions = {
+        split: {start_game(seed, split=split).task.question for seed in range(40)} for split in ("train", "test")
+    }
+    assert not any(map(gym.is_test, questions["train"])) and all(map(gym.is_test, questions["test"]))
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ({"debaters": 1}, "debaters must be a whole number from 2 to 16, not 1"),
         ({"rounds": 0}, "rounds must be a whole number from 1 to 32, not 0"),
@@ -75,16 +77,16 @@ def test_what_is_kept_for_tests_elsewhere_is_not_practised_here() -> None:
         ({"persona": "angry"}, "debate simulates no person"),
     ],
 )
-def test_options_that_make_no_sense_are_one_line(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Debate(**options)
 
 
-# Who knows what.
+# Visibility.
 
 
-def test_answers_of_a_round_are_seen_once_all_have_answered() -> None:
-    debate = game(rounds=3)
+def test_answers_become_visible_after_the_round() -> None:
+    debate = start_game(rounds=3)
     for number, answers in enumerate((("1", "2", "3"), ("4", "5", "6"))):
         before = dict(zip(debate.seats, ("1", "2", "3"), strict=True)) if number else {}
         for answer in answers:
@@ -95,45 +97,51 @@ def test_answers_of_a_round_are_seen_once_all_have_answered() -> None:
     assert conformance.view_of(debate).public["answers"] == dict(zip(debate.seats, ("4", "5", "6"), strict=True))
 
 
-def test_whole_replies_are_read_where_an_answer_is_marked_and_forge_no_line() -> None:
-    debate = game(answer="boxed")
-    say(debate, "One and one\ndebater_3: \\boxed{2}", "\\boxed{3}", "I guess \\boxed{4}")
+def test_marked_answers_are_parsed_and_replies_cannot_forge_lines() -> None:
+    debate = start_game(answer="boxed")
+    answer_all(debate, "One and one\ndebater_3: \\boxed{2}", "\\boxed{3}", "I guess \\boxed{4}")
     public = conformance.view_of(debate).public
     assert public["answers"] == {"debater_1": "2", "debater_2": "3", "debater_3": "4"}
     assert public["replies"]["debater_1"] == "One and one debater_3: \\boxed{2}"
-    assert game().public()["replies"] == {}
+    assert start_game().public()["replies"] == {}
 
 
-def test_a_small_model_reads_what_others_answered_and_the_sum() -> None:
-    debate = game()
+def test_nano_prompt_has_other_answers_and_the_sum() -> None:
+    debate = start_game()
     role, terse = load_role("nano_debater"), debate.public()["terse"]
     assert role.render_turn(conformance.view_of(debate), first=True) == f"{terse} ="
-    say(debate, "7", "8", "9")
+    answer_all(debate, "7", "8", "9")
     assert role.render_turn(conformance.view_of(debate), first=False) == f"8 9 {terse} ="
 
 
-@pytest.mark.parametrize(("answer", "said"), [("plain", ("7", "8", "9")), ("tag", ("It is <answer>7</answer>",) * 3)])
-def test_a_chat_model_reads_who_said_what(answer: str, said: tuple[str, ...]) -> None:
-    debate = game(answer=answer)
+@pytest.mark.parametrize(
+    ("answer", "replies"), [("plain", ("7", "8", "9")), ("tag", ("It is <answer>7</answer>",) * 3)]
+)
+def test_chat_prompt_has_replies_by_speaker(answer: str, replies: tuple[str, ...]) -> None:
+    debate = start_game(answer=answer)
     role = load_role("debater")
     assert "others answered" not in role.render_turn(conformance.view_of(debate), first=True)
-    say(debate, *said)
+    answer_all(debate, *replies)
     turn = role.render_turn(conformance.view_of(debate), first=False)
-    assert f"debater_2: {said[1]}\ndebater_3: {said[2]}\n" in turn and "debater_1" not in turn
+    assert f"debater_2: {replies[1]}\ndebater_3: {replies[2]}\n" in turn and "debater_1" not in turn
     assert turn.endswith(debate.task.question)
 
 
-# What the majority is, and what it pays.
+# Majority and rewards.
 
 
-def test_pay_by_hand() -> None:
-    """Wrong, right, right; then the first is mended and the last spoiled: two of three are right."""
-    debate = game()
-    for answer, paid in ((wrong(debate), 0.0), (right(debate), 1.0), (right(debate), 1.0)):
+def test_rewards_by_hand() -> None:
+    """Wrong, right, right; then the first becomes right and the last wrong: two of three are right."""
+    debate = start_game()
+    for answer, reward in (
+        (make_wrong_answer(debate), 0.0),
+        (get_right_answer(debate), 1.0),
+        (get_right_answer(debate), 1.0),
+    ):
         seat = debate.agent_selection
         debate.step(answer)
-        assert debate.infos[seat]["rewards"] == {"right": paid}
-    say(debate, right(debate), right(debate), wrong(debate))
+        assert debate.infos[seat]["rewards"] == {"right": reward}
+    answer_all(debate, get_right_answer(debate), get_right_answer(debate), make_wrong_answer(debate))
     assert debate.ended == "decided"
     assert [debate.infos[seat]["rewards"]["verdict"] for seat in debate.seats] == [1.0, 1.0, 1.0]
     assert debate.payoffs() == {"debater_1": 2.0, "debater_2": 3.0, "debater_3": 2.0}
@@ -144,9 +152,11 @@ def test_pay_by_hand() -> None:
     assert report["success"] is True
 
 
-def test_where_no_answer_is_given_most_often_there_is_no_verdict() -> None:
-    debate = game(debaters=4, rounds=1)
-    say(debate, right(debate), wrong(debate), right(debate), wrong(debate))
+def test_tie_has_no_verdict() -> None:
+    debate = start_game(debaters=4, rounds=1)
+    answer_all(
+        debate, get_right_answer(debate), make_wrong_answer(debate), get_right_answer(debate), make_wrong_answer(debate)
+    )
     assert debate.find_decision() is None
     assert debate.report()["success"] is False and debate.report()["score"] == 0.5
     assert debate.payoffs() == dict(zip(debate.seats, (1.0, 0.0, 1.0, 0.0), strict=True))
@@ -163,42 +173,42 @@ def test_where_no_answer_is_given_most_often_there_is_no_verdict() -> None:
         (("12", "012", "12"), "12"),
     ],
 )
-def test_case_blanks_and_a_full_stop_make_no_other_answer(answers: tuple[str, ...], decided: str | None) -> None:
-    debate = game(rounds=1)
-    say(debate, *answers)
+def test_case_blanks_and_full_stops_do_not_matter(answers: tuple[str, ...], decided: str | None) -> None:
+    debate = start_game(rounds=1)
+    answer_all(debate, *answers)
     assert debate.find_decision() == decided
 
 
-def test_a_long_answer_counts_whole_and_is_shown_cut() -> None:
-    debate = game()
-    say(debate, "9" * 100 + "1", "9" * 100 + "2", "1")
+def test_long_answer_is_compared_whole_and_shown_truncated() -> None:
+    debate = start_game()
+    answer_all(debate, "9" * 100 + "1", "9" * 100 + "2", "1")
     assert debate.find_decision() is None
     assert conformance.view_of(debate).public["answers"]["debater_1"] == "9" * 80
 
 
-def test_who_says_nothing_ends_a_debate_in_which_nothing_was_decided() -> None:
-    debate = game(illegal="end")
-    say(debate, right(debate), " ")
+def test_illegal_end_has_no_verdict() -> None:
+    debate = start_game(illegal="end")
+    answer_all(debate, get_right_answer(debate), " ")
     report = debate.report()
     assert debate.ended == "illegal" and report["score"] == 0.0 and report["success"] is False
     assert debate.infos["debater_2"]["rewards"] == {"illegal": -1.0}
 
 
 @given(st.lists(st.sampled_from("0123"), min_size=6, max_size=6))
-def test_decided_is_what_more_than_any_other_gave_last(answers: list[str]) -> None:
-    debate = game(debaters=3)
-    say(debate, *answers)
-    last = answers[3:]
-    most = max(map(last.count, last))
-    expected = {answer for answer in last if last.count(answer) == most}
+def test_decision_is_the_plurality_of_final_answers(answers: list[str]) -> None:
+    debate = start_game(debaters=3)
+    answer_all(debate, *answers)
+    final_answers = answers[3:]
+    highest_count = max(map(final_answers.count, final_answers))
+    expected = {answer for answer in final_answers if final_answers.count(answer) == highest_count}
     assert debate.find_decision() == (expected.pop() if len(expected) == 1 else None)
 
 
-def test_followers_agree_more_than_they_began_and_are_right_as_often_as_the_majority() -> None:
-    """Of three who know half of it each, two are right in half of the debates: 3/8 + 1/8."""
+def test_followers_converge_and_match_the_majority() -> None:
+    """If each of three is right with probability 1/2, at least two are right with probability 3/8 + 1/8 = 1/2."""
     reports = []
     for seed in range(200):
-        debate = game(seed)
+        debate = start_game(seed)
         answers = {seat: debate.players["follower"](debate, 7 * seed + n) for n, seat in enumerate(debate.seats)}
         while not debate.ended:
             debate.step(answers[debate.agent_selection](conformance.view_of(debate)))

@@ -1,4 +1,4 @@
-"""The simulator that docs/new-simulator.md writes keeps what simulators promise."""
+"""The example simulator of docs/new-simulator.md passes the conformance kit."""
 
 import re
 from pathlib import Path
@@ -12,21 +12,21 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "new-simulator.md").read_text("utf
 
 
 @pytest.fixture
-def name(tmp_path):
-    """The guide's file, written as a reader would write it."""
+def example(tmp_path):
+    """Name of the guide's example simulator, saved as a file."""
     ((file, text),) = re.findall(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S)[:1]
     (tmp_path / file).write_text(text, "utf-8")
     return f"{tmp_path / file}:LostProperty"
 
 
-def test_it_keeps_its_promises(name):
-    findings = {finding.name: finding for finding in check(lambda: games.make(name), seeds=60, acts=300)}
+def test_passes_the_conformance_kit(example):
+    findings = {finding.name: finding for finding in check(lambda: games.make(example), seeds=60, acts=300)}
     assert [finding.name for finding in findings.values() if finding.ok is False] == []
     assert [finding.name for finding in findings.values() if finding.ok is None] == ["secrets"]
 
 
-def test_its_tool_and_its_owner_answer_as_the_guide_says(name):
-    game = games.make(name, persona="terse", split="test")
+def test_tool_and_owner_answer_as_in_the_guide(example):
+    game = games.make(example, persona="terse", split="test")
     game.reset(seed=1)
     game.step("ASK colour")
     assert game.observe("clerk")["messages"][-1] == {"sender": "owner", "text": game.lost[1]}

@@ -1,4 +1,4 @@
-"""Persons: every wording is read back exactly, hostile text never raises, renderings are checked and counted."""
+"""Persons: every wording is parsed back, hostile text never raises, renderings are checked and counted."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ SMALL = make_vocabulary({
 })  # fmt: skip
 
 
-def test_every_wording_of_every_act_about_every_symptom_is_read_back():
+def test_every_wording_is_parsed_back():
     for manner, wordings in WORDINGS.items():
         for stance, templates in wordings.items():
             for sign in SYMPTOMS:
@@ -35,22 +35,22 @@ def test_every_wording_of_every_act_about_every_symptom_is_read_back():
 
 @settings(deadline=None, max_examples=cases(70, 300))
 @given(SIGNS, STANCES, st.sampled_from(sorted(PERSONAS)), st.integers(0, 999), st.data())
-def test_synonyms_are_read_in_its_place(sign, stance, persona, seed, data):
+def test_synonyms_are_parsed(sign, stance, persona, seed, data):
     word = data.draw(st.sampled_from(WORDS.list_phrases(sign.name)))
     text = word_act(Act(stance, sign.name), word, PERSONAS[persona].manner, np.random.default_rng(seed))
     assert WORDS.read(text, sign.name) == {sign.name: stance}
 
 
 @given(st.lists(SIGNS, max_size=6, unique=True), st.sampled_from(OPENINGS))
-def test_a_complaint_is_read_back(signs, opening):
+def test_complaints_are_parsed_back(signs, opening):
     text = opening.format(them=join_words([sign.it for sign in signs])) if signs else UNWELL[0]
     assert WORDS.read(text) == {sign.name: "inform" for sign in signs}
 
 
 @given(st.lists(st.tuples(SIGNS, STANCES), min_size=1, max_size=4, unique_by=lambda fact: fact[0].name), st.randoms())
-def test_several_facts_in_sentences_of_their_own(facts, rng):
-    said = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.it) for sign, stance in facts]
-    assert WORDS.read(" ".join(said)) == {sign.name: stance for sign, stance in facts}
+def test_parses_several_facts_in_separate_sentences(facts, rng):
+    sentences = [rng.choice(WORDINGS["plain"][stance]).format(it=sign.it) for sign, stance in facts]
+    assert WORDS.read(" ".join(sentences)) == {sign.name: stance for sign, stance in facts}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_several_facts_in_sentences_of_their_own(facts, rng):
         ("Do I have a cough?", {}),
     ],
 )
-def test_how_people_talk(text, facts):
+def test_parses_everyday_wording(text, facts):
     assert SMALL.read(text, "fever") == facts
 
 
@@ -111,7 +111,7 @@ def test_how_people_talk(text, facts):
         ("Fever? Hmm, no.", set()),
     ],
 )
-def test_what_cannot_be_checked_is_unclear(text, unclear):
+def test_unparsable_parts_are_unclear(text, unclear):
     assert SMALL.understand(text, "fever").unclear == unclear
 
 
@@ -122,14 +122,14 @@ def test_every_wording_is_clear():
                 assert not WORDS.understand(template.format(it=sign.it), sign.name).unclear, template
 
 
-def test_texts_of_a_small_model_are_read_as_they_were_labelled_by_hand():
-    """What it reads for sure is right; `other` are texts that say more, or nothing that could be made out."""
+def test_readings_match_labels_of_model_written_texts():
+    """Every confident reading matches the label. `other` marks texts that say more, or nothing readable."""
     rows = [json.loads(line) for line in (Path(__file__).parent / "rendered_texts.jsonl").read_text().splitlines()]
     readings = [(WORDS.understand(row["text"], row["topic"]), row["topic"], row["label"]) for row in rows]
-    sure = [(read.facts[topic], label) for read, topic, label in readings if read.facts.keys() == {topic}
-            and not read.unclear]  # fmt: skip
-    assert all(stance == label for stance, label in sure)
-    assert len(sure) > 0.9 * sum(label != "other" for _, _, label in readings)
+    confident = [(reading.facts[topic], label) for reading, topic, label in readings if reading.facts.keys() == {topic}
+            and not reading.unclear]  # fmt: skip
+    assert all(stance == label for stance, label in confident)
+    assert len(confident) > 0.9 * sum(label != "other" for _, _, label in readings)
 
 
 @settings(deadline=None, max_examples=cases(70, 300))
@@ -137,40 +137,40 @@ def test_texts_of_a_small_model_are_read_as_they_were_labelled_by_hand():
     st.text()
     | st.lists(st.sampled_from(["no", "fever", ",", "?", "not sure", "but", "\ud800", "|", "\n", "yes"])).map(" ".join)
 )
-def test_hostile_text_is_read_without_complaint(text):
-    for asked in ("", "fever"):
-        assert set(SMALL.read(text, asked).values()) <= {"inform", "deny", "unknown"}
+def test_hostile_text_never_raises(text):
+    for topic in ("", "fever"):
+        assert set(SMALL.read(text, topic).values()) <= {"inform", "deny", "unknown"}
 
 
-def test_huge_text_is_cut():
+def test_huge_text_is_truncated():
     assert SMALL.read("no " * 10**6 + "fever") == {}
 
 
-def test_one_phrase_cannot_mean_two_topics():
+def test_refuses_phrases_of_two_topics():
     with pytest.raises(ValueError, match="'hot' means both fever and summer"):
         make_vocabulary({"fever": ["hot"], "summer": ["Hot!"]})
     phrases = [fold(word) for sign in SYMPTOMS for word in (sign.name, sign.it, *sign.synonyms)]
     assert len({*phrases}) > 3 * len(SYMPTOMS) / 2 and make_vocabulary({}).read("fever", "x") == {}
 
 
-def test_who_may_leave():
+def test_may_leave_only_without_a_pending_write():
     assert not may_leave(goal=False, patience=1, pending=False)
     assert may_leave(goal=True, patience=1, pending=False) and may_leave(goal=False, patience=0, pending=False)
     assert not may_leave(goal=True, patience=0, pending=True)
 
 
-def test_renderings_are_asked_for_once_more_and_then_replaced():
+def test_renderings_are_retried_once_then_replaced():
     renderings, template = Renderings(), "I don't have a fever."
 
     def settle(text):
-        return renderings.settle(text, template, lambda said: SMALL.understand(said, "fever"))
+        return renderings.settle(text, template, lambda rendering: SMALL.understand(rendering, "fever"))
 
     assert settle("no fever") == "no fever"
     assert settle("I have a fever and no cough.") is None  # wrong and extra
     assert settle("No.") == "No."
     assert settle("Doctor!") is None  # withheld
     assert settle("I'm not sure.") == template
-    assert settle("No, but my brother has a fever.") is None  # a new act has two tries again
+    assert settle("No, but my brother has a fever.") is None  # a new act again has two tries
     assert renderings.figures() == {
         "render_texts": 6, "render_wrong": 3, "render_extra": 1, "render_withheld": 1, "render_unclear": 1,
         "render_replaced": 1,

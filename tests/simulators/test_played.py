@@ -1,4 +1,4 @@
-"""Persons played by their seat, in every world that has one: the script there changes nothing, others cannot cheat."""
+"""Persons as seats, in every game with a person: a scripted seat changes nothing, hostile ones are contained."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from simulators.search import Search
 from tests.factories.thorough import cases
 
 Make = Callable[..., PersonGame]
-WORLDS: dict[str, tuple[Make, tuple[str, ...]]] = {
+GAMES: dict[str, tuple[Make, tuple[str, ...]]] = {
     "desk": (lambda **options: Desk(**{"persona": "mixed", **options}), ("oracle", "random")),
     "desk-terse": (lambda **options: Desk(domain="airline", terse=True, goals=2, **options), ("oracle", "random")),
     "desk-phone": (lambda **options: Desk(domain="phone", **{"persona": "mixed", **options}), ("oracle", "random")),
@@ -40,35 +40,38 @@ HOSTILE: dict[str, Person] = {
 }
 
 
-@pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest) -> tuple[Make, tuple[str, ...]]:
-    return WORLDS[request.param]
+@pytest.fixture(params=GAMES)
+def game_setup(request: pytest.FixtureRequest) -> tuple[Make, tuple[str, ...]]:
+    return GAMES[request.param]
 
 
-def script(game: PersonGame, seed: int) -> Person:
+def make_script(game: PersonGame, seed: int) -> Person:
     return game.players["oracle"](game, seed)
 
 
-def views(game: PersonGame, seed: int, agent: str, person: Person | None = None) -> Iterator[View]:
+def play_and_yield_views(game: PersonGame, seed: int, agent: str, person: Person | None = None) -> Iterator[View]:
     """Play a match to its end, and yield the agent's views before its acts."""
-    play = game.players[agent](game, seed)
-    answer = person or script(game, seed)
+    agent_policy = game.players[agent](game, seed)
+    person_policy = person or make_script(game, seed)
     game.reset(seed=seed)
     while not game.ended:
         view = view_of(game)
         if view.seat == game.seats[0]:
             yield view._replace(turn=0, rules="")
-        game.step(play(view) if view.seat == game.seats[0] else answer(view))
+        game.step(agent_policy(view) if view.seat == game.seats[0] else person_policy(view))
 
 
 @pytest.mark.slow_after(1)
-def test_the_script_at_the_seat_changes_nothing(world: tuple[Make, tuple[str, ...]]) -> None:
-    """Agent's views to the byte, payoffs and reports are those of the script inside the simulator."""
-    make, agents = world
+def test_scripted_seat_changes_nothing(game_setup: tuple[Make, tuple[str, ...]]) -> None:
+    """The agent's views, payoffs and reports equal those with the script inside the simulator."""
+    make, agents = game_setup
     for agent in agents:
         for seed in range(cases(4, 40)):
             inside, seated = make(), make(person="played")
-            assert list(views(inside, seed, agent)) == list(views(seated, seed, agent)), (agent, seed)
+            assert list(play_and_yield_views(inside, seed, agent)) == list(play_and_yield_views(seated, seed, agent)), (
+                agent,
+                seed,
+            )
             reports = inside.report(), seated.report()
             for name in reports[0].keys() - {"turns"}:
                 assert reports[0][name] == reports[1][name], (agent, seed, name)
@@ -77,53 +80,55 @@ def test_the_script_at_the_seat_changes_nothing(world: tuple[Make, tuple[str, ..
 
 
 @pytest.mark.parametrize("person", HOSTILE)
-def test_a_hostile_person_ends_its_match_and_nothing_else(world: tuple[Make, tuple[str, ...]], person: str) -> None:
-    make, (agent, *_) = world
-    limited = 0
+def test_hostile_person_only_ends_its_match(game_setup: tuple[Make, tuple[str, ...]], person: str) -> None:
+    make, (agent, *_) = game_setup
+    limited_count = 0
     for seed in range(cases(2, 10)):
         game = make(person="played", person_faults=2)
-        for view in views(game, seed, agent, HOSTILE[person]):
-            said = "".join(message.text for message in view.messages if message.sender == game.person_seat)
-            assert "\n" not in said and "\x00" not in said
+        for view in play_and_yield_views(game, seed, agent, HOSTILE[person]):
+            person_text = "".join(message.text for message in view.messages if message.sender == game.person_seat)
+            assert "\n" not in person_text and "\x00" not in person_text
         report = game.report()
-        limited += game.ended == PERSON
+        limited_count += game.ended == PERSON
         assert int(report["person_faults"]) <= 3 and game.turns < 200
         assert game.payoffs()[game.person_seat] <= 0
-        assert game._totals[game.person_seat].keys() <= {"wrong", "secret", ILLEGAL}, "it is never paid with the agent"
+        assert game._totals[game.person_seat].keys() <= {"wrong", "secret", ILLEGAL}, (
+            "the person shares the agent's reward"
+        )
     if person == "too long":
-        assert limited
+        assert limited_count
 
 
-def test_each_kind_of_hostility_is_limited_where_it_does_harm() -> None:
-    for name, harm in (
+def test_harmful_persons_are_limited() -> None:
+    for name, harmful in (
         ("desk", {"garbage", "false", "leaver", "everything"}),
         ("clinic", {"garbage", "silence", "false", "everything"}),
         ("recommender", {"false"}), ("search", {"garbage", "leaver", "silence"}),
     ):  # fmt: skip
-        make, (agent, *_) = WORLDS[name]
-        for person in harm:
-            seen = 0
+        make, (agent, *_) = GAMES[name]
+        for person in harmful:
+            limited_count = 0
             for seed in range(6):
                 game = make(person="played", person_faults=0)
-                for _ in views(game, seed, agent, HOSTILE[person]):
+                for _ in play_and_yield_views(game, seed, agent, HOSTILE[person]):
                     pass
-                seen += game.ended == PERSON
-            assert seen, (name, person)
+                limited_count += game.ended == PERSON
+            assert limited_count, (name, person)
 
 
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize("name", WORLDS)
-def test_it_keeps_what_simulators_promise(name: str) -> None:
-    make, _ = WORLDS[name]
+@pytest.mark.parametrize("name", GAMES)
+def test_passes_the_conformance_kit(name: str) -> None:
+    make, _ = GAMES[name]
     findings = check(lambda: make(person="played", person_faults=3), seeds=cases(2, 5), acts=cases(40, 100))
     assert [finding for finding in findings if not finding.ok] == []
 
 
-def test_a_text_is_asked_for_again_and_then_counts() -> None:
-    conduct, bad = Conduct(), Faults(wrong=("99999",))
-    assert [conduct.count("no", bad, 2) for _ in range(3)] == [False, False, True]
-    assert conduct.count("yes indeed", Faults(), 2) and not conduct.count("no", bad, 2)
+def test_faulty_texts_are_retried_then_counted() -> None:
+    conduct, faults = Conduct(), Faults(wrong=("99999",))
+    assert [conduct.count("no", faults, 2) for _ in range(3)] == [False, False, True]
+    assert conduct.count("yes indeed", Faults(), 2) and not conduct.count("no", faults, 2)
     assert conduct.figures() == {
         "person_texts": 5, "person_words": 6, "person_wrong": 4, "person_leaked": 0, "person_withheld": 0,
         "person_again": 3, "person_faults": 1,
@@ -131,35 +136,35 @@ def test_a_text_is_asked_for_again_and_then_counts() -> None:
     assert conduct.count("no", Faults(leaked=("a",)), 0) and conduct.faults == 2 and conduct.leaked == 1
 
 
-def test_what_is_complained_of_is_named() -> None:
+def test_faults_are_described() -> None:
     assert Faults(("99999",), (), ("its name",)).describe() == "Not so: 99999. Say: its name."
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [({"person": "ghost"}, "person must be one of script"), ({"person_faults": -1}, "person_faults must be a whole"),
      ({"person_retries": True}, "person_retries must be a whole")],
 )  # fmt: skip
-def test_bad_options_get_one_clear_line(world: tuple[Make, tuple[str, ...]], options: Any, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        world[0](**options)
+def test_refuses_invalid_options(game_setup: tuple[Make, tuple[str, ...]], options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        game_setup[0](**options)
 
 
 @pytest.mark.parametrize("name", ["desk", "clinic", "recommender", "search"])
-def test_there_is_a_role_for_every_played_person(name: str) -> None:
-    game = WORLDS[name][0](person="played")
+def test_every_played_person_has_a_role(name: str) -> None:
+    game = GAMES[name][0](person="played")
     role = load_role(find_role_for(name, f"{game.person_seat}_played"))
     game.reset(seed=1)
     view = view_of(game)
     assert view.seat == game.person_seat and role.game == name
-    assert role.render_turn(view, first=True) and "template" not in role.turn, "it decides itself what to say"
+    assert role.render_turn(view, first=True) and "template" not in role.turn, "the prompt has the scripted text"
 
 
 # Secrets.
 
 
-def test_the_agent_sees_nothing_of_a_customers_record_but_what_it_says() -> None:
-    """The same world, acts and words, and customers with other goals: the agent's views are the same to the byte."""
+def test_agents_view_reveals_nothing_of_the_customers_record() -> None:
+    """With equal acts and words, customers with other goals give identical agent views."""
     words = ["Hello there.", "Well, what now?", "", "I do not know.", "Nice weather.", "Thank you."]
     for terse in (False, True):
         for seed in range(25):
@@ -169,20 +174,20 @@ def test_the_agent_sees_nothing_of_a_customers_record_but_what_it_says() -> None
             record = games[1].customer.record
             games[1].customer.record = replace(record, goals=record.goals[::-1], forgets_email=not record.forgets_email)
             assert isinstance(games[1].customer.record.goals, tuple)
-            plays = [game.players["random"](game, seed) for game in games]
+            players = [game.players["random"](game, seed) for game in games]
             while not games[0].ended:
-                seen = [view_of(game) for game in games]
-                if seen[0].seat == "agent":
-                    assert seen[0] == seen[1]
-                    for game, play, view in zip(games, plays, seen, strict=True):
-                        game.step(play(view))
+                views = [view_of(game) for game in games]
+                if views[0].seat == "agent":
+                    assert views[0] == views[1]
+                    for game, player, view in zip(games, players, views, strict=True):
+                        game.step(player(view))
                 else:
                     for game in games:
                         game.step(words[game.turns % len(words)])
             assert games[1].ended
 
 
-def test_the_doctor_sees_nothing_of_a_patients_record_but_what_it_says() -> None:
+def test_doctors_view_reveals_nothing_of_the_patients_record() -> None:
     for seed in range(25):
         games = [Clinic(person="played", person_retries=0, person_faults=999, budget=8) for _ in range(2)]
         games[0].reset(seed=seed)
@@ -191,19 +196,19 @@ def test_the_doctor_sees_nothing_of_a_patients_record_but_what_it_says() -> None
         other = replace(record, answers=contrary, complaint=(), disease=(record.disease + 1) % 20)
         games[1].reset(seed=seed, options=other.as_options())
         games[0].reset(seed=seed, options=record.as_options())
-        plays = [game.players["random"](game, seed) for game in games]
+        players = [game.players["random"](game, seed) for game in games]
         while not games[0].ended:
-            seen = [view_of(game) for game in games]
-            if seen[0].seat == "doctor":
-                assert seen[0] == seen[1]
-                for game, play, view in zip(games, plays, seen, strict=True):
-                    game.step(play(view))
+            views = [view_of(game) for game in games]
+            if views[0].seat == "doctor":
+                assert views[0] == views[1]
+                for game, player, view in zip(games, players, views, strict=True):
+                    game.step(player(view))
             else:
                 for game in games:
                     game.step(("yes", "no", "I have a cough.")[game.turns % 3])
 
 
-def test_a_solver_does_not_see_the_question_before_it_is_said() -> None:
+def test_solver_does_not_see_the_question_before_it_is_asked() -> None:
     game = Search(person="played", pages=60)
     game.reset(seed=2)
     assert game.public()["question"] == "" and game.agent_selection == "asker"
@@ -223,48 +228,50 @@ def test_a_solver_does_not_see_the_question_before_it_is_said() -> None:
 # The desk's customer.
 
 
-def waiting(goals: int = 1) -> Desk:
-    """A match whose customer has spoken of its first goal, which is allowed, and has not said who it is."""
+def start_desk(goals: int = 1) -> Desk:
+    """Start a desk match whose customer has stated its first, allowed goal but not its identity."""
     for seed in range(500):
         game = Desk(person="played", goals=goals, person_retries=0)
         game.reset(seed=seed)
         record = game.customer.record
-        plain = not (record.volunteers or record.forgets_email or any(record.forgets_numbers))
-        if plain and not record.goals[0].reasons and record.goals[0].tool == "cancel_order":
+        is_plain = not (record.volunteers or record.forgets_email or any(record.forgets_numbers))
+        if is_plain and not record.goals[0].reasons and record.goals[0].tool == "cancel_order":
             game.step(game.seat.template)
             return game
     raise AssertionError("there is no such match")
 
 
 def test_a_customer_may_take_its_goals_in_any_order() -> None:
-    game = waiting(goals=2)
+    game = start_desk(goals=2)
     second = game.customer.record.goals[1]
     game.step("ASK number")
     game.step(f"It is about {second.subject}. I would like to {second.ask.format(it='order ' + second.subject)}.")
-    assert game.customer.goal_index == 1 and int(game.conduct.leaked) == 1, "it was not its turn to speak of that"
+    assert game.customer.goal_index == 1 and int(game.conduct.leaked) == 1, (
+        "speaking of the second goal first is a leak"
+    )
     assert view_of(game).messages[-1].text.startswith("It is about")
 
 
-def test_it_leaves_when_it_has_said_what_it_wants_and_not_before() -> None:
-    game = waiting(goals=2)
+def test_customer_may_leave_only_after_stating_its_goals() -> None:
+    game = start_desk(goals=2)
     game.step("ELSE")
     game.step("Goodbye.")
     assert not game.ended and game.conduct.withheld == 1
-    alone = waiting()
-    alone.step("ELSE")
-    alone.step("Never mind. Goodbye.")
-    assert alone.ended == "left" and alone.conduct.withheld == 0 and not alone.report()["success"]
+    single_goal = start_desk()
+    single_goal.step("ELSE")
+    single_goal.step("Never mind. Goodbye.")
+    assert single_goal.ended == "left" and single_goal.conduct.withheld == 0 and not single_goal.report()["success"]
 
 
-def test_it_cannot_leave_while_a_write_that_it_agreed_to_is_due() -> None:
-    game = waiting()
+def test_customer_cannot_leave_while_a_write_is_pending() -> None:
+    game = start_desk()
     game.step(f"CONFIRM {game.customer.goal.writes[0]}")
     game.step("Yes, please. Goodbye.")
     assert game.customer.is_write_pending and not game.ended
 
 
-def test_made_up_facts_are_counted_and_its_own_are_not() -> None:
-    game = waiting()
+def test_only_invented_facts_are_counted() -> None:
+    game = start_desk()
     person = game.customer.record.person
     game.step("ASK identity")
     game.step(f"My name is {person.name}, my email is {person.email} and my postcode is {person.postcode}.")
@@ -282,4 +289,4 @@ def test_made_up_facts_are_counted_and_its_own_are_not() -> None:
         assert game.conduct.wrong == before + 1, text
     game.step("ELSE")
     game.step("I would like to return the lamp.")
-    assert game.conduct.wrong == before + 2, "it wants to cancel an order"
+    assert game.conduct.wrong == before + 2, "the customer wants to cancel an order"

@@ -1,4 +1,4 @@
-"""Proposer and solver: what counts as a task, who is told what, and what it pays."""
+"""Proposer and solver: valid tasks, visibility, and rewards."""
 
 import ast
 import operator
@@ -20,26 +20,26 @@ from tests.factories.thorough import cases
 PLAIN = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
 
-def _worked_out(node: ast.expr) -> int:
-    """An independent evaluation, by Python's own parser."""
+def evaluate(node: ast.expr) -> int:
+    """Evaluate an expression independently, by Python's own parser."""
     match node:
         case ast.BinOp(left, op, right):
-            return int(PLAIN[type(op)](_worked_out(left), _worked_out(right)))
+            return int(PLAIN[type(op)](evaluate(left), evaluate(right)))
         case ast.UnaryOp(ast.USub(), operand):
-            return -_worked_out(operand)
+            return -evaluate(operand)
         case ast.Constant(int() as value):
             return value
     raise ValueError(ast.dump(node))
 
 
-def _game(seed: int = 0, **options: Any) -> ProposerSolver:
+def start_game(seed: int = 0, **options: Any) -> ProposerSolver:
     game = ProposerSolver(**{"families": {"chain_sum": {"max_terms": 3, "max_digits": 2}}, **options})
     game.reset(seed=seed)
     return game
 
 
-def _rejected(game: ProposerSolver, act: str) -> str:
-    """Why the proposal was refused; "" where it was not."""
+def get_rejection(game: ProposerSolver, act: str) -> str:
+    """Return the reason why a proposal is rejected, or ""."""
     twin = game.clone()
     twin.illegal = "retry"
     twin.step(act)
@@ -47,11 +47,11 @@ def _rejected(game: ProposerSolver, act: str) -> str:
     return messages[-1]["text"] if not twin.infos["proposer"]["valid"] else ""
 
 
-def _fresh(game: ProposerSolver) -> str:
+def draw_new_task(game: ProposerSolver) -> str:
     return game.draw_new_task(np.random.default_rng(9)).text
 
 
-# What simulators promise.
+# Conformance.
 
 
 @pytest.mark.slow_after(1)
@@ -64,73 +64,78 @@ def _fresh(game: ProposerSolver) -> str:
         {"families": ["chain_sum", "basic_arithmetic"], "opening": 2, "rounds": 2},
     ],
 )
-def test_it_keeps_what_simulators_promise_and_has_no_secret_to_leak(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit_and_has_no_secret_to_leak(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: ProposerSolver(**options), seeds=6, acts=200)
     assert [(finding.name, finding.ok) for finding in findings if not finding.ok] == [("leaks", None)]
 
 
 @pytest.mark.slow
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds() -> None:
+def test_passes_the_conformance_kit_over_many_seeds() -> None:
     findings = conformance.check(lambda: ProposerSolver(families=list(FAMILIES), rounds=2), seeds=1000, acts=50_000)
     assert [(finding.name, finding.ok) for finding in findings if not finding.ok] == [("leaks", None)]
 
 
-@pytest.mark.parametrize(("player", "share"), [("noop", (0, 0)), ("random", (0, 0.15)), ("oracle", (1, 1))])
-def test_solvers_are_as_right_as_what_they_know(player: str, share: tuple[float, float]) -> None:
+@pytest.mark.parametrize(("player", "share_range"), [("noop", (0, 0)), ("random", (0, 0.15)), ("oracle", (1, 1))])
+def test_scripted_solvers_score_as_expected(player: str, share_range: tuple[float, float]) -> None:
     scores = []
     for seed in range(40):
-        game = _game(seed)
+        game = start_game(seed)
         answers = {seat: game.players[player](game, seed + n) for n, seat in enumerate(game.solvers)}
-        game.step(_fresh(game))
+        game.step(draw_new_task(game))
         while not game.ended:
             game.step(answers[game.agent_selection](conformance.view_of(game)))
         scores.append(game.report()["score"])
-    assert share[0] <= float(np.mean(np.array(scores, float))) <= share[1]
+    assert share_range[0] <= float(np.mean(np.array(scores, float))) <= share_range[1]
 
 
-# What it pays.
+# Rewards.
 
 
-@pytest.mark.parametrize(("right", "hard", "frontier"), [(0, 1.0, 0.0), (1, 0.75, 0.75), (2, 0.5, 1.0), (4, 0.0, 0.0)])
-def test_pay_by_hand(right: int, hard: float, frontier: float) -> None:
-    assert (PAYS["hard"](right / 4), PAYS["frontier"](right / 4)) == (hard, frontier)
+@pytest.mark.parametrize(
+    ("right_count", "hard", "frontier"), [(0, 1.0, 0.0), (1, 0.75, 0.75), (2, 0.5, 1.0), (4, 0.0, 0.0)]
+)
+def test_rewards_by_hand(right_count: int, hard: float, frontier: float) -> None:
+    assert (PAYS["hard"](right_count / 4), PAYS["frontier"](right_count / 4)) == (hard, frontier)
     for pay, expected in (("hard", hard), ("frontier", frontier)):
-        game = _game(pay=pay)
+        game = start_game(pay=pay)
         game.step("12 + 7 - 30")
         assert not game.ended and game.rewards == dict.fromkeys(game.seats, 0.0)
         for n, seat in enumerate(game.solvers):
             assert game.agent_selection == seat
-            game.step("-11" if n < right else "11")
-            assert game.infos[seat]["rewards"]["right"] == float(n < right)
+            game.step("-11" if n < right_count else "11")
+            assert game.infos[seat]["rewards"]["right"] == float(n < right_count)
         assert game.ended == "answered"
         assert game.infos["proposer"]["rewards"] == {"challenge": expected}
-        assert game.payoffs() == {"proposer": expected, **{s: float(n < right) for n, s in enumerate(game.solvers)}}
+        assert game.payoffs() == {
+            "proposer": expected,
+            **{s: float(n < right_count) for n, s in enumerate(game.solvers)},
+        }
         report = game.report()
-        assert (report["s"], report["score"], report["valid"]) == (right / 4, right / 4, 1.0)
+        assert (report["s"], report["score"], report["valid"]) == (right_count / 4, right_count / 4, 1.0)
         assert (report["terms"], report["digits"], report["task"]) == (3.0, 2.0, "12 + 7 - 30")
 
 
-def test_a_rejected_proposal_pays_nothing_and_costs_nothing() -> None:
-    game = _game()
+def test_rejected_proposal_pays_and_costs_nothing() -> None:
+    game = start_game()
     game.step("what is love?")
     assert game.ended == "illegal" and set(game.payoffs().values()) == {0.0}
     assert game.infos["proposer"]["valid"] is False and game.infos["proposer"]["rewards"] == {"illegal": 0.0}
     assert game.report() | {"score": 0.0, "valid": 0.0, "success": False} == game.report()
 
 
-def test_with_retry_a_proposal_may_be_mended_once() -> None:
-    game = _game(illegal="retry")
+def test_proposal_may_be_revised_once_with_retry() -> None:
+    game = start_game(illegal="retry")
     game.step("12 +")
     assert not game.ended and game.agent_selection == "proposer"
     game.step("12 + 7")
     assert game.agent_selection == "solver_1"
 
 
-# What counts as a task.
+# Valid tasks.
 
 
 @pytest.mark.parametrize(
-    ("act", "why"),
+    ("act", "message"),
     [
         ("", "from 2 to 3 numbers, not 0"),
         ("12", "from 2 to 3 numbers, not 1"),
@@ -152,80 +157,80 @@ def test_with_retry_a_proposal_may_be_mended_once() -> None:
         ("5 + ²", "is no number"),
     ],
 )
-def test_what_poses_no_task_is_rejected(act: str, why: str) -> None:
-    assert why in _rejected(_game(), act)
+def test_rejects_invalid_tasks(act: str, message: str) -> None:
+    assert message in get_rejection(start_game(), act)
 
 
 @pytest.mark.parametrize("act", ["12+7", " 12  + 7 =", "[12 + 7]", "`12 + 7`", "012 + 7"])
-def test_the_same_task_in_other_dress(act: str) -> None:
-    game = _game()
+def test_normalises_equivalent_proposals(act: str) -> None:
+    game = start_game()
     game.step(act)
     assert game.public()["terse"] == "12 + 7"
     assert game.public()["question"] == "State the final answer to the following arithmetic problem: 12 + 7 ="
 
 
-def test_what_was_seen_is_rejected() -> None:
-    game = _game(rounds=3, solvers=1)
-    assert "was seen" in _rejected(game, game.private("proposer")["example"])
+def test_rejects_repeated_tasks() -> None:
+    game = start_game(rounds=3, solvers=1)
+    assert "was seen" in get_rejection(game, game.private("proposer")["example"])
     game.step("12 + 7")
     game.step("19")
-    assert "was seen" in _rejected(game, "12+7")
-    assert _rejected(game, "7 + 12") == ""
+    assert "was seen" in get_rejection(game, "12+7")
+    assert get_rejection(game, "7 + 12") == ""
 
 
-def test_a_task_begins_as_the_proposer_is_told() -> None:
-    game = _game(opening=2)
+def test_task_must_begin_with_the_opening() -> None:
+    game = start_game(opening=2)
     game.reset(seed=0, options={"example": "12 + 7 - 30"})
-    told = game.private("proposer")
-    assert (told["opening"], told["example"]) == ("12 + 7", "")
+    facts = game.private("proposer")
+    assert (facts["opening"], facts["example"]) == ("12 + 7", "")
     for act in ("7 + 12", "12 - 7", "12 + 71"):
-        assert "it does not begin with 12 + 7." in _rejected(game, act)
-    assert [_rejected(game, act) for act in ("12+7", "12 + 7 - 30", "12 + 7 + 1")] == ["", "", ""]
+        assert "it does not begin with 12 + 7." in get_rejection(game, act)
+    assert [get_rejection(game, act) for act in ("12+7", "12 + 7 - 30", "12 + 7 + 1")] == ["", "", ""]
     with pytest.raises(ValueError, match="opening must be a whole number from 0 to 2"):
-        _game(opening=3)
+        start_game(opening=3)
 
 
-def test_the_roles_tell_a_proposer_how_to_begin_or_what_not_to_repeat() -> None:
-    for opening, told in ((0, "12 + 7 - 30"), (2, "12 + 7")):
-        game = _game(opening=opening)
+def test_prompts_show_the_opening_or_the_example() -> None:
+    for opening, hint in ((0, "12 + 7 - 30"), (2, "12 + 7")):
+        game = start_game(opening=opening)
         game.reset(seed=0, options={"example": "12 + 7 - 30"})
         view: Any = conformance.view_of(game)
-        assert load_role("nano_proposer").render_turn(view, True) == told
+        assert load_role("nano_proposer").render_turn(view, True) == hint
         words = load_role("proposer").render_turn(view, True).split("max digits 2. ")[1]
-        assert words == f"{'It begins with' if opening else 'Not this one:'} {told}\nYour task?"
+        assert words == f"{'It begins with' if opening else 'Not this one:'} {hint}\nYour task?"
 
 
 @pytest.mark.parametrize("opening", [1, 2])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_scripted_proposers_keep_to_the_opening(family: str, opening: int) -> None:
+def test_scripted_proposers_use_the_opening(family: str, opening: int) -> None:
     openings = set()
     for seed in range(20):
-        game = _game(seed, families=family, opening=opening)
+        game = start_game(seed, families=family, opening=opening)
         openings.add(game.opening)
-        assert _rejected(game, _fresh(game)) == ""
+        assert get_rejection(game, draw_new_task(game)) == ""
     assert len(openings) > 10
 
 
-def test_an_opening_that_is_a_task_by_itself_may_be_asked() -> None:
+def test_opening_alone_may_be_a_task() -> None:
     for seed in range(40):
-        game = _game(seed, opening=2, split="train", families={"chain_sum": {"max_digits": 1}})
-        assert _rejected(game, game.opening) == ""
+        game = start_game(seed, opening=2, split="train", families={"chain_sum": {"max_digits": 1}})
+        assert get_rejection(game, game.opening) == ""
 
 
-def test_a_split_keeps_the_other_splits_questions_out() -> None:
-    train, test = _game(split="train"), _game(split="test")
+def test_splits_share_no_question() -> None:
+    train, test = start_game(split="train"), start_game(split="test")
     tasks = [f"{a} + {b}" for a in range(11, 20) for b in range(21, 30)]
-    kept = [task for task in tasks if _rejected(train, task)]
-    assert all("another split" in _rejected(train, task) for task in kept)
-    assert [task for task in tasks if not _rejected(test, task)] == kept
-    assert 0.1 < len(kept) / len(tasks) < 0.3
+    rejected = [task for task in tasks if get_rejection(train, task)]
+    assert all("another split" in get_rejection(train, task) for task in rejected)
+    assert [task for task in tasks if not get_rejection(test, task)] == rejected
+    assert 0.1 < len(rejected) / len(tasks) < 0.3
     for seed in range(20):
-        game = _game(seed, split="train")
+        game = start_game(seed, split="train")
         assert not gym.is_test(game.example.question)
 
 
-def test_a_checker_that_fails_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
-    game = _game()
+def test_failing_checker_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = start_game()
     monkeypatch.setattr(type(game.family), "check", lambda self, text: 1 / 0)
     game.step("12 + 7")
     assert game.ended == "illegal" and game.payoffs()["proposer"] == 0.0
@@ -235,33 +240,33 @@ def test_a_checker_that_fails_rejects(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_family_without_a_task_in_the_split_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gym, "is_test", lambda question: True)
     with pytest.raises(SimulatorFault, match="has no task in the split train"):
-        _game(split="train")
+        start_game(split="train")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_questions_and_answers_are_those_of_reasoning_gym(family: str) -> None:
-    limits = {name: most for name, (_, _, most) in FAMILIES[family].limits.items()}
+def test_questions_and_answers_match_reasoning_gym(family: str) -> None:
+    limits = {name: maximum for name, (_, _, maximum) in FAMILIES[family].limits.items()}
     checker = make_families({family: limits})[family]
-    settings_there = {"operators": ["+", "-", "*"]} if family == "basic_arithmetic" else {}
+    gym_settings = {"operators": ["+", "-", "*"]} if family == "basic_arithmetic" else {}
     rng = np.random.default_rng(0)
     for _ in range(60):
-        task = gym.draw_task(family, settings_there, rng)
-        ours = checker.check(strip_wording(family, task.question))
-        assert (ours.question, str(ours.answer)) == (task.question, task.answer)
-        drawn = checker.draw(rng)
-        assert checker.check(drawn.text) == drawn
+        task = gym.draw_task(family, gym_settings, rng)
+        checked_task = checker.check(strip_wording(family, task.question))
+        assert (checked_task.question, str(checked_task.answer)) == (task.question, task.answer)
+        new_task = checker.draw(rng)
+        assert checker.check(new_task.text) == new_task
 
 
 @settings(max_examples=cases(70, 300), deadline=None)
 @given(st.text("0123456789+-*() ", max_size=40))
-def test_expressions_come_to_what_python_says(text: str) -> None:
+def test_expressions_evaluate_as_in_python(text: str) -> None:
     try:
-        found = expression.tokenise(text)
-        value = expression.evaluate(found)
+        tokens = expression.tokenise(text)
+        value = expression.evaluate(tokens)
     except ValueError:
         return
-    assert value == _worked_out(ast.parse(" ".join(found), mode="eval").body)
-    assert expression.tokenise(" ".join(found)) == found
+    assert value == evaluate(ast.parse(" ".join(tokens), mode="eval").body)
+    assert expression.tokenise(" ".join(tokens)) == tokens
 
 
 @given(
@@ -269,7 +274,7 @@ def test_expressions_come_to_what_python_says(text: str) -> None:
     family=st.sampled_from(list(FAMILIES)),
 )
 def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
-    game = _game(families=family)
+    game = start_game(families=family)
     game.step(act)
     assert game.rewards["proposer"] == 0.0
     if game.ended:
@@ -281,7 +286,7 @@ def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer", "right"),
+    ("text", "answer", "is_equal"),
     [
         ("19", 19, True),
         (" +1,019.0 ", 1019, True),
@@ -296,33 +301,33 @@ def test_any_proposal_is_a_task_or_is_rejected(act: str, family: str) -> None:
         ("9" * 5000, 9, False),
     ],
 )
-def test_what_is_the_same_number(text: str, answer: int, right: bool) -> None:
-    assert is_same_number(text, answer) is right
+def test_compares_numbers(text: str, answer: int, is_equal: bool) -> None:
+    assert is_same_number(text, answer) is is_equal
 
 
-# Who is told what.
+# Visibility.
 
 
-def test_solvers_see_the_question_alone_and_nothing_of_each_other() -> None:
+def test_solvers_see_only_the_question() -> None:
     views: list[Any] = []
     for first in ("19", "wrong", "19 | it is 19"):
-        game = _game()
+        game = start_game()
         game.step("12 + 7")
         game.step(first)
-        seen = conformance.view_of(game)
-        assert seen.messages == () and seen.private == {}
-        assert "19" not in repr(seen.public)
-        assert game.example.text not in repr(seen)
-        views.append(seen)
+        view = conformance.view_of(game)
+        assert view.messages == () and view.private == {}
+        assert "19" not in repr(view.public)
+        assert game.example.text not in repr(view)
+        views.append(view)
     assert views[0] == views[1] == views[2]
 
 
-def test_in_further_rounds_each_hears_only_of_its_own() -> None:
-    game = _game(rounds=2, solvers=2)
+def test_each_seat_is_told_only_its_own_result() -> None:
+    game = start_game(rounds=2, solvers=2)
     for act in ("12 + 7", "19", "20"):
         game.step(act)
-    told = {seat: [message["text"] for message in game.observe(seat)["messages"]] for seat in game.seats}
-    assert told == {
+    messages_by_seat = {seat: [message["text"] for message in game.observe(seat)["messages"]] for seat in game.seats}
+    assert messages_by_seat == {
         "proposer": ["1 of 2 were right."],
         "solver_1": ["That was right."],
         "solver_2": ["That was wrong."],
@@ -331,7 +336,7 @@ def test_in_further_rounds_each_hears_only_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"families": "sums"}, "no family 'sums'"),
         ({"families": {"gcd": {"max_terms": 3}}}, "no setting 'max_terms'"),
@@ -343,7 +348,7 @@ def test_in_further_rounds_each_hears_only_of_its_own() -> None:
         ({"rounds": 0}, "at least 1"),
     ],
 )
-def test_options_that_make_no_sense_are_told_in_one_line(options: dict[str, Any], told: str) -> None:
+def test_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
         ProposerSolver(**options)
-    assert told in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Tasks of reasoning-gym: what may be asked for, that chance is the match's own, and that scorers are kept in check."""
+"""Tasks of reasoning-gym: options, isolated randomness, and guarded scorers."""
 
 import random
 from typing import Any
@@ -20,7 +20,7 @@ FAMILIES = sorted(
         "sudoku",
     }
 )  # fmt: skip
-EVIL = (
+CODE_INJECTIONS = (
     "__import__('os').system('touch {path}')",
     "[__import__('os').system('touch {path}')]",
     "[open('{path}', 'w').close() or 'A']",
@@ -36,7 +36,7 @@ HOSTILE = (
 
 
 class Scorer:
-    """A dataset whose scorer does what it is told."""
+    """Dataset with a scorer that returns or raises the given outcomes."""
 
     def __init__(self, *outcomes: Any) -> None:
         self.outcomes = dict(outcomes)
@@ -48,7 +48,7 @@ class Scorer:
         return float(outcome)
 
 
-def _task(*outcomes: Any) -> Task:
+def make_task(*outcomes: Any) -> Task:
     return Task("made", "1 + 1?", "2", {"answer": "2"}, Scorer(*outcomes))
 
 
@@ -63,14 +63,14 @@ def _task(*outcomes: Any) -> Task:
         {"task": {"syllogism": {}, "prime_factorization": {"level": 1}}, "answer": "tag", "split": "test"},
     ],
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Reasoning(**options), seeds=cases(3, 4), acts=cases(40, 60))
     assert [finding for finding in findings if finding.ok is False] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units", "code"])
-def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> None:
+def test_passes_the_conformance_kit_over_many_seeds(protocol: Any) -> None:
     if protocol == "code" and find_obstacle():
         pytest.skip(find_obstacle())
     task = {"chain_sum": {}, "gcd": {}, "products": {"max_digits": 2}, "letter_counting": {}}
@@ -78,7 +78,7 @@ def test_it_keeps_what_simulators_promise_on_a_thousand_seeds(protocol: Any) -> 
     assert [finding for finding in findings if finding.ok is False] == []
 
 
-def test_a_seed_is_a_task_and_the_global_generators_are_left_alone() -> None:
+def test_seed_decides_the_task_and_global_generators_are_untouched() -> None:
     # pool_matrix seeds numpy's global generator, list_functions draws from Python's.
     for family in (*FAMILIES, "pool_matrix", "list_functions"):
         game, questions = Reasoning(task=family), []
@@ -93,7 +93,7 @@ def test_a_seed_is_a_task_and_the_global_generators_are_left_alone() -> None:
         assert questions[0] == questions[1], family
 
 
-def test_what_they_print_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None:
+def test_library_output_is_suppressed(capfd: pytest.CaptureFixture[str]) -> None:
     for seed in range(3):
         Reasoning(task="bf").reset(seed=seed)
     assert capfd.readouterr() == ("", "")
@@ -102,18 +102,18 @@ def test_what_they_print_is_swallowed(capfd: pytest.CaptureFixture[str]) -> None
 @pytest.mark.slow
 def test_train_and_test_share_no_question() -> None:
     questions: dict[str, set[str]] = {"train": set(), "test": set()}
-    for split, found in questions.items():
+    for split, split_questions in questions.items():
         game = Reasoning(task={"chain_sum": {"max_terms": 2, "max_digits": 1}}, split=split)
         for seed in range(400):
             game.reset(seed=seed)
-            found.add(game.task.question)
+            split_questions.add(game.task.question)
     assert not questions["train"] & questions["test"]
     share = len(questions["test"]) / sum(map(len, questions.values()))
     assert 0.12 < share < 0.28
     assert all(gym.is_test(question) for question in questions["test"])
 
 
-def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
+def test_curriculum_level_with_overriding_settings() -> None:
     settings = gym.read_task_option({"chain_sum": {"level": 2, "max_digits": 1}})["chain_sum"]
     assert (settings["min_terms"], settings["max_terms"], settings["max_digits"]) == (2, 4, 1)
     game = Reasoning(task={"chain_sum": {"level": 0}})
@@ -122,7 +122,7 @@ def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"task": "chain_summ"}, "no family 'chain_summ' — did you mean 'chain_sum'"),
         ({"task": "intermediate_integration"}, "executes replies as Python code"),
@@ -151,13 +151,13 @@ def test_a_level_of_the_curriculum_and_settings_over_it() -> None:
         ({"persona": "terse"}, "no person"),
     ],
 )
-def test_options_that_make_no_sense_are_told_in_one_line(options: dict[str, Any], told: str) -> None:
+def test_refuses_invalid_options_in_one_line(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
         Reasoning(**options)
-    assert told in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "reasoning_gym.factory", None)
     with pytest.raises(ValueError, match=r"pip install 'arena-selfplay\[simulators\]'"):
         Reasoning()
@@ -166,24 +166,24 @@ def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.M
 # Scorers.
 
 
-def test_a_scorer_that_fails_on_everything_is_a_fault_and_no_score() -> None:
-    broken = _task(("2", KeyError("numbers")), ("7", KeyError("numbers")))
+def test_always_failing_scorer_is_a_fault() -> None:
+    failing_task = make_task(("2", KeyError("numbers")), ("7", KeyError("numbers")))
     with pytest.raises(SimulatorFault, match="the scorer of made fails: KeyError"):
-        broken.score("7")
-    unsure = _task(("2", 0.5), ("7", ValueError("?")))
+        failing_task.score("7")
+    partly_failing_task = make_task(("2", 0.5), ("7", ValueError("?")))
     with pytest.raises(SimulatorFault, match="fails: ValueError"):
-        unsure.score("7")
+        partly_failing_task.score("7")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.5, 1.5])
 def test_a_score_out_of_range_is_a_fault(value: float) -> None:
     with pytest.raises(SimulatorFault, match="the scorer of made gave"):
-        _task(("2", value)).score("2")
-    assert _task(("2", 1.0), ("7", value)).score("7") == (0.0, False)
+        make_task(("2", value)).score("2")
+    assert make_task(("2", 1.0), ("7", value)).score("7") == (0.0, False)
 
 
-def test_an_answer_that_only_breaks_the_scorer_is_wrong() -> None:
-    assert _task(("2", 1.0), ("boom", ValueError("no number"))).score("boom") == (0.0, False)
+def test_answer_that_breaks_the_scorer_is_wrong() -> None:
+    assert make_task(("2", 1.0), ("boom", ValueError("no number"))).score("boom") == (0.0, False)
     game = Reasoning(task="prime_factorization")  # its scorer calls int on every part
     game.reset(seed=0)
     game.step("two and three")
@@ -191,7 +191,7 @@ def test_an_answer_that_only_breaks_the_scorer_is_wrong() -> None:
     assert (report["score"], report["unreadable"], report["ended"]) == (0.0, 1, "wrong")
 
 
-def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scorer_fault_is_raised_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     game = Reasoning()
     game.reset(seed=0)
     monkeypatch.setattr(Task, "_apply_scorer", lambda self, answer: 1 / 0)
@@ -200,40 +200,40 @@ def test_a_fault_leaves_the_game_by_step(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not game.ended
 
 
-def test_matches_of_a_deal_share_its_task_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def drawn(seed: int, **settings: Any) -> gym.Task:
+def test_task_cache_is_shared_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(seed: int, **settings: Any) -> gym.Task:
         return gym.draw_task("chain_sum", settings, np.random.default_rng(seed))
 
-    one = drawn(7)
-    assert drawn(7) is one
-    assert drawn(7, max_digits=9).question != one.question
+    first = draw(7)
+    assert draw(7) is first
+    assert draw(7, max_digits=9).question != first.question
     monkeypatch.setattr(gym, "MAX_CACHED", 3)
     monkeypatch.setattr(gym, "_CACHE", {})
-    again = [drawn(seed) for seed in range(5)]
-    assert len(gym._CACHE) == 3 and drawn(4) is again[4] and drawn(0) is not again[0]
-    assert drawn(0).question == again[0].question
+    tasks = [draw(seed) for seed in range(5)]
+    assert len(gym._CACHE) == 3 and draw(4) is tasks[4] and draw(0) is not tasks[0]
+    assert draw(0).question == tasks[0].question
 
 
-def test_tasks_that_cannot_be_scored_are_not_posed() -> None:
-    assert _task(("2", 1.0)).is_sound()
-    assert not _task(("2", 0.9)).is_sound()
-    assert not _task(("2", 1.0), ("?", 1.0)).is_sound()
-    assert not _task(("2", 1.0), ("nan", 1.0)).is_sound()
+def test_unsound_tasks_are_detected() -> None:
+    assert make_task(("2", 1.0)).is_sound()
+    assert not make_task(("2", 0.9)).is_sound()
+    assert not make_task(("2", 1.0), ("?", 1.0)).is_sound()
+    assert not make_task(("2", 1.0), ("nan", 1.0)).is_sound()
 
 
 @pytest.mark.parametrize("family", ["string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "countdown"])
-def test_scorers_that_evaluate_replies_are_shown_no_code(family: str, tmp_path: Any) -> None:
-    # Put to the bare library, the first of these runs as a command in this very process.
+def test_evaluating_scorers_receive_no_code(family: str, tmp_path: Any) -> None:
+    # In the unguarded library, the first injection runs a command in this process.
     game, path = Reasoning(task=family), tmp_path / "evil"
     game.reset(seed=0)
-    for evil in EVIL:
-        assert game.task.score(evil.format(path=path)) == (0.0, False)
+    for injection in CODE_INJECTIONS:
+        assert game.task.score(injection.format(path=path)) == (0.0, False)
     assert not path.exists()
     assert game.task.score(game.task.answer) == (1.0, True)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_reply_is_too_hostile_for_a_scorer(family: str) -> None:
+def test_scorers_survive_hostile_replies(family: str) -> None:
     game = Reasoning(task=family)
     game.reset(seed=1)
     for reply in HOSTILE:
@@ -250,23 +250,25 @@ def test_every_family_that_is_not_refused_can_be_used(tmp_path: Any) -> None:
             task = gym.draw_task(family, gym.read_task_option(family)[family], rng)
             assert task.is_sound(), family
             assert all(task.score(text).value < 1.0 for text in HOSTILE), family
-            assert all(task.score(evil.format(path=tmp_path / "evil")).value < 1.0 for evil in EVIL), family
+            assert all(
+                task.score(injection.format(path=tmp_path / "evil")).value < 1.0 for injection in CODE_INJECTIONS
+            ), family
         assert not (tmp_path / "evil").exists(), family
 
 
-# What the solver is told.
+# Visibility.
 
 
 @pytest.mark.parametrize("protocol", ["single", "retry", "correct", "units"])
-def test_nobody_is_told_the_answer(protocol: Any) -> None:
+def test_answer_is_never_shown(protocol: Any) -> None:
     game = Reasoning(task="spell_backward", protocol=protocol)
     for seed in range(30):
         game.reset(seed=seed)
-        told = game.rules()
+        visible_text = game.rules()
         while not game.ended:
-            told += repr([game.public(), game.private("solver"), game.observe("solver"), game.infos["solver"]])
+            visible_text += repr([game.public(), game.private("solver"), game.observe("solver"), game.infos["solver"]])
             game.step("nonsense")
-        assert fold(game.task.answer) not in fold(told + repr(game.observe("solver")))
+        assert fold(game.task.answer) not in fold(visible_text + repr(game.observe("solver")))
 
 
 def test_random_answers_look_like_answers() -> None:
@@ -279,18 +281,18 @@ def test_random_answers_look_like_answers() -> None:
 
 @pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("code", ["fence", "code", "tool_call"])
-def test_the_coder_has_python_work_out_a_sum_and_answers_what_it_is_shown(code: Any) -> None:
+def test_coder_computes_sums_in_python(code: Any) -> None:
     game = Reasoning(task={"chain_sum": {"min_terms": 2, "max_terms": 2}}, protocol="code", code=code)
     game.reset(seed=1)
     act = game.players["coder"](game, 1)
     first = act(conformance.view_of(game))
-    assert game.public()["terse"] in first and game.task.answer not in first, "it is Python that adds"
+    assert game.public()["terse"] in first and game.task.answer not in first, "the coder computed the sum itself"
     game.step(first)
     game.step(act(conformance.view_of(game)))
     assert game.report()["success"] and game.report()["runs"] == 1
 
 
-def posed(family: str, **options: Any) -> Reasoning:
+def start_game(family: str, **options: Any) -> Reasoning:
     game = Reasoning(task={family: {}}, **options)
     game.reset(seed=1)
     return game
@@ -298,8 +300,8 @@ def posed(family: str, **options: Any) -> Reasoning:
 
 @pytest.mark.skipif(bool(find_obstacle()), reason=find_obstacle())
 @pytest.mark.parametrize("family", ["gcd", "lcm", "products", "basic_arithmetic"])
-def test_the_coder_has_python_work_out_what_it_can(family: str) -> None:
-    game = posed(family, protocol="code", code="code")
+def test_coder_computes_arithmetic_in_python(family: str) -> None:
+    game = start_game(family, protocol="code", code="code")
     act = game.players["coder"](game, 1)
     for _ in range(2):
         game.step(act(conformance.view_of(game)))
@@ -307,34 +309,34 @@ def test_the_coder_has_python_work_out_what_it_can(family: str) -> None:
     assert game.public()["family"] == family
 
 
-def test_the_reckoner_adds_up_in_words_what_the_coder_leaves_to_python() -> None:
+def test_reckoner_writes_the_steps_of_sums() -> None:
     sums = {"min_terms": 3, "max_terms": 3, "min_digits": 2, "max_digits": 2}
     for seed in range(20):
         game = Reasoning(task={"chain_sum": sums}, answer="boxed")
         game.reset(seed=seed)
-        said = game.players["reckoner"](game, 1)(conformance.view_of(game))
-        steps = said.splitlines()
+        reply = game.players["reckoner"](game, 1)(conformance.view_of(game))
+        steps = reply.splitlines()
         assert len(steps) == 3 and steps[-1] == f"\\boxed{{{game.task.answer}}}"
         for step in steps[:-1]:
             left, right = step.split(" = ")
             first, sign, second = left.split()
             assert int(right) == int(first) + int(second) * (1 if sign == "+" else -1)
         assert steps[1].endswith(f"= {game.task.answer}")
-        game.step(said)
+        game.step(reply)
         assert game.report()["success"]
-    for game in (posed("chain_sum"), posed("gcd", answer="boxed")):
+    for game in (start_game("chain_sum"), start_game("gcd", answer="boxed")):
         game.step(game.players["reckoner"](game, 1)(conformance.view_of(game)))
-        assert game.report()["success"], "what it cannot add up in words it knows"
+        assert game.report()["success"], "other tasks are answered directly"
 
 
 def test_a_stage_draws_from_the_first_families() -> None:
     names = ["chain_sum", "products", "gcd"]
-    for stage, drawn in ((1, {"chain_sum"}), (2, {"chain_sum", "products"}), (3, set(names)), (None, set(names))):
-        game, found = Reasoning(task=names, stage=stage), set()
+    for stage, expected in ((1, {"chain_sum"}), (2, {"chain_sum", "products"}), (3, set(names)), (None, set(names))):
+        game, families = Reasoning(task=names, stage=stage), set()
         for seed in range(60):
             game.reset(seed=seed)
-            found.add(game.task.family)
-        assert found == drawn
+            families.add(game.task.family)
+        assert families == expected
 
 
 def test_without_python_the_coder_knows_the_answer() -> None:
@@ -347,7 +349,7 @@ def test_without_python_the_coder_knows_the_answer() -> None:
 # Units.
 
 
-def test_a_unit_that_ends_with_wait_is_followed_by_another_and_the_last_answer_counts() -> None:
+def test_unit_ending_with_wait_continues_and_last_answer_counts() -> None:
     game = Reasoning(protocol="units", max_turns=3, task={"chain_sum": {"min_terms": 2, "max_terms": 2}})
     game.reset(seed=1)
     right, wrong = (f"\\boxed{{{answer}}}" for answer in (game.task.answer, int(game.task.answer) + 1))
@@ -359,7 +361,7 @@ def test_a_unit_that_ends_with_wait_is_followed_by_another_and_the_last_answer_c
     assert (game.report()["first"], game.report()["score"], game.report()["answers"]) == (1, 0, 2)
 
 
-def test_after_the_last_unit_nothing_follows() -> None:
+def test_last_unit_ends_the_match() -> None:
     game = Reasoning(protocol="units", max_turns=2)
     game.reset(seed=1)
     for _ in range(2):
@@ -374,7 +376,7 @@ def test_a_unit_without_an_answer_is_illegal() -> None:
     assert game.report()["ended"] == "illegal"
 
 
-def test_the_rethinker_writes_several_attempts_in_one_reply_and_is_right_at_last() -> None:
+def test_rethinker_succeeds_after_several_attempts() -> None:
     counts = set()
     for seed in range(40):
         game = Reasoning(protocol="units", task={"chain_sum": {"min_terms": 2, "max_terms": 2, "max_digits": 1}})
@@ -388,25 +390,25 @@ def test_the_rethinker_writes_several_attempts_in_one_reply_and_is_right_at_last
     assert counts == {2, 3, 4}
 
 
-def test_a_swapper_is_right_every_second_time_and_else_swaps_two_letters() -> None:
+def test_swapper_swaps_two_letters_in_half_of_its_replies() -> None:
     game = Reasoning(task={"spell_backward": {"min_word_len": 4, "max_word_len": 5}}, protocol="retry", max_turns=3)
-    given = []
+    outcomes = []
     for seed in range(60):
         game.reset(seed=seed)
-        word, right = game.public()["terse"], game.task.answer
-        assert right == word[::-1]
-        said = game.players["swapper"](game, seed)(conformance.view_of(game))
-        assert said in (right, right[:-2] + right[-1] + right[-2])
-        given.append(said == right)
-    assert 20 <= sum(given) <= 45  # slips that swap equal letters are right
+        word, answer = game.public()["terse"], game.task.answer
+        assert answer == word[::-1]
+        reply = game.players["swapper"](game, seed)(conformance.view_of(game))
+        assert reply in (answer, answer[:-2] + answer[-1] + answer[-2])
+        outcomes.append(reply == answer)
+    assert 20 <= sum(outcomes) <= 45  # slips that swap equal letters are right
 
 
-def test_words_are_the_same_whether_their_list_is_read_again_or_not() -> None:
+def test_word_tasks_do_not_depend_on_the_cache() -> None:
     settings = gym.read_task_option({"spell_backward": {"min_word_len": 4, "max_word_len": 5}})["spell_backward"]
-    drawn = [gym.draw_task("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)]
+    questions = [gym.draw_task("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)]
     gym._CACHE.clear()
     gym._SHARED.clear()
     assert [
         gym.draw_task("spell_backward", settings, np.random.default_rng(seed)).question for seed in range(5)
-    ] == drawn
-    assert len({*drawn}) > 1
+    ] == questions
+    assert len({*questions}) > 1

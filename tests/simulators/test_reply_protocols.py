@@ -1,4 +1,4 @@
-"""Protocols of answering, one by one, by hand; and replies of any kind at all."""
+"""Answer protocols by hand, and arbitrary replies."""
 
 import sys
 from typing import Any
@@ -13,7 +13,7 @@ from simulators.reasoning import Reasoning, replies
 from simulators.reasoning.tasks import AGAIN, CORRECT
 
 SUM = {"chain_sum": {"max_terms": 2, "max_digits": 1}}
-confined = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine code")
+needs_confinement = pytest.mark.skipif(bool(find_obstacle()), reason="this system cannot confine code")
 PIECES = st.lists(
     st.one_of(
         st.sampled_from(
@@ -26,92 +26,92 @@ PIECES = st.lists(
 ).map("".join)
 
 
-def _game(**options: Any) -> Reasoning:
+def start_game(**options: Any) -> Reasoning:
     game = Reasoning(**{"task": SUM, **options})
     game.reset(seed=3)
     return game
 
 
-def _heard(game: Reasoning) -> list[tuple[str, str]]:
+def read_messages(game: Reasoning) -> list[tuple[str, str]]:
     return [(message["sender"], message["text"]) for message in game.observe("solver")["messages"]]
 
 
-def _said(game: Reasoning, *acts: str) -> list[float]:
-    """Plays the acts; what `right` paid on each turn."""
-    paid = []
+def play_acts(game: Reasoning, *acts: str) -> list[float]:
+    """Play the acts and return the reward part `right` of each turn."""
+    rewards = []
     for act in acts:
         game.step(act)
-        paid.append(game.infos["solver"]["rewards"].get("right", 0.0))
-    return paid
+        rewards.append(game.infos["solver"]["rewards"].get("right", 0.0))
+    return rewards
 
 
 def test_single_takes_one_answer() -> None:
-    game = _game()
-    assert _said(game, f" {game.task.answer}\n") == [1.0]
+    game = start_game()
+    assert play_acts(game, f" {game.task.answer}\n") == [1.0]
     assert game.report() | {"ended": "right", "score": 1.0, "success": True, "answers": 1, "turns": 1} == game.report()
-    game = _game()
-    assert _said(game, "1000") == [0.0]
+    game = start_game()
+    assert play_acts(game, "1000") == [0.0]
     assert game.report()["ended"] == "wrong" and game.payoffs() == {"solver": 0.0}
 
 
 def test_retry_goes_on_until_right() -> None:
-    game = _game(protocol="retry")
+    game = start_game(protocol="retry")
     assert game.public()["turns_left"] == 5
-    assert _said(game, "1000", "1001") == [0.0, 0.0]
-    assert _heard(game) == [("referee", AGAIN)] and game.public()["turns_left"] == 3
-    assert _said(game, game.task.answer) == [1.0]
+    assert play_acts(game, "1000", "1001") == [0.0, 0.0]
+    assert read_messages(game) == [("referee", AGAIN)] and game.public()["turns_left"] == 3
+    assert play_acts(game, game.task.answer) == [1.0]
     assert game.ended == "right"
     assert game.report() | {"score": 1.0, "first": 0.0, "answers": 3} == game.report()
 
 
 def test_retry_ends_unsolved_after_its_turns() -> None:
-    game = _game(protocol="retry", max_turns=2)
-    assert _said(game, "1000", "1000") == [0.0, 0.0]
+    game = start_game(protocol="retry", max_turns=2)
+    assert play_acts(game, "1000", "1000") == [0.0, 0.0]
     assert game.ended == "wrong" and game.report()["score"] == 0.0
 
 
 @pytest.mark.parametrize(("first", "second"), [(True, True), (True, False), (False, True), (False, False)])
-def test_correct_takes_exactly_two_answers_whatever_the_first_is_worth(first: bool, second: bool) -> None:
-    game = _game(protocol="correct")
-    acts = [game.task.answer if right else "1000" for right in (first, second)]
-    assert _said(game, acts[0]) == [float(first)]
-    assert _heard(game) == [("referee", CORRECT)] and not game.ended
-    assert _said(game, acts[1]) == [float(second)]
+def test_correct_takes_exactly_two_answers(first: bool, second: bool) -> None:
+    game = start_game(protocol="correct")
+    acts = [game.task.answer if is_right else "1000" for is_right in (first, second)]
+    assert play_acts(game, acts[0]) == [float(first)]
+    assert read_messages(game) == [("referee", CORRECT)] and not game.ended
+    assert play_acts(game, acts[1]) == [float(second)]
     report = game.report()
     assert (report["first"], report["score"], report["success"]) == (float(first), float(second), second)
 
 
-def test_a_scorers_partial_score_counts_only_where_it_is_asked_for() -> None:
+def test_partial_scores_count_only_with_the_option() -> None:
     for partial, expected in ((False, 0.0), (True, 1 / 2)):
-        game = _game(partial=partial)
+        game = start_game(partial=partial)
         answer = game.task.answer
         assert len(answer) == 1
-        assert _said(game, f"{answer}!") == [expected]
+        assert play_acts(game, f"{answer}!") == [expected]
         assert game.report()["success"] is False
 
 
 def test_an_empty_reply_is_no_answer() -> None:
-    game = _game(illegal="end")
+    game = start_game(illegal="end")
     game.step(" \n ")
     assert game.ended == "illegal" and game.report()["score"] == 0.0 and game.report()["answers"] == 0
 
 
-def test_a_first_answer_counts_for_nothing_where_the_second_never_came() -> None:
-    game = _game(protocol="correct", illegal="end")
-    assert _said(game, game.task.answer, "") == [1.0, 0.0]
+def test_first_answer_alone_has_no_score() -> None:
+    game = start_game(protocol="correct", illegal="end")
+    assert play_acts(game, game.task.answer, "") == [1.0, 0.0]
     assert game.report() | {"ended": "illegal", "first": 1.0, "score": 0.0, "success": False} == game.report()
 
 
 @pytest.mark.parametrize(("form", "reply"), [("boxed", "so \\boxed{{{}}}."), ("tag", "so <answer> {} </answer>")])
-def test_a_final_answer_may_follow_thought(form: str, reply: str) -> None:
-    game = _game(answer=form)
-    assert _said(game, reply.format(game.task.answer)) == [1.0]
-    game = _game(answer=form)
+def test_final_answer_may_follow_text(form: str, reply: str) -> None:
+    game = start_game(answer=form)
+    assert play_acts(game, reply.format(game.task.answer)) == [1.0]
+    game = start_game(answer=form)
     game.step(game.task.answer)
     assert game.infos["solver"]["valid"] is False
 
 
-@confined
+@needs_confinement
 @pytest.mark.parametrize(
     ("code", "call"),
     [
@@ -123,11 +123,11 @@ def test_a_final_answer_may_follow_thought(form: str, reply: str) -> None:
         ("tool_call", '<tool_call>{"name": "python", "arguments": {"code": "print(42) # </tool_call>"}}</tool_call>'),
     ],
 )
-def test_code_is_run_and_what_follows_it_is_not_read(code: str, call: str) -> None:
-    game = _game(protocol="code", code=code)
-    assert _said(game, call) == [0.0]
-    assert _heard(game) == [("tool", "42")] and not game.ended
-    assert _said(game, f"\\boxed{{{game.task.answer}}} as computed") == [1.0]
+def test_code_runs_and_following_text_is_ignored(code: str, call: str) -> None:
+    game = start_game(protocol="code", code=code)
+    assert play_acts(game, call) == [0.0]
+    assert read_messages(game) == [("tool", "42")] and not game.ended
+    assert play_acts(game, f"\\boxed{{{game.task.answer}}} as computed") == [1.0]
     assert game.report() | {"runs": 1, "failed_runs": 0, "answers": 1, "ended": "right"} == game.report()
 
 
@@ -148,25 +148,25 @@ PUBLISHED = {
 }
 
 
-@confined
+@needs_confinement
 @pytest.mark.parametrize("published", PUBLISHED)
-def test_published_protocols_are_solved_by_their_own_texts(published: str) -> None:
-    # The role reads what a model writes; the answer is copied from what the tool printed.
+def test_solves_tasks_in_published_formats(published: str) -> None:
+    # The role parses the model's text; the answer is copied from the tool's output.
     protocol: Any = PUBLISHED[published]
     code, answer, first, second = protocol
-    read = load_role("reasoner").reply.parse
+    parse = load_role("reasoner").reply.parse
     game = Reasoning(task={"products": {"min_digits": 3, "max_digits": 3}}, protocol="code", code=code, answer=answer)
     for seed in range(3):
         game.reset(seed=seed)
-        game.step(read(first.replace("TASK", game.public()["terse"])).game_text)
-        ((sender, seen),) = _heard(game)
-        assert (sender, seen, game.ended) == ("tool", game.task.answer, "")
-        game.step(read(second.replace("SEEN", seen)).game_text)
+        game.step(parse(first.replace("TASK", game.public()["terse"])).game_text)
+        ((sender, output),) = read_messages(game)
+        assert (sender, output, game.ended) == ("tool", game.task.answer, "")
+        game.step(parse(second.replace("SEEN", output)).game_text)
         report = game.report()
         assert (report["ended"], report["score"], report["runs"], report["turns"]) == ("right", 1.0, 1, 2)
 
 
-def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_code_protocol_without_confinement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     _try_escape.cache_clear()
     try:
@@ -177,17 +177,17 @@ def test_where_code_cannot_be_confined_there_is_no_such_game(monkeypatch: pytest
         _try_escape.cache_clear()
 
 
-@confined
+@needs_confinement
 def test_an_answer_before_code_is_final() -> None:
-    game = _game(protocol="code")
-    assert _said(game, f"\\boxed{{{game.task.answer}}}\n```python\nprint(1)\n```") == [1.0]
+    game = start_game(protocol="code")
+    assert play_acts(game, f"\\boxed{{{game.task.answer}}}\n```python\nprint(1)\n```") == [1.0]
     assert game.report()["runs"] == 0
 
 
-@confined
-def test_code_that_fails_is_something_to_read() -> None:
-    game = _game(protocol="code", seconds=0.5, max_turns=9)
-    for code, told in (
+@needs_confinement
+def test_code_errors_are_observations() -> None:
+    game = start_game(protocol="code", seconds=0.5, max_turns=9)
+    for code, message in (
         ("1 / 0", "ZeroDivisionError"),
         ("while True: pass", "out of time"),
         ("print('x' * 10**6)", "too much output"),
@@ -196,31 +196,31 @@ def test_code_that_fails_is_something_to_read() -> None:
         ("", "Not a legal act"),
     ):
         game.step(f"```python\n{code}\n```")
-        ((sender, text),) = _heard(game)
-        assert told in text and len(text) < 5000
+        ((sender, text),) = read_messages(game)
+        assert message in text and len(text) < 5000
         assert not any(ord(char) < 32 and char != "\n" for char in text) and "\u202e" not in text
         assert sender == ("tool" if code else "referee")
     assert game.report if game.ended else True
 
 
-@confined
-def test_blocks_know_nothing_of_each_other_nor_of_the_task() -> None:
-    game = _game(protocol="code")
+@needs_confinement
+def test_code_blocks_share_no_state() -> None:
+    game = start_game(protocol="code")
     game.step("```python\nsecret = 5\nprint(sorted(globals())[:1])\n```")
     game.step("```python\nprint(secret)\n```")
-    assert "NameError" in _heard(game)[0][1]
+    assert "NameError" in read_messages(game)[0][1]
 
 
-@confined
-def test_the_last_reply_that_only_runs_code_ends_unsolved() -> None:
-    game = _game(protocol="code", max_turns=2)
-    assert _said(game, "```python\nprint(1)\n```", "```python\nprint(2)\n```") == [0.0, 0.0]
+@needs_confinement
+def test_code_in_the_last_reply_ends_unsolved() -> None:
+    game = start_game(protocol="code", max_turns=2)
+    assert play_acts(game, "```python\nprint(1)\n```", "```python\nprint(2)\n```") == [0.0, 0.0]
     assert game.ended == "turns" and game.report()["score"] == 0.0
 
 
-@confined
-def test_a_void_reply_is_illegal() -> None:
-    game = _game(protocol="code", illegal="end")
+@needs_confinement
+def test_reply_without_code_or_answer_is_illegal() -> None:
+    game = start_game(protocol="code", illegal="end")
     game.step("I think it is seven.")
     assert game.ended == "illegal" and game.infos["solver"]["valid"] is False
 
@@ -242,26 +242,26 @@ def test_a_void_reply_is_illegal() -> None:
         ("<answer>a</answer> <answer>cut", "tag", "a"),
     ],
 )
-def test_where_the_final_answer_stands(text: str, form: str, answer: str | None) -> None:
+def test_finds_the_final_answer(text: str, form: str, answer: str | None) -> None:
     assert replies.find_final_answer(text, form) == answer
 
 
 @pytest.mark.parametrize("form", replies.ANSWERS)
 @given(answer=st.text(st.characters(exclude_characters="{}<>\\"), min_size=1).filter(lambda text: text.strip()))
-def test_answers_are_read_as_they_were_written(form: str, answer: str) -> None:
+def test_parsing_inverts_writing_of_answers(form: str, answer: str) -> None:
     assert replies.find_final_answer(replies.write_answer(answer, form), form) == answer.strip()
 
 
 @given(text=PIECES, form=st.sampled_from(replies.ANSWERS), code=st.sampled_from(replies.CODES))
-def test_any_text_is_read(text: str, form: str, code: str) -> None:
+def test_any_text_is_parsed(text: str, form: str, code: str) -> None:
     answer, block = replies.find_final_answer(text, form), replies.find_first_block(text, code)
     assert answer is None or (answer and answer == answer.strip() and answer in text)
     assert block is None or (block.text.strip() and block.text in text)
 
 
 @given(acts=st.lists(PIECES, min_size=1, max_size=6), protocol=st.sampled_from(["single", "retry", "correct"]))
-def test_any_replies_leave_a_match_in_order(acts: list[str], protocol: Any) -> None:
-    game = _game(protocol=protocol)
+def test_any_replies_keep_the_match_valid(acts: list[str], protocol: Any) -> None:
+    game = start_game(protocol=protocol)
     for act in acts:
         if not game.ended:
             game.step(act)
@@ -270,16 +270,16 @@ def test_any_replies_leave_a_match_in_order(acts: list[str], protocol: Any) -> N
         assert 0.0 <= float(game.report()["score"]) <= 1.0
 
 
-@confined
+@needs_confinement
 @settings(max_examples=15, deadline=None)
 @given(act=PIECES, code=st.sampled_from(replies.CODES))
-def test_any_reply_with_code_leaves_a_match_in_order(act: str, code: Any) -> None:
-    game = _game(protocol="code", code=code, seconds=1.0)
+def test_any_reply_with_code_keeps_the_match_valid(act: str, code: Any) -> None:
+    game = start_game(protocol="code", code=code, seconds=1.0)
     game.step(act)
     assert game.turns <= 1
 
 
-def test_reading_takes_linear_time() -> None:
+def test_parsing_takes_linear_time() -> None:
     for hostile in ("\\boxed{" * 500, "<answer>" * 500, "```python\n" * 400, "<code>```\n" * 400, "{" * 4000):
         for form in replies.ANSWERS:
             replies.find_final_answer(hostile, form)
@@ -294,22 +294,22 @@ def test_reading_takes_linear_time() -> None:
         ("1,00", "1,00"), ("12 , 3", "12 , 3"), ("Red  Fox.", "red fox"), ("", ""), ("٧", "٧"), (".5", ".5"),
     ],
 )  # fmt: skip
-def test_answers_that_differ_in_form_alone_are_one(written: str, canonical: str) -> None:
+def test_normalises_answers(written: str, canonical: str) -> None:
     assert replies.normalise(written) == canonical
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[+-]?[0-9,]{0,12}\.?[0-9]{0,4}"))
-def test_a_canonical_answer_stays_as_it_is(text: str) -> None:
-    once = replies.normalise(text)
-    assert replies.normalise(once) == once
+def test_normalisation_is_idempotent(text: str) -> None:
+    normalised = replies.normalise(text)
+    assert replies.normalise(normalised) == normalised
 
 
 def test_the_final_answer_is_the_one_that_ended_the_match() -> None:
-    game = _game(protocol="retry", max_turns=3)
-    _said(game, "+0999", "0998")
-    assert game.final_answer("solver") == "", "it may still answer"
-    _said(game, "997.0")
+    game = start_game(protocol="retry", max_turns=3)
+    play_acts(game, "+0999", "0998")
+    assert game.final_answer("solver") == "", "the match has not ended"
+    play_acts(game, "997.0")
     assert game.ended and game.final_answer("solver") == "997"
-    lost = _game(illegal="end", answer="boxed")
-    _said(lost, "997")
-    assert lost.ended and lost.final_answer("solver") == ""
+    illegal_game = start_game(illegal="end", answer="boxed")
+    play_acts(illegal_game, "997")
+    assert illegal_game.ended and illegal_game.final_answer("solver") == ""

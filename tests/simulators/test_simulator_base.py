@@ -1,4 +1,4 @@
-"""The simulator contract: splits, players by name, faults, and a conformance kit that catches what breaks it."""
+"""The simulator contract: splits, players by name, faults, and a conformance kit that catches violations."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from simulators.base import SimulatorFault, is_held_out
 from simulators.clinic import Clinic
 from simulators.clinic import players as doctors
 from simulators.conformance import CHECKS, check_outcomes, play, walk
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
     {}, {"terse": True, "illegal": "end", "persona": "mixed"}, {"person": "render"}, {"person": "free"},
@@ -27,41 +27,41 @@ VARIANTS = [
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_the_clinic_keeps_what_simulators_promise(options):
-    assert broken(lambda: Clinic(**options), seeds=4, acts=150) == []
+def test_clinic_passes_the_conformance_kit(options):
+    assert find_failed_checks(lambda: Clinic(**options), seeds=4, acts=150) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_the_clinic_over_a_thousand_seeds(options, capsys):
-    assert kept_over_many(lambda: Clinic(**options), options, capsys)
+def test_clinic_passes_the_conformance_kit_over_many_seeds(options, capsys):
+    assert passes_over_many_seeds(lambda: Clinic(**options), options, capsys)
 
 
-class Charitable(Clinic):
+class ConstantScore(Clinic):
     def figures(self):
         return {**super().figures(), "score": 0.5}
 
 
-class Boastful(Clinic):
+class ScoreAboveOne(Clinic):
     def figures(self):
         return {**super().figures(), "score": 2}
 
 
-class Guessable(Clinic):
+class HighFloor(Clinic):
     @property
     def floor(self):
         return 0.5
 
 
-class Unwinnable(Clinic):
+class RandomOracle(Clinic):
     players: Mapping[str, Any] = {**Clinic.players, "oracle": doctors.at_random}
 
 
-class Unplayed(Clinic):
+class NoPlayers(Clinic):
     players: Mapping[str, Any] = {}
 
 
-class Forgetful(Clinic):
+class RemembersMatches(Clinic):
     matches = 0
 
     def set_up(self, rng, options):
@@ -70,14 +70,14 @@ class Forgetful(Clinic):
         self.tell(f"Match {self.matches}.")
 
 
-class Chatty(Clinic):
+class TellsDisease(Clinic):
     def _take_answers(self, facts):
         super()._take_answers(facts)
         disease = self.table.names[self.patient.record.disease]
         self.tell(f"They say it might be {disease.upper()}!", "doctor", sender="patient")
 
 
-class Paraphrasing(Clinic):
+class ParaphrasesSecret(Clinic):
     def public(self):
         secrets = [sign for sign in ("heavy drinking",) if sign in self.hidden()]
         return super().public() | {"note": "smells of too much alcohol" if secrets else ""}
@@ -85,29 +85,29 @@ class Paraphrasing(Clinic):
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
-    ("broken", "caught"),
+    ("game_class", "failed_checks"),
     [
-        (Charitable, {"noop", "oracle"}),
-        (Boastful, {"noop", "random", "oracle"}),
-        (Guessable, {"random"}),
-        (Unwinnable, {"oracle"}),
-        (Unplayed, set(CHECKS)),
-        (Forgetful, {"transcripts"}),
-        (Chatty, {"leaks"}),
-        (Paraphrasing, {"leaks"}),
+        (ConstantScore, {"noop", "oracle"}),
+        (ScoreAboveOne, {"noop", "random", "oracle"}),
+        (HighFloor, {"random"}),
+        (RandomOracle, {"oracle"}),
+        (NoPlayers, set(CHECKS)),
+        (RemembersMatches, {"transcripts"}),
+        (TellsDisease, {"leaks"}),
+        (ParaphrasesSecret, {"leaks"}),
     ],
 )
-def test_the_kit_catches_a_simulator_that_breaks_one_promise(broken, caught):
-    assert {finding.name for finding in check_outcomes(broken, 100) if not finding.ok} == caught
+def test_kit_finds_the_broken_rule(game_class, failed_checks):
+    assert {finding.name for finding in check_outcomes(game_class, 100) if not finding.ok} == failed_checks
 
 
 # Splits.
 
 
-def test_one_entity_in_five_is_held_out_and_always_the_same_one():
-    held = [n for n in range(5000) if is_held_out(f"clinic:{n}")]
-    assert 900 < len(held) < 1100
-    assert held[:4] == [n for n in range(held[3] + 1) if is_held_out(f"clinic:{n}")]
+def test_a_fixed_fifth_of_entities_is_held_out():
+    held_out = [n for n in range(5000) if is_held_out(f"clinic:{n}")]
+    assert 900 < len(held_out) < 1100
+    assert held_out[:4] == [n for n in range(held_out[3] + 1) if is_held_out(f"clinic:{n}")]
     assert [is_held_out(text) for text in ("a", "b", "c", "d", "e", "\ud800")] == [
         False,
         False,
@@ -119,28 +119,28 @@ def test_one_entity_in_five_is_held_out_and_always_the_same_one():
 
 
 def test_no_patient_is_in_both_splits():
-    def patients(split):
+    def collect_patients(split):
         game = Clinic(split=split)
-        found = set()
+        entities = set()
         for seed in range(300):
             game.reset(seed=seed)
-            found.add(game.patient.record.entity)
-        return found
+            entities.add(game.patient.record.entity)
+        return entities
 
-    train, test = patients("train"), patients("test")
+    train, test = collect_patients("train"), collect_patients("test")
     assert not train & test
     assert {is_held_out(f"clinic:{entity}") for entity in train} == {False}
     assert {is_held_out(f"clinic:{entity}") for entity in test} == {True}
 
 
-def test_a_split_without_entities_is_a_fault_of_the_simulator():
+def test_split_without_entities_is_a_fault():
     game = Clinic(split="test")
     with pytest.raises(SimulatorFault, match="none of 10000 entities is in the split test"):
         game.draw_entity(lambda: "a", str)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"split": "half"}, 'split must be "train", "test" or "all", not \'half\''),
         ({"persona": "rude"}, "persona must be one of cooperative, terse, .*, mixed, not 'rude'"),
@@ -154,19 +154,19 @@ def test_a_split_without_entities_is_a_fault_of_the_simulator():
         ({"reward": "kindness"}, 'reward must be "outcome" or "doctoragent"'),
     ],
 )
-def test_wrong_options_are_one_line(options, says):
-    with pytest.raises(ValueError, match=says):
+def test_refuses_invalid_options(options, message):
+    with pytest.raises(ValueError, match=message):
         Clinic(**options)
 
 
-def test_it_is_found_by_its_name():
+def test_clinic_is_found_by_name():
     assert type(games.make("clinic", diseases=5)) is Clinic
 
 
 # Players that come with a simulator.
 
 
-def test_its_players_are_policies_by_name():
+def test_players_are_policies_by_name():
     game = Clinic()
     for name in Clinic.players:
         check_scripted(name, game, "doctor")
@@ -181,26 +181,26 @@ def test_its_players_are_policies_by_name():
     assert game.report()["success"]
 
 
-def record_of(game, script="asker", **plan):
+def play_match_record(game, script="asker", **plan):
     seating = {seat: Seating("brain", script, 0, False, "brain") for seat in game.seats}
     players = {seat: ScriptedPlayer(make_scripted(script, 3, game)) for seat in game.seats}
     match = MatchPlan(identity=MatchId(0, 0), game="clinic", options={}, seed=7, seats=seating, **plan)
     return asyncio.run(play_match(match, game, players, Limits(turns=500)))
 
 
-def test_a_match_of_the_arena_with_them():
-    record = record_of(Clinic())
+def test_arena_match_with_scripted_players():
+    record = play_match_record(Clinic())
     assert record.status == "finished" and record.report["questions"] > 0
     assert record.turns[0].messages[0].sender == "patient"
     assert record.report == play(Clinic(), 7, "asker")
 
 
-class Faulty(Clinic):
+class FaultyClinic(Clinic):
     def _test(self, test):
         raise SimulatorFault("the laboratory is on fire")
 
 
-def test_a_fault_fails_the_match_with_its_own_reason_and_no_score():
-    record = record_of(Faulty(budget=20))
+def test_fault_fails_the_match_with_its_reason_and_no_score():
+    record = play_match_record(FaultyClinic(budget=20))
     assert (record.status, record.payoffs, record.report) == ("failed", {}, {})
     assert record.reason == "SimulatorFault: the laboratory is on fire"

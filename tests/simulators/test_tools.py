@@ -1,4 +1,4 @@
-"""Tools: what a model writes is read without ever raising, and what comes back is something that it can read."""
+"""Tools: parsing of model-written calls never raises, and every result is readable."""
 
 import copy
 import json
@@ -49,11 +49,11 @@ def give(what: str) -> Any:
 TOOLS = [Tool.of(function) for function in (find_order, refund, broken, give)]
 
 
-def results(text, **options):
+def run_calls(text, **options):
     return [run(TOOLS, call, **options) for call in read_calls(text)]
 
 
-def test_a_tool_says_what_it_is():
+def test_tools_are_described():
     assert describe(TOOLS[:2]).splitlines() == [
         'find_order(order_id: str, fields: list[str]|null = null, page: int = 1, sort: "up"|"down" = "up"): '
         "Finds an order by its id.",
@@ -104,19 +104,19 @@ def test_a_parameter_may_have_any_name():
         "```python\nrefund(\n    amount=3,\n    confirmed=True,\n)\n```",
     ],
 )
-def test_all_ways_to_write_a_call(text):
-    assert results(text) == ["refunded 3"]
+def test_parses_calls_in_all_forms(text):
+    assert run_calls(text) == ["refunded 3"]
 
 
 def test_several_calls_in_order_up_to_a_limit():
     body = '<tool_call>{"name": "give", "arguments": {"what": "text"}}</tool_call>'
-    assert results(body * 3) == ["plain"] * 3
-    assert results(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; the others were not."]
+    assert run_calls(body * 3) == ["plain"] * 3
+    assert run_calls(body * 6) == ["plain"] * 4 + ["Error: at most 4 calls are run per reply; the others were not."]
     assert [call.name for call in read_calls('give("text")\nrefund(1, true)')] == ["give", "refund"]
     assert len(read_calls('{"name": "a"} {"name": "b"}\n{"name": "c"}')) == 3
 
 
-def test_a_string_may_hold_what_looks_like_the_end():
+def test_strings_may_contain_the_end_tag():
     text = '<tool_call>{"name": "find_order", "arguments": {"order_id": "</tool_call>\n{\\"a\\""}}</tool_call>'
     assert read_calls(text) == [Call("find_order", {"order_id": '</tool_call>\n{"a"'})]
 
@@ -125,7 +125,7 @@ def test_a_string_may_hold_what_looks_like_the_end():
     "text",
     ["", "Hello (there).", "no() yes", "a = refund(3)", "x.refund(3)", '{"action": "wait"}', "[1, 2]", "if(", "(((("],
 )
-def test_no_call(text):
+def test_text_without_calls(text):
     assert read_calls(text) == []
 
 
@@ -178,8 +178,8 @@ NATIVE = {
 
 
 @pytest.mark.parametrize("family", NATIVE)
-def test_native_formats_of_families_are_read(family):
-    assert results(NATIVE[family]) == ["refunded 3"]
+def test_parses_native_formats(family):
+    assert run_calls(NATIVE[family]) == ["refunded 3"]
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_native_formats_of_families_are_read(family):
         "[TOOL_CALLS]",
     ],
 )
-def test_a_known_format_that_is_not_read_gets_an_answer(text):
-    (answer,) = results(text)
+def test_unsupported_format_gets_an_error(text):
+    (answer,) = run_calls(text)
     assert answer.startswith("Error: ") and 'a call is {"name": "…", "arguments": {…}}' in answer
 
 
@@ -202,30 +202,30 @@ def test_a_known_format_that_is_not_read_gets_an_answer(text):
 def test_a_call_inside_a_thought_is_not_run(family):
     thought = NATIVE[family].partition("</think>")[2] or NATIVE[family]
     for text in (f"<think>\n{thought}\n</think>", f"<think>{thought}", f"[THINK]\n{thought}\n[/THINK]"):
-        assert results(text) == ["Error: a call inside a thought is not run: write it after the thought."]
+        assert run_calls(text) == ["Error: a call inside a thought is not run: write it after the thought."]
     for text in (f"<think>\n{thought}\n</think>\nNo.", f"{thought}\n</think>\nNo."):
-        assert results(text) == []
-    assert results(f'<think>\n{thought}\n</think>\ngive("text")') == ["plain"]
+        assert run_calls(text) == []
+    assert run_calls(f'<think>\n{thought}\n</think>\ngive("text")') == ["plain"]
 
 
-def test_arguments_without_types_are_read_by_their_parameters():
+def test_untyped_arguments_are_parsed_by_the_schema():
     text = (
         "<function=find_order>\n<parameter=order_id>\n7\n</parameter>\n<parameter=page>\n2\n</parameter>\n</function>"
     )
-    (answer,) = results(text)
+    (answer,) = run_calls(text)
     assert json.loads(answer) == {"order": "7", "fields": None, "page": 2, "sort": "up"}
-    assert results("<function=refund><parameter=amount>a</parameter><parameter=confirmed>True</parameter>") == [
+    assert run_calls("<function=refund><parameter=amount>a</parameter><parameter=confirmed>True</parameter>") == [
         f'Error: argument "amount": input should be a valid number. {USE}'
     ]
 
 
-def test_several_calls_of_one_wrapper_are_all_read():
+def test_parses_several_calls_in_one_wrapper():
     for text in (
         f"<tool_call>{OBJECT}\n{OBJECT}</tool_call>",
         f"<|python_tag|>{OBJECT}; {OBJECT}",
         f"{OBJECT}; {OBJECT}",
     ):
-        assert results(text) == ["refunded 3"] * 2
+        assert run_calls(text) == ["refunded 3"] * 2
 
 
 @pytest.mark.parametrize(
@@ -278,20 +278,20 @@ def test_several_calls_of_one_wrapper_are_all_read():
         ("<tool_call>" + "[" * 9_000, "Error: the call is not JSON (nested too deep)."),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(text, answer):
-    assert results(text) == [answer]
+def test_errors_are_explained(text, answer):
+    assert run_calls(text) == [answer]
 
 
-def test_a_long_result_is_cut():
-    assert results('give("long")', max_characters=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
+def test_long_result_is_truncated():
+    assert run_calls('give("long")', max_characters=10) == ["x" * 10 + "… (cut: 10 of 5,000 characters)"]
 
 
-def test_a_fault_of_the_simulator_passes():
+def test_simulator_faults_are_raised():
     with pytest.raises(SimulatorFault, match="no record"):
-        results('broken("fault")')
+        run_calls('broken("fault")')
 
 
-def test_what_is_no_tool():
+def test_refuses_invalid_tools():
     def no_words(a: str) -> None: ...
 
     def no_hint(a) -> None:
@@ -309,18 +309,18 @@ def test_what_is_no_tool():
     def unreadable(a: "str |") -> None:  # type: ignore  # noqa: F722
         """A."""
 
-    unfit = (
+    invalid_tools = (
         (no_words, "docstring"), (no_hint, "annotate a"), (anything, "annotate a"), (rest, "name"),
         (unknown, "unknown: an annotation cannot be resolved: name 'Nothing' is not defined"),
         (unreadable, "unreadable: an annotation cannot be resolved"),
     )  # fmt: skip
-    for function, why in unfit:
-        with pytest.raises(ValueError, match=why) as error:
+    for function, message in invalid_tools:
+        with pytest.raises(ValueError, match=message) as error:
             Tool.of(function)
         assert "\n" not in str(error.value)
 
 
-def test_tools_of_methods_follow_their_object_into_a_copy():
+def test_method_tools_are_copied_with_their_object():
     class Shop:
         def __init__(self):
             self.sold = 0
@@ -393,6 +393,6 @@ HOSTILE = st.one_of(
 @example("</think>" * 2_500)
 @example('{"name": "a"}' + " " * 18_000 + "x")
 @example('{"function":' * 900 + "{}" + "}" * 900)
-def test_nothing_that_is_written_raises(text):
+def test_no_text_raises(text):
     for call in read_calls(text):
         assert len(run(TOOLS, call).encode()) < 10_000

@@ -1,4 +1,4 @@
-"""PettingZoo's cooperative pong told in text, an adapter written by docs/new-adapter.md: two paddles, one ball."""
+"""PettingZoo's cooperative pong as a text game, an adapter written by following docs/new-adapter.md."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ ACTS = ("stay", "up", "down")
 
 
 class Pong(ForeignGame):
-    """Acts are stay, up and down, held for `hold` frames. Other option: max_turns. A ball in play pays by the frame."""
+    """Cooperative pong with the acts stay, up and down, each held for `hold` frames; each frame in play pays."""
 
     name, library, seats = "cooperative_pong", "PettingZoo", ("left", "right")
     metadata: ClassVar = {"name": "cooperative_pong_v0", "render_modes": ["ansi"]}
@@ -40,7 +40,7 @@ class Pong(ForeignGame):
         return env
 
     def copy_env(self):
-        """Return an environment in which the same acts were done: surfaces of pygame cannot be copied."""
+        """Rebuild the environment by replaying its acts, since pygame's surfaces cannot be copied."""
         if self.env is None:
             return None
         twin = OwnRandom.__copy__(self._origin)
@@ -84,15 +84,15 @@ class Pong(ForeignGame):
             with self._random.activate():
                 reward, is_over = _advance(self.env, self._joint[-1], self.hold)
             if reward:
-                for each in self.seats:
-                    self.pay(each, "held", reward)
+                for player in self.seats:
+                    self.pay(player, "held", reward)
             if is_over or self.turns + 1 >= self.max_turns:
                 self.end("over" if is_over else "turns", "The match is over.")
-        return ""  # the other chooses without knowing
+        return ""  # the other player chooses without seeing this act
 
 
 def _advance(env, joint, hold):
-    """Return the reward of these frames, and whether the ball was lost."""
+    """Hold the acts for `hold` frames; return their reward and whether the ball was lost."""
     total = 0.0
     for _ in range(hold):
         _, rewards, ends, cuts, _ = env.step(dict(zip(("paddle_0", "paddle_1"), joint, strict=True)))

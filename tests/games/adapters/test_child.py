@@ -1,4 +1,4 @@
-"""Child processes: answers, errors, what a server prints, time limits, and what stays after the end."""
+"""Child processes: answers, errors, printed output, time limits, and cleanup."""
 
 import importlib.util
 import sys
@@ -37,17 +37,17 @@ class Server:
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[Child]:
-    """Process that serves the class above."""
+    """Process that serves `SERVER`."""
     path = tmp_path / "counting.py"
     path.write_text(SERVER, "utf-8")
     spec = importlib.util.spec_from_file_location("counting", path)
     assert spec is not None
-    served = Child(sys.executable, importlib.util.module_from_spec(spec), "the process")
-    yield served
-    served.close()
+    process = Child(sys.executable, importlib.util.module_from_spec(spec), "the process")
+    yield process
+    process.close()
 
 
-def test_answers_are_free_of_what_the_server_prints_and_errors_keep_its_state(child: Child) -> None:
+def test_answers_exclude_printed_output_and_errors_keep_the_state(child: Child) -> None:
     child.forget(7)
     assert child.ask({}, 30) == {"asked": 1, "dropped": [7], "bad": None}
     with pytest.raises(ChildError, match=r"^ZeroDivisionError: division by zero$"):
@@ -57,16 +57,16 @@ def test_answers_are_free_of_what_the_server_prints_and_errors_keep_its_state(ch
     assert child.ask({}, 30) == {"asked": 4, "dropped": [], "bad": None} and child.owner is None
 
 
-def test_a_process_that_ends_is_told(child: Child) -> None:
+def test_ended_process_raises_child_error(child: Child) -> None:
     with pytest.raises(ChildError, match="the process has ended"):
         child.ask({"exit": 3}, 30)
     assert not child.is_alive
 
 
-def test_a_process_that_hangs_ends_with_all_that_it_started(child: Child) -> None:
+def test_hanging_process_is_killed_with_its_children(child: Child) -> None:
     started = psutil.Process(child.ask({"start": True}, 30)["pid"])
     with pytest.raises(ChildError, match="no answer in time"):
         child.ask({"sleep": 1000, "rollout": 1}, 1)
     assert not child.is_alive
     _, alive = psutil.wait_procs([started], timeout=10)
-    assert [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

@@ -1,4 +1,4 @@
-"""MPE2's particle worlds in words: places, colours, what is heard, copies, and observations of other lengths."""
+"""MPE2's particle worlds in words: positions, colours, messages, copies, and observations of other lengths."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from games.conformance.kit import check
 pytest.importorskip("mpe2")
 
 
-def started(name: str, seed: int = 0, **options: Any) -> PettingZooGame:
+def start_game(name: str, seed: int = 0, **options: Any) -> PettingZooGame:
     game = games.make(f"pettingzoo:mpe2.{name}", **options)
     assert isinstance(game, PettingZooGame)
     game.reset(seed=seed)
@@ -21,32 +21,32 @@ def started(name: str, seed: int = 0, **options: Any) -> PettingZooGame:
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_worlds_keep_our_promises(name: str) -> None:
+def test_worlds_pass_the_conformance_kit(name: str) -> None:
     findings = check(lambda: games.make(f"pettingzoo:mpe2.{name}", max_cycles=6), seeds=2, acts=60)
     assert {finding.name: finding.ok for finding in findings if not finding.ok} == {"secrets": None}, findings
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
-def test_every_part_of_every_observation_is_told(name: str) -> None:
-    game = started(name)
+def test_every_observation_has_a_description(name: str) -> None:
+    game = start_game(name)
     for _ in range(3 * len(game.seats)):
         seat = game.agent_selection
         assert game.private(seat) and "observation" not in game.private(seat)
         game.step(game.legal(seat)[-1])
 
 
-def test_the_speaker_knows_the_goal_and_the_listener_hears_it() -> None:
-    game = started("simple_speaker_listener_v4", seed=1)
+def test_speaker_knows_the_goal_and_listener_hears_it() -> None:
+    game = start_game("simple_speaker_listener_v4", seed=1)
     world = game.env.unwrapped.world
     goal = world.landmarks.index(world.agents[0].goal_b)
     assert game.private("speaker_0") == {"goal_of_listener": f"landmark_{goal}"}
     assert game.legal("speaker_0") == ["say 0", "say 1", "say 2"]
     game.step(f"say {goal}")
     assert game.legal("listener_0") == ["stay", "left", "right", "down", "up"]
-    seen = game.private("listener_0")
-    assert seen["heard"] == "nothing", "both act at once"
-    here, there = world.agents[1].state.p_pos, world.landmarks[2].state.p_pos
-    assert seen["landmark_2"] == describe_vector((there - here).tolist())
+    observation = game.private("listener_0")
+    assert observation["heard"] == "nothing", "both act simultaneously"
+    listener_position, landmark_position = world.agents[1].state.p_pos, world.landmarks[2].state.p_pos
+    assert observation["landmark_2"] == describe_vector((landmark_position - listener_position).tolist())
     game.step("left")
     assert game.private("listener_0")["velocity"].startswith("left")
     game.step("say 0")
@@ -54,8 +54,8 @@ def test_the_speaker_knows_the_goal_and_the_listener_hears_it() -> None:
     assert game.payoffs()["speaker_0"] == game.payoffs()["listener_0"] < 0
 
 
-def test_moves_and_talk_are_one_act_where_agents_do_both() -> None:
-    game = started("simple_reference_v3")
+def test_moves_and_talk_form_one_act_where_agents_do_both() -> None:
+    game = start_game("simple_reference_v3")
     assert len(game.legal("agent_0")) == 50
     world = game.env.unwrapped.world
     x = float(world.agents[0].state.p_pos[0])
@@ -69,13 +69,13 @@ def test_moves_and_talk_are_one_act_where_agents_do_both() -> None:
     assert game.private("agent_0")["goal_of_other"] == f"landmark_{goal}"
 
 
-def test_an_observation_of_another_length_is_shown_as_numbers() -> None:
-    game = started("simple_spread_v3", num_landmark_neighbors=1)
+def test_observation_of_unknown_length_is_shown_as_numbers() -> None:
+    game = start_game("simple_spread_v3", num_landmark_neighbors=1)
     assert set(game.private("agent_0")) == {"observation"}
 
 
 @pytest.mark.parametrize(
-    ("vector", "told"), [([1.0, -0.25], "right 1.00, down 0.25"), ([-0.001, 2.0], "up 2.00"), ([0.0, 0.0], "none")]
+    ("vector", "words"), [([1.0, -0.25], "right 1.00, down 0.25"), ([-0.001, 2.0], "up 2.00"), ([0.0, 0.0], "none")]
 )
-def test_ways_are_told_in_words(vector: list[float], told: str) -> None:
-    assert describe_vector(vector) == told
+def test_vectors_are_described_in_words(vector: list[float], words: str) -> None:
+    assert describe_vector(vector) == words

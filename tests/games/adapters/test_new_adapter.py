@@ -1,4 +1,4 @@
-"""The example of docs/new-adapter.md, and an adapter that was written by that page, keep their promises."""
+"""The example of docs/new-adapter.md, and an adapter written by following that page, pass the conformance kit."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ pytest.importorskip("crafter")
 
 @pytest.fixture
 def example(tmp_path: Path) -> str:
-    """Name of the page's game, in a file of its own."""
+    """Name of the page's example game, saved as a file."""
     (block,) = [
         block for block in blocks(ROOT / "docs" / "new-adapter.md") if block.file and block.language == "python"
     ]
@@ -22,12 +22,12 @@ def example(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_example_keeps_our_promises(example: str) -> None:
+def test_example_passes_the_conformance_kit(example: str) -> None:
     findings = check(lambda: games.make(example, max_turns=25), seeds=2, acts=50)
     assert {finding.name: finding.ok for finding in findings if not finding.ok} == {"secrets": None}, findings
 
 
-def test_the_example_is_played_in_words_and_pays_achievements(example: str) -> None:
+def test_example_is_played_in_words_and_pays_achievements(example: str) -> None:
     game = games.make(example, max_turns=12)
     game.reset(seed=1)
     rows = game.messages("agent")[0].text.split("\n")
@@ -51,4 +51,6 @@ def test_another_environment_needs_one_file() -> None:
     game.reset(seed=1)
     while not game.ended:
         game.step("stay")
-    assert game.ended == "over" and game.payoffs()["left"] == game.payoffs()["right"] < 0, "a lost ball costs both"
+    assert game.ended == "over" and game.payoffs()["left"] == game.payoffs()["right"] < 0, (
+        "a lost ball costs both players"
+    )

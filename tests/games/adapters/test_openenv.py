@@ -1,4 +1,4 @@
-"""OpenEnv: served applications and URLs, actions as text, refusals, copies, full servers, and servers that die."""
+"""OpenEnv: served applications and URLs, actions as text, refusals, copies, full servers, and crashed servers."""
 
 import contextlib
 import importlib.util
@@ -85,18 +85,18 @@ words = create_app(Counting, Choose, Seen, env_name="words", max_concurrent_envs
 
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Folder with the application's module, where servers find it."""
-    place = tmp_path_factory.mktemp("counting")
-    (place / "counting.py").write_text(APP, "utf-8")
+    """Folder with the application's module, on the servers' PYTHONPATH."""
+    path = tmp_path_factory.mktemp("counting")
+    (path / "counting.py").write_text(APP, "utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{Path(games.__file__).parents[1]}{os.pathsep}{place}")
-        yield place
+        patch.setenv("PYTHONPATH", f"{Path(games.__file__).parents[1]}{os.pathsep}{path}")
+        yield path
     for servers in openenv_server._SERVERS.values():
-        for each in servers:
-            each.close()
+        for server in servers:
+            server.close()
 
 
-def started(name: str = COUNTING, seed: int = 0, **options: Any) -> OpenEnv:
+def start_game(name: str = COUNTING, seed: int = 0, **options: Any) -> OpenEnv:
     game = games.make(name, **options)
     assert isinstance(game, OpenEnv)
     game.reset(seed=seed)
@@ -105,7 +105,7 @@ def started(name: str = COUNTING, seed: int = 0, **options: Any) -> OpenEnv:
 
 @needs_openenv
 @pytest.mark.slow
-def test_environments_of_openenv_keep_our_promises() -> None:
+def test_openenv_environments_pass_the_conformance_kit() -> None:
     findings = check(lambda: games.make("openenv:counting:words", max_turns=6), seeds=2, acts=80)
     assert {finding.name: finding.ok for finding in findings if not finding.ok} == {"secrets": None}, findings
     findings = check(lambda: games.make(COUNTING, max_turns=6), seeds=2, acts=20)
@@ -113,41 +113,41 @@ def test_environments_of_openenv_keep_our_promises() -> None:
 
 
 @needs_openenv
-def test_actions_are_json_and_what_the_server_refuses_changes_nothing() -> None:
-    game = started()
+def test_actions_are_json_and_refused_actions_change_nothing() -> None:
+    game = start_game()
     assert "number (integer); why (string, optional)" in game.rules() and game.legal("agent") is None
     total = int(game.messages("agent")[0].text)
     game.step('{"number": 2, "why": "two\\u202e"}')
     assert game.messages("agent")[0].text == f"total: {total + 2}\nnote: two" and game.rewards == {"agent": 2.0}
-    for wrong, why in (
+    for act, message in (
         ('{"number": "many"}', "valid integer"), ("{}", "Field required"), ("7", "write a JSON object"),
         ('{"number": 1, "who": 2}', "has no field 'who'"), ("add one", "no JSON"), ("[" * 3000, "no JSON"),
     ):  # fmt: skip
-        game.step(wrong)
-        assert game.infos["agent"]["valid"] is False and why in game.messages("agent")[-1].text
+        game.step(act)
+        assert game.infos["agent"]["valid"] is False and message in game.messages("agent")[-1].text
         game.step('{"number": 0}')
     game.step('{"number": 20}')
     assert game.ended == "over" and game.report()["reward"] == 22.0 and not game.report()["faults"]
 
 
 @needs_openenv
-def test_an_environment_that_fails_is_put_back_and_counted() -> None:
-    game = started(seed=1)
+def test_failing_environment_is_restored_and_the_fault_counted() -> None:
+    game = start_game(seed=1)
     game.step('{"number": 1}')
     game.step('{"number": 13}')
     assert "thirteen" in game.messages("agent")[-1].text and len(game.faults) == 1
     game.step('{"number": 1}')
-    assert game.total == 2 and game.messages("agent")[0].text == str(_begin(1) + 2)
+    assert game.total == 2 and game.messages("agent")[0].text == str(read_initial_total(1) + 2)
 
 
-def _begin(seed: int) -> int:
-    return int(started(seed=seed).messages("agent")[0].text)
+def read_initial_total(seed: int) -> int:
+    return int(start_game(seed=seed).messages("agent")[0].text)
 
 
 @needs_openenv
-def test_seeds_decide_and_a_clone_goes_on_alone() -> None:
-    assert _begin(3) == _begin(3) and len({_begin(seed) for seed in range(8)}) > 1
-    game = started()
+def test_seed_decides_the_start_and_clone_is_independent() -> None:
+    assert read_initial_total(3) == read_initial_total(3) and len({read_initial_total(seed) for seed in range(8)}) > 1
+    game = start_game()
     game.step('{"number": 3}')
     twin = game.clone()
     twin.step('{"number": 1}')
@@ -158,8 +158,8 @@ def test_seeds_decide_and_a_clone_goes_on_alone() -> None:
 
 
 @needs_openenv
-def test_a_listed_field_is_written_alone() -> None:
-    game = started("openenv:counting:words", max_turns=2)
+def test_enumerated_field_is_written_without_json() -> None:
+    game = start_game("openenv:counting:words", max_turns=2)
     assert game.legal("agent") == ["stop", "go"]
     game.step("go")
     game.step("go")
@@ -168,50 +168,50 @@ def test_a_listed_field_is_written_alone() -> None:
 
 @needs_openenv
 @pytest.mark.slow
-def test_a_full_server_gets_another_beside_it() -> None:
-    one, two = started(TOO_FULL), started(TOO_FULL)
-    assert one.env.server.pid != two.env.get_server.pid
-    kept = one.env.server.pid
-    one.close()
+def test_full_server_gets_a_second_one() -> None:
+    first, second = start_game(TOO_FULL), start_game(TOO_FULL)
+    assert first.env.server.pid != second.env.get_server.pid
+    first_pid = first.env.server.pid
+    first.close()
     time.sleep(0.5)
-    assert started(TOO_FULL).env.server.pid == kept, "its session is free again"
+    assert start_game(TOO_FULL).env.server.pid == first_pid, "the first server's session is not reused"
 
 
 @needs_openenv
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "told"), [(99, "failed"), (98, "gave no answer")])
-def test_a_server_that_dies_or_hangs_fails_the_match_and_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, number: int, told: str
+@pytest.mark.parametrize(("number", "message"), [(99, "failed"), (98, "gave no answer")])
+def test_crashed_or_hanging_server_fails_the_match_and_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
-    game = started()
+    game = start_game()
     pid = game.env.server.pid
     monkeypatch.setattr(openenv_server, "STEP_SECONDS", 1.0)
-    with pytest.raises(ServerError, match=told):
+    with pytest.raises(ServerError, match=message):
         game.step(f'{{"number": {number}}}')
     monkeypatch.setattr(openenv_server, "STEP_SECONDS", 60.0)
     for _ in range(50):
-        if not _runs(pid):
+        if not is_running(pid):
             break
         time.sleep(0.1)
-    assert started().env.server.pid != pid and not _runs(pid)
+    assert start_game().env.server.pid != pid and not is_running(pid)
 
 
 @needs_openenv
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_a_match_whose_server_fails_is_played_again(fault: str) -> None:
+def test_match_with_a_failing_server_is_retried(fault: str) -> None:
     reasons = injected(
         "openenv:counting:words", {"max_turns": 3}, ["go"], fault, lambda game: game.env.server.pid,
         (openenv_server, "STEP_SECONDS"),
     )  # fmt: skip
-    told = {"kill": "failed: Conn", "hang": "gave no answer within 1 s", "crash": "failed: Conn"}
-    assert all(told[fault] in reason for reason in reasons), reasons
+    messages = {"kill": "failed: Conn", "hang": "gave no answer within 1 s", "crash": "failed: Conn"}
+    assert all(messages[fault] in reason for reason in reasons), reasons
 
 
 @needs_openenv
 @pytest.mark.slow
-def test_a_server_that_exceeds_a_turns_limit_is_ended() -> None:
+def test_server_that_exceeds_the_turn_limit_is_ended() -> None:
     reasons = injected(
         "openenv:counting:words", {"max_turns": 3}, ["go"], "hang", lambda game: game.env.server.pid,
         (openenv_server, "STEP_SECONDS"), Limits(turn_seconds=15.0),
@@ -219,7 +219,7 @@ def test_a_server_that_exceeds_a_turns_limit_is_ended() -> None:
     assert len(reasons) == 1 and "turn time limit" in min(reasons)
 
 
-def _runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -228,14 +228,14 @@ def _runs(pid: int) -> bool:
 
 @needs_openenv
 @pytest.mark.slow
-def test_a_running_server_is_played_by_its_url() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def test_running_server_is_played_by_its_url() -> None:
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        port = free_socket.getsockname()[1]
     python = os.environ.get(PYTHON) or sys.executable
     command = [python, "-P", "-m", "uvicorn", "counting:narrow", "--port", str(port), "--log-level", "error"]
     paths = os.environ["PYTHONPATH"].split(os.pathsep)[1:]
-    serving = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
+    server = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)})
     try:
         url = f"openenv:http://127.0.0.1:{port}"
         for _ in range(600):
@@ -243,22 +243,22 @@ def test_a_running_server_is_played_by_its_url() -> None:
                 games.make(url)
                 break
             time.sleep(0.1)
-        game = started(url)
+        game = start_game(url)
         game.step('{"number": 20}')
         assert game.ended == "over"
-        kept = started(url)
+        open_game = start_game(url)
         with pytest.raises(ServerError, match="takes no further session"):
-            started(url)
-        kept.close()
+            start_game(url)
+        open_game.close()
     finally:
-        serving.send_signal(signal.SIGKILL)
-        serving.wait()
+        server.send_signal(signal.SIGKILL)
+        server.wait()
     with pytest.raises(ValueError, match="cannot be played"):
         games.make(url)
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("openenv:https://example.org", "servers on this machine"),
         ("openenv:http://127.0.0.1.example.org:80", "servers on this machine"),
@@ -267,25 +267,25 @@ def test_a_running_server_is_played_by_its_url() -> None:
         ("openenv:http://127.0.0.1:1", "does not describe its actions"),
     ],
 )
-def test_what_cannot_be_had_is_told_in_a_line(name: str, told: str) -> None:
+def test_unavailable_server_is_refused_in_one_line(name: str, message: str) -> None:
     with pytest.raises(ValueError) as refused:
         games.make(name)
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 @needs_openenv
-def test_an_application_that_is_not_there_is_told_in_a_line() -> None:
+def test_missing_application_is_refused() -> None:
     with pytest.raises(ValueError, match="does not start"):
         games.make("openenv:nothing_there:app")
 
 
-def test_without_openenv_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_openenv_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PYTHON, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "pip install 'arena-selfplay[openenv]'" in (games.find_problem("openenv:counting:app") or "")
 
 
-def test_a_module_that_is_refused_is_not_served() -> None:
+def test_refused_module_is_not_served() -> None:
     assert (
         find_run_module("openenv:httpx.app:app") == "httpx.app"
         and find_run_module("openenv:http://127.0.0.1:8000") == ""

@@ -1,4 +1,4 @@
-"""verifiers: environments of others in a process apart, tools, rubrics, replays, and processes that die or hang."""
+"""verifiers: environments in a child process, tools, rubrics, replays, and processes that crash or hang."""
 
 import functools
 import importlib.util
@@ -23,8 +23,8 @@ from tests.factories.faults import FAULTS, injected
 
 has_verifiers = bool(os.environ.get(adapter.PYTHON)) or importlib.util.find_spec("verifiers") is not None
 needs_verifiers = pytest.mark.skipif(not has_verifiers, reason=f"set {adapter.PYTHON} to a Python that has verifiers")
-LEGS = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv"
-SHOP = '''
+LEG_COUNTING = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv"
+SHOP_MODULE = '''
 import os
 import random
 import time
@@ -72,16 +72,16 @@ def guess():
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Folder with an environment's module, where the child finds it."""
+    """Folder with an environment's module, on the child's PYTHONPATH."""
     folder = tmp_path_factory.mktemp("shop")
-    (folder / "apple_shop.py").write_text(SHOP, "utf-8")
+    (folder / "apple_shop.py").write_text(SHOP_MODULE, "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{children.ROOT}{os.pathsep}{folder}")
         yield folder
     adapter._CHILDREN.clear()
 
 
-def started(name: str = "verifiers:apple-shop", seed: int = 0, **options: Any) -> Verifiers:
+def start_game(name: str = "verifiers:apple-shop", seed: int = 0, **options: Any) -> Verifiers:
     game = games.make(name, **options)
     assert isinstance(game, Verifiers)
     game.reset(seed=seed)
@@ -89,7 +89,7 @@ def started(name: str = "verifiers:apple-shop", seed: int = 0, **options: Any) -
 
 
 @needs_verifiers
-def test_environments_of_verifiers_keep_our_promises(shop: Path) -> None:
+def test_verifiers_environments_pass_the_conformance_kit(shop: Path) -> None:
     for name in ("verifiers:apple-shop", "verifiers:apple_shop:guess"):
         findings = check(functools.partial(games.make, name, max_turns=5), seeds=2, acts=60)
         assert {finding.name for finding in findings if finding.ok is False} == set(), findings
@@ -98,7 +98,7 @@ def test_environments_of_verifiers_keep_our_promises(shop: Path) -> None:
 
 @needs_verifiers
 def test_tools_answer_and_the_rubric_pays(shop: Path) -> None:
-    game = started()
+    game = start_game()
     assert game.private("agent") == {"prompt": "Shop.", "tools": "price(item: string): Price of an item."}
     assert game.definitions("agent")[0]["function"]["name"] == "price"
     assert game.messages("agent")[0].text.startswith("What do ")
@@ -116,76 +116,76 @@ def test_tools_answer_and_the_rubric_pays(shop: Path) -> None:
 
 
 @needs_verifiers
-def test_the_seed_decides_the_row_and_the_chance_of_tools_also_between_other_matches(shop: Path) -> None:
+def test_seed_decides_row_and_tool_randomness_even_when_interleaved(shop: Path) -> None:
     call = "price(item='apple')"
-    told = []
+    traces = []
     for _ in range(2):
-        game, other = started(seed=3), started(seed=4)
+        game, other = start_game(seed=3), start_game(seed=4)
         lines: list[object] = [game.row]
         for _ in range(2):
             other.step(call)
             game.step(call)
             lines.append(game.messages("agent")[-1].text)
-        told.append(lines)
-    assert told[0] == told[1] and len({started(seed=seed).row for seed in range(12)}) > 1
+        traces.append(lines)
+    assert traces[0] == traces[1] and len({start_game(seed=seed).row for seed in range(12)}) > 1
 
 
 @needs_verifiers
-def test_a_clone_replays_and_goes_on_alone(shop: Path) -> None:
-    game = started(seed=5)
+def test_clone_replays_and_is_independent(shop: Path) -> None:
+    game = start_game(seed=5)
     game.step("price(item='apple')")
     twin = game.clone()
-    for each in (game, twin):
-        each.step("price(item='pear')")
+    for either in (game, twin):
+        either.step("price(item='pear')")
     assert game.messages("agent") == twin.messages("agent")
     twin.step("7")
     assert twin.ended and not game.ended and game.clone().clone().env.replies == game.env.replies
 
 
 @needs_verifiers
-def test_a_limit_of_turns_ends_the_rollout_and_the_rubric_still_pays(shop: Path) -> None:
-    game = started("verifiers:apple_shop:guess", max_turns=2)
+def test_turn_limit_ends_the_rollout_and_the_rubric_still_pays(shop: Path) -> None:
+    game = start_game("verifiers:apple_shop:guess", max_turns=2)
     game.step("5")
     assert game.messages("agent")[-1].text == "No."
     game.step("6")
     assert game.ended == "turns" and game.report()["stopped"] == "prompt_too_long" and game.payoffs() == {"agent": 0.0}
-    game = started("verifiers:apple_shop:guess")
+    game = start_game("verifiers:apple_shop:guess")
     game.step("7")
     assert game.ended == "over" and game.messages("agent")[0].text == "Right!"
 
 
 @needs_verifiers
-@pytest.mark.parametrize(("item", "told"), [("bomb", "has ended"), ("sleep", "no answer in time")])
-def test_a_process_that_dies_or_hangs_fails_the_match_and_the_next_has_a_new_one(
-    shop: Path, monkeypatch: pytest.MonkeyPatch, item: str, told: str
+@pytest.mark.parametrize(("item", "message"), [("bomb", "has ended"), ("sleep", "no answer in time")])
+def test_crashed_or_hanging_process_fails_the_match_and_is_replaced(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, item: str, message: str
 ) -> None:
-    game = started()
+    game = start_game()
     pid = game.env.child.pid
     monkeypatch.setattr(adapter, "STEP_SECONDS", 0.5)
-    with pytest.raises(RuntimeError, match=told):
+    with pytest.raises(RuntimeError, match=message):
         game.step(f"price(item='{item}')")
     with pytest.raises(OSError):
         os.kill(pid, 0)
     monkeypatch.setattr(adapter, "STEP_SECONDS", 60.0)
-    assert started().env.child.pid != pid
+    assert start_game().env.child.pid != pid
 
 
 @needs_verifiers
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_a_match_whose_process_fails_is_played_again(shop: Path, fault: str) -> None:
+def test_match_with_a_failing_process_is_retried(shop: Path, fault: str) -> None:
     reasons = injected(
         "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], fault, lambda game: game.env.child.pid,
         (adapter, "STEP_SECONDS"),
     )  # fmt: skip
-    told = {"kill": "has ended", "hang": "no answer in time", "crash": "has ended"}
-    assert all(told[fault] in reason or "Broken pipe" in reason for reason in reasons), reasons
+    messages = {"kill": "has ended", "hang": "no answer in time", "crash": "has ended"}
+    assert all(messages[fault] in reason or "Broken pipe" in reason for reason in reasons), reasons
 
 
 @needs_verifiers
 @pytest.mark.slow
-def test_a_process_that_exceeds_a_turns_limit_is_ended(shop: Path) -> None:
+def test_process_that_exceeds_the_turn_limit_is_ended(shop: Path) -> None:
     reasons = injected(
         "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], "hang", lambda game: game.env.child.pid,
         (adapter, "STEP_SECONDS"), Limits(turn_seconds=15.0),
@@ -194,8 +194,8 @@ def test_a_process_that_exceeds_a_turns_limit_is_ended(shop: Path) -> None:
 
 
 @needs_verifiers
-def test_killing_the_process_from_outside_is_told(shop: Path) -> None:
-    game = started()
+def test_killed_process_raises(shop: Path) -> None:
+    game = start_game()
     os.kill(game.env.child.pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="has ended"):
         game.step("hello")
@@ -203,8 +203,8 @@ def test_killing_the_process_from_outside_is_told(shop: Path) -> None:
 
 @needs_verifiers
 @pytest.mark.slow
-def test_an_environment_of_the_package_plays_unchanged() -> None:
-    game = started(LEGS, gym="leg_counting", num_train_examples=20, num_eval_examples=5, seed=1)
+def test_packaged_environment_plays_unchanged() -> None:
+    game = start_game(LEG_COUNTING, gym="leg_counting", num_train_examples=20, num_eval_examples=5, seed=1)
     assert "how many legs" in game.messages("agent")[0].text and "<answer>" in game.private("agent")["prompt"]
     twin = game.clone()
     game.step("<answer>1</answer>")
@@ -218,7 +218,7 @@ def test_an_environment_of_the_package_plays_unchanged() -> None:
 
 @needs_verifiers
 @pytest.mark.parametrize(
-    ("name", "options", "told"),
+    ("name", "options", "message"),
     [
         ("verifiers:nothing_there", {}, "cannot be loaded: ModuleNotFoundError: No module named 'nothing_there'"),
         ("verifiers:apple_shop:nobody", {}, "has no attribute 'nobody'"),
@@ -227,13 +227,15 @@ def test_an_environment_of_the_package_plays_unchanged() -> None:
         ("verifiers:a b", {}, "write verifiers:ID"),
     ],
 )
-def test_what_cannot_be_had_is_told_in_a_line(shop: Path, name: str, options: dict[str, Any], told: str) -> None:
+def test_unavailable_environment_is_refused_in_one_line(
+    shop: Path, name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError) as refused:
         games.make(name, **options)
-    assert told in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_verifiers_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(adapter.PYTHON, raising=False)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "pip install 'verifiers<0.2'" in (games.find_problem("verifiers:wordle") or "")
@@ -241,7 +243,7 @@ def test_without_verifiers_a_line_says_how_to_install_it(monkeypatch: pytest.Mon
     assert "names no file" in (games.find_problem("verifiers:wordle") or "")
 
 
-def test_a_module_that_is_refused_is_not_run() -> None:
+def test_refused_module_is_not_run() -> None:
     assert find_run_module("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
     assert find_run_module("verifiers:package.part:Name") == "package.part"
     assert "apple_shop" in _hash_modules([{"name": "verifiers: apple-shop(rows=3)"}])
@@ -279,7 +281,7 @@ TOOLS = [{"name": "price", "parameters": {"properties": {"item": {"type": "strin
         ("<think>price(item='x')</think>\nI do not know.", []),
     ],
 )  # fmt: skip
-def test_calls_are_read_in_all_forms(text: str, calls: list[Any]) -> None:
+def test_parses_tool_calls_in_all_forms(text: str, calls: list[Any]) -> None:
     assert parse_calls(text, TOOLS) == calls
 
 
@@ -289,6 +291,6 @@ def test_calls_are_read_in_all_forms(text: str, calls: list[Any]) -> None:
      "<tool_call>" + "[" * 5000, '{"name": "a", "arguments": ' + '{"a":' * 40 + "1" + "}" * 41,
      "\n".join(["a(b=1)"] * 9), "price('x', 1, 2)", "a('x')", "a(*b)", "a(__import__('os'))"],
 )  # fmt: skip
-def test_calls_that_cannot_be_read_are_illegal(text: str) -> None:
+def test_unparsable_tool_calls_are_illegal(text: str) -> None:
     with pytest.raises(IllegalAct):
         parse_calls(text, TOOLS)

@@ -1,4 +1,4 @@
-"""The conformance kit: every game of ours passes it, and it catches games that break any one promise."""
+"""The conformance kit: every built-in game passes it, and it catches games that break a single rule."""
 
 import os
 import random
@@ -24,7 +24,7 @@ MANY_SEATS: dict[str, dict[str, Any]] = {
     "public_goods": {"players": 6}, "first_price_auction": {"players": 6}, "second_price_auction": {"players": 6},
     "hanabi": {"size": "full", "players": 5}, "word_clue": {"players": 4}, "text_navigation": {"strategist": True},
 }  # fmt: skip
-# Games of ours whose secrets come out in play, or are dealt anew with the facts: no two deals can be played alike.
+# Built-in games without twin deals: play reveals their secrets, so no two deals can be played with equal acts.
 NO_TWINS = {
     "hanabi",
     "word_clue",
@@ -38,21 +38,21 @@ NO_TWINS = {
 }
 
 
-def failed(make, **sizes):
+def find_failures(make, **sizes):
     return {finding.name: finding.detail for finding in check(make, **sizes) if finding.ok is False}
 
 
 @pytest.mark.parametrize("illegal", ["retry", "end"])
 @pytest.mark.parametrize("name", games.CLASSES)
-def test_every_game_keeps_what_games_promise(name, illegal):
+def test_every_game_passes_the_kit(name, illegal):
     findings = check(lambda: games.make(name, illegal=illegal), seeds=2, acts=150)
     assert [finding for finding in findings if finding.ok is False] == []
     assert [finding.name for finding in findings if finding.ok is None] == (["secrets"] if name in NO_TWINS else [])
 
 
 @pytest.mark.parametrize("name", MANY_SEATS)
-def test_games_of_many_seats_keep_it_too(name):
-    assert failed(lambda: games.make(name, **MANY_SEATS[name]), seeds=2, acts=150) == {}
+def test_games_with_many_seats_pass_the_kit(name):
+    assert find_failures(lambda: games.make(name, **MANY_SEATS[name]), seeds=2, acts=150) == {}
 
 
 BARGAINING = (
@@ -63,14 +63,14 @@ BARGAINING = (
 
 
 @pytest.mark.parametrize("options", BARGAINING, ids=str)
-def test_negotiation_keeps_it_with_every_option(options):
+def test_negotiation_passes_the_kit_with_every_option(options):
     findings = check(lambda: games.make("negotiation", **options), seeds=5, acts=300)
     assert [finding for finding in findings if not finding.ok] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", games.CLASSES)
-def test_a_game_over_a_million_acts_and_a_thousand_seeds(name, capsys):
+def test_every_game_passes_over_a_million_acts_and_a_thousand_seeds(name, capsys):
     findings = check(lambda: games.make(name), seeds=1000, acts=MILLION)
     with capsys.disabled():
         print(f"\n{name}, {sum(finding.seconds for finding in findings):.0f} s")
@@ -85,12 +85,12 @@ class Leaky(KuhnPoker):
         return {**super().public(), "both": str(self.state.history()[:2])}
 
 
-class LeakyWords(KuhnPoker):
+class LeakyRules(KuhnPoker):
     def rules(self):
         return super().rules() + str(self.state.history()[:2])
 
 
-class LeakyActs(Wordle):
+class LeakyLegalActs(Wordle):
     def legal(self, seat):
         return sorted(super().legal(seat), key=lambda act: act != f"GUESS {self.word}")
 
@@ -106,7 +106,7 @@ class Reseeding(KuhnPoker):
         return super().play(seat, act)
 
 
-class Remembering(KuhnPoker):
+class RemembersMatches(KuhnPoker):
     matches = 0
 
     def set_up(self, rng, options):
@@ -122,19 +122,19 @@ class Seedless(KuhnPoker):
         super().set_up(rng, options or {"chance": [0, 1]})
 
 
-class Selfsame(KuhnPoker):
+class CloneIsSelf(KuhnPoker):
     def clone(self):
         return self
 
 
-class Amnesiac(KuhnPoker):
+class CloneIsReset(KuhnPoker):
     def clone(self):
         twin = super().clone()
         twin.reset(seed=0)
         return twin
 
 
-class Unborn(KuhnPoker):
+class CloneBeforeReset(KuhnPoker):
     def clone(self):
         self.turns += 0
         return super().clone()
@@ -154,7 +154,7 @@ class Picky(KuhnPoker):
         return super().play(seat, act)
 
 
-class Generous(KuhnPoker):
+class PaysForIllegalActs(KuhnPoker):
     reward_parts: dict[str, str] = {}  # noqa: RUF012
 
     def play(self, seat, act):
@@ -165,7 +165,7 @@ class Generous(KuhnPoker):
             raise
 
 
-class Printing(KuhnPoker):
+class NotZeroSum(KuhnPoker):
     reward_parts: dict[str, str] = {}  # noqa: RUF012
 
     def end(self, reason, announcement):
@@ -173,7 +173,7 @@ class Printing(KuhnPoker):
         self.pay("first", "tip", 0.5)
 
 
-class Undeclared(KuhnPoker):
+class UndeclaredRewardPart(KuhnPoker):
     def end(self, reason, announcement):
         super().end(reason, announcement)
         self.pay("first", "tip", 0.0)
@@ -184,7 +184,7 @@ class Endless(KuhnPoker):
         return "again"
 
 
-class Cached(KuhnPoker):
+class MutableLegalActs(KuhnPoker):
     def legal(self, seat):
         return self._words
 
@@ -193,12 +193,12 @@ class Cached(KuhnPoker):
         self._words = ["PASS", "BET"]
 
 
-class Arrays(KuhnPoker):
+class NotJson(KuhnPoker):
     def private(self, seat):
         return {**super().private(seat), "cards": {1, 2}}
 
 
-class Wishful(KuhnPoker):
+class InvalidTheory(KuhnPoker):
     theory: ClassVar[Any] = {"value": "about zero"}
 
 
@@ -209,48 +209,48 @@ class Forging(KuhnPoker):
 
 
 @pytest.mark.parametrize(
-    ("broken", "check_name", "words"),
+    ("game_class", "check_name", "message"),
     [
         (Leaky, "secrets", "first sees what only others know"),
-        (LeakyWords, "secrets", "first sees what only others know"),
-        (LeakyActs, "secrets", "guesser sees more than the facts at the start"),
+        (LeakyRules, "secrets", "first sees what only others know"),
+        (LeakyLegalActs, "secrets", "guesser sees more than the facts at the start"),
         (GlobalRandom, "determinism", "gave another match"),
         (Reseeding, "interleaving", "used the global generators"),
-        (Remembering, "determinism", "played before"),
+        (RemembersMatches, "determinism", "played before"),
         (Seedless, "seeds", "every seed deals the same"),
-        (Selfsame, "clones", "playing a clone changed the original"),
-        (Amnesiac, "clones", "a clone differs from its original at once"),
-        (Unborn, "clones", "'Unborn' object has no attribute 'turns'"),
+        (CloneIsSelf, "clones", "playing a clone changed the original"),
+        (CloneIsReset, "clones", "a clone differs from its original at once"),
+        (CloneBeforeReset, "clones", "'CloneBeforeReset' object has no attribute 'turns'"),
         (Raising, "fuzz", "RecursionError: too long (test_kit.py:"),
         (Picky, "fuzz", "a legal act was refused: Not a legal act: no"),
-        (Generous, "fuzz", "paid first 1"),
-        (Printing, "fuzz", "the game is zero-sum, but the payoffs are"),
-        (Undeclared, "fuzz", "first was paid 'tip', which is not among the game's reward_parts"),
-        (Cached, "facts", "changing what public(), private() or legal() gave changes the game"),
-        (Arrays, "determinism", "TypeError: Object of type set is not JSON serializable"),
-        (Wishful, "facts", "theory['value'] is not a finite number"),
+        (PaysForIllegalActs, "fuzz", "paid first 1"),
+        (NotZeroSum, "fuzz", "the game is zero-sum, but the payoffs are"),
+        (UndeclaredRewardPart, "fuzz", "first was paid 'tip', which is not among the game's reward_parts"),
+        (MutableLegalActs, "facts", "changing what public(), private() or legal() gave changes the game"),
+        (NotJson, "determinism", "TypeError: Object of type set is not JSON serializable"),
+        (InvalidTheory, "facts", "theory['value'] is not a finite number"),
         (Forging, "facts", "reads control characters or forged lines"),
     ],
 )
-def test_broken_promises_are_found(broken, check_name, words):
-    found = failed(broken, seeds=6, acts=600)
-    assert words in found.get(check_name, "not found"), found
+def test_finds_the_broken_rule(game_class, check_name, message):
+    failures = find_failures(game_class, seeds=6, acts=600)
+    assert message in failures.get(check_name, "not found"), failures
 
 
-def test_endless_matches_are_found(monkeypatch):
+def test_finds_endless_matches(monkeypatch):
     monkeypatch.setattr("games.conformance.kit.LONGEST", 50)
     monkeypatch.setattr("games.conformance.fuzz.LONGEST", 50)
-    found = failed(Endless, seeds=1, acts=200)
-    assert "did not end in 50 acts" in found["determinism"] and "did not end in 50 acts" in found["fuzz"]
+    failures = find_failures(Endless, seeds=1, acts=200)
+    assert "did not end in 50 acts" in failures["determinism"] and "did not end in 50 acts" in failures["fuzz"]
 
 
-def test_a_game_without_legal_acts_is_found():
-    found = failed(lambda: games.make("openspiel:hex(board_size=-1)"), seeds=1, acts=10)
-    assert "has no legal act" in found["determinism"] and "has no legal act" in found["fuzz"]
+def test_finds_games_without_legal_acts():
+    failures = find_failures(lambda: games.make("openspiel:hex(board_size=-1)"), seeds=1, acts=10)
+    assert "has no legal act" in failures["determinism"] and "has no legal act" in failures["fuzz"]
 
 
-class Secretive(KuhnPoker):
-    """Takes acts only behind a word that its rules do not tell."""
+class RequiresPassword(KuhnPoker):
+    """Game that accepts acts only after a password that its rules do not mention."""
 
     def legal(self, seat):
         return None
@@ -261,27 +261,27 @@ class Secretive(KuhnPoker):
         return super().play(seat, act.removeprefix("xyzzy "))
 
 
-def test_what_only_refusals_were_seen_of_is_not_checked():
-    findings = {finding.name: finding for finding in check(Secretive, seeds=1, acts=100)}
+def test_checks_are_inconclusive_where_every_act_is_refused():
+    findings = {finding.name: finding for finding in check(RequiresPassword, seeds=1, acts=100)}
     unchecked = {"determinism", "interleaving", "secrets", "clones", "facts", "fuzz"}
     assert {name for name, finding in findings.items() if finding.ok is None} == unchecked
     assert "of 10 searches found no legal act" in findings["clones"].detail
     assert findings["fuzz"].detail.startswith("hardly any act that was guessed was legal: 100 acts (")
 
 
-def secrets(name):
+def check_secrets(name):
     return next((f.ok, f.detail) for f in check(lambda: games.make(name), seeds=3, acts=30) if f.name == "secrets")
 
 
-def test_what_is_known_about_secrets_is_said():
+def test_secrets_check_reports_its_evidence():
     views = "views at 2 of 2 seats, 3 seeds each, the same in both twin deals"
-    assert secrets("kuhn_poker")[0] is True and views in secrets("kuhn_poker")[1]
-    assert secrets("tic_tac_toe") == (True, "nothing is hidden, as the game says")
-    assert secrets("sheriff") == (True, "nothing is dealt: with the same acts every seed gives the same match")
-    for name, alike in ("wordle", 19), ("openspiel:oh_hell", 0), ("textarena:KuhnPoker-v0", 34):
-        ok, detail = secrets(name)
+    assert check_secrets("kuhn_poker")[0] is True and views in check_secrets("kuhn_poker")[1]
+    assert check_secrets("tic_tac_toe") == (True, "nothing is hidden, as the game says")
+    assert check_secrets("sheriff") == (True, "nothing is dealt: with the same acts every seed gives the same match")
+    for name, same_count in ("wordle", 19), ("openspiel:oh_hell", 0), ("textarena:KuhnPoker-v0", 34):
+        ok, detail = check_secrets(name)
         assert ok is None and "twin_deals(seat, rng)" in detail and "docs/new-game.md" in detail
-        assert f"{alike} show the facts of another, and are the same" in detail
+        assert f"{same_count} show the facts of another, and are the same" in detail
 
 
 @pytest.mark.slow_after(3)
@@ -293,20 +293,20 @@ def test_what_is_known_about_secrets_is_said():
         ("textarena:KuhnPoker-v0", False), ("pettingzoo:rps_v2", False), ("textarena:ConnectFour-v0", False),
     ],
 )  # fmt: skip
-def test_whether_a_game_lies_open_is_found_out_by_playing(name, is_open):
-    """Not: cards are dealt; acts are hidden; both choose at once; no acts are listed, so nobody could look."""
+def test_perfect_information_is_detected_by_playing(name, is_open):
+    """The closed games deal cards, hide acts, move simultaneously, or list no acts."""
     game = games.make(name)
     assert shows_everything(game) is is_open
     if is_open:
-        assert secrets(name)[0] is True
+        assert check_secrets(name)[0] is True
 
 
-def test_every_check_says_what_it_is_about():
+def test_every_check_has_a_description():
     assert kit.PROMISES.keys() == kit.CHECKS.keys()
     assert simulated.PROMISES.keys() == {**kit.CHECKS, **simulated.CHECKS}.keys()
 
 
-TRACES = """
+TRACE_SCRIPT = """
 import hashlib, sys, games
 from games.conformance.kit import _trace
 print({name: hashlib.sha256(repr(_trace(lambda: games.make(name), 7)).encode()).hexdigest() for name in games.CLASSES})
@@ -314,12 +314,12 @@ print({name: hashlib.sha256(repr(_trace(lambda: games.make(name), 7)).encode()).
 
 
 @pytest.mark.slow
-def test_matches_are_the_same_in_every_process():
-    told = {
+def test_matches_are_equal_in_every_process():
+    outputs = {
         subprocess.run(
-            [sys.executable, "-c", TRACES], env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True,
+            [sys.executable, "-c", TRACE_SCRIPT], env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True,
             check=True, text=True,
         ).stdout
         for hash_seed in ("0", "1", "2")
     }  # fmt: skip
-    assert len(told) == 1 and all(name in next(iter(told)) for name in games.CLASSES)
+    assert len(outputs) == 1 and all(name in next(iter(outputs)) for name in games.CLASSES)

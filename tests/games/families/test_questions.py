@@ -1,4 +1,4 @@
-"""Twenty questions and guess my city: the books, what is read, rewards, bounds, and that what is hidden stays so."""
+"""Twenty questions and guess my city: books, parsing, rewards, bounds, and secrecy of the hidden thing."""
 
 import csv
 import functools
@@ -17,43 +17,43 @@ from games.families.book import fold
 from games.guess_city import GuessCity
 from games.twenty_questions import TwentyQuestions
 
-BOTH = [TwentyQuestions, GuessCity]
+GAMES = [TwentyQuestions, GuessCity]
 
 
-def play(game, *acts):
+def play_acts(game, *acts):
     for act in acts:
         game.step(act)
     return game
 
 
-def hiding(cls, thing, **options):
+def start_game(cls, thing, **options):
     game = cls(**options)
     game.reset(seed=0, options={"thing": thing})
     return game
 
 
 @functools.cache
-def most_told_apart(acts):
-    """The most things that so many yes/no acts name for sure, the last of them a right guess."""
+def count_identifiable(acts):
+    """Return how many things `acts` yes/no acts can always identify, if the last act is the right guess."""
     if acts == 0:
         return 0
-    asking, guessing = 2 * most_told_apart(acts - 1), 1 + most_told_apart(acts - 1)
+    asking, guessing = 2 * count_identifiable(acts - 1), 1 + count_identifiable(acts - 1)
     return max(asking, guessing)
 
 
-@pytest.mark.parametrize("cls", BOTH)
-def test_the_least_worst_case(cls):
+@pytest.mark.parametrize("cls", GAMES)
+def test_theory_has_the_least_worst_case(cls):
     things, least = len(cls.book.things), int(cls.theory["least_worst_case_turns"])
-    assert most_told_apart(least - 1) < things <= most_told_apart(least)
+    assert count_identifiable(least - 1) < things <= count_identifiable(least)
     assert least == 1 + math.ceil(math.log2(things))
 
 
-def test_the_zoo():
+def test_zoo_facts():
     rows = list(csv.DictReader(files("games").joinpath("data/zoo.csv").open(encoding="utf-8")))
     assert len(rows) == 101 and all(len(row) == 18 for row in rows)
     vectors = {tuple(value for key, value in row.items() if key != "name") for row in rows}
     assert len(vectors) == len(TwentyQuestions.book.things) == TwentyQuestions.theory["things"]
-    facts = {name: set(what) for name, what in TwentyQuestions.book.contents().items()}
+    facts = {name: set(thing_facts) for name, thing_facts in TwentyQuestions.book.contents().items()}
     assert facts["platypus"] == {
         "hair", "eggs", "milk", "aquatic", "predator", "backbone", "breathes", "tail", "catsize", "legs 4",
         "type mammal",
@@ -62,8 +62,8 @@ def test_the_zoo():
     assert facts["starfish"] >= {"legs 5", "type other"} and "feathers" in facts["penguin"]
 
 
-def test_the_atlas():
-    facts = {name: set(what) for name, what in GuessCity.book.contents().items()}
+def test_atlas_facts():
+    facts = {name: set(thing_facts) for name, thing_facts in GuessCity.book.contents().items()}
     assert facts["Tokyo"] == {
         "capital", "northern", "eastern", "large", "populous", "continent Asia", "language other", "initial T",
     }  # fmt: skip
@@ -78,20 +78,20 @@ def test_the_atlas():
     assert all(("capital" in facts[name]) <= (fold(name) in capitals) for name in names)
 
 
-@pytest.mark.parametrize("cls", BOTH)
-def test_every_question_divides_and_no_word_means_two_things(cls):
+@pytest.mark.parametrize("cls", GAMES)
+def test_every_question_discriminates_and_no_phrase_is_ambiguous(cls):
     book = cls.book
     for question in book.questions:
         assert 0 < sum(question in thing.facts for thing in book.things) < len(book.things)
     assert len({thing.facts for thing in book.things}) == len(book.things)
-    assert set(book.phrases.values()) == set(book.acts)  # every synonym means an act, every act has words
+    assert set(book.phrases.values()) == set(book.acts)  # every phrase maps to an act, every act has a phrase
     for act in book.acts:
         assert book.read(act) == book.read(f"  {act.lower()}! ") == act
     assert all(fold(words) == words for words in book.phrases)
 
 
 @pytest.mark.parametrize(
-    ("cls", "text", "read"),
+    ("cls", "text", "act"),
     [
         (TwentyQuestions, "does it have feathers?", "ASK feathers"),
         (TwentyQuestions, "Is it a bird?", "ASK type bird"),
@@ -104,7 +104,7 @@ def test_every_question_divides_and_no_word_means_two_things(cls):
         (TwentyQuestions, "Is it a cat?", "GUESS cat"),
         (TwentyQuestions, "Is it a sea lion?", "GUESS sea lion"),
         (TwentyQuestions, "guess: a LION!", "GUESS lion"),
-        (TwentyQuestions, "GUESS dog", "GUESS dog"),  # in no book: answered by no
+        (TwentyQuestions, "GUESS dog", "GUESS dog"),  # not in the book; the answer is no
         (TwentyQuestions, "Is it bigger than a lion?", ""),
         (TwentyQuestions, "Does it not have feathers?", ""),
         (TwentyQuestions, "Does it have feathers or fins?", ""),
@@ -121,57 +121,61 @@ def test_every_question_divides_and_no_word_means_two_things(cls):
         (GuessCity, "Is it in Paris or London?", ""),
     ],
 )
-def test_what_is_read(cls, text, read):
-    assert cls.book.read(text) == read
+def test_parses_questions_and_guesses(cls, text, act):
+    assert cls.book.read(text) == act
 
 
-@pytest.mark.parametrize("cls", BOTH)
-def test_the_referee_tells_the_truth_about_every_thing(cls):
+@pytest.mark.parametrize("cls", GAMES)
+def test_referee_answers_truthfully_about_every_thing(cls):
     book = cls.book
     for thing in book.things[::7]:
-        game = hiding(cls, thing.names[0], max_turns=len(book.questions))
+        game = start_game(cls, thing.names[0], max_turns=len(book.questions))
         assert game.hidden is thing
         for question in book.questions[:-1]:
             game.step(f"ASK {question}")
-            told = game.observe("guesser")["messages"][0]["text"]
-            assert told == f"ASK {question}: {'yes' if question in thing.facts else 'no'}"
+            answer = game.observe("guesser")["messages"][0]["text"]
+            assert answer == f"ASK {question}: {'yes' if question in thing.facts else 'no'}"
 
 
 def test_payoffs_by_hand():
-    # A wolf and a lion are told apart by no question; a dog is in no book.
-    game = play(hiding(TwentyQuestions, "lion"), "ASK milk", "ASK milk", "GUESS dog", "GUESS wolf")
+    # No question distinguishes a wolf from a lion; the book has no dog.
+    game = play_acts(start_game(TwentyQuestions, "lion"), "ASK milk", "ASK milk", "GUESS dog", "GUESS wolf")
     assert game.payoffs() == {"guesser": pytest.approx(1 - 4 * 0.01)}
     counts = {"turns": 4, "questions": 2, "guesses": 2}
     assert game.report() == {"ended": "solved", "solved": True, **counts, "answer": game.hidden.names[0]}
     assert "lion" in game.hidden.names
     assert "lion" in game.observe("guesser")["messages"][-1]["text"]
-    steps = play(hiding(TwentyQuestions, "lion", reward="steps"), "ASK milk", "ASK hair", "GUESS lion")
+    steps = play_acts(start_game(TwentyQuestions, "lion", reward="steps"), "ASK milk", "ASK hair", "GUESS lion")
     assert steps.payoffs() == {"guesser": -2.0}
-    lost = play(hiding(TwentyQuestions, "lion", reward="steps", max_turns=3), "ASK milk", "ASK hair", "GUESS cat")
+    lost = play_acts(
+        start_game(TwentyQuestions, "lion", reward="steps", max_turns=3), "ASK milk", "ASK hair", "GUESS cat"
+    )
     assert lost.payoffs() == {"guesser": -3.0} and lost.report()["ended"] == "turns"
     assert "lion" in lost.observe("guesser")["messages"][-1]["text"]
-    free = play(hiding(TwentyQuestions, "lion", cost=0), "GUESS lion")
+    free = play_acts(start_game(TwentyQuestions, "lion", cost=0), "GUESS lion")
     assert free.payoffs() == {"guesser": 1.0}
 
 
 def test_giving_up_never_pays():
     for reward in ("goal", "steps"):
-        quit_, played = (hiding(TwentyQuestions, "lion", reward=reward, illegal="end") for _ in range(2))
-        play(quit_, "I give up")
-        play(played, *["GUESS cat"] * 20)
-        assert quit_.ended == "illegal" and played.ended == "turns"
-        assert quit_.payoffs()["guesser"] <= played.payoffs()["guesser"] + 1e-9
+        quitting_game, guessing_game = (
+            start_game(TwentyQuestions, "lion", reward=reward, illegal="end") for _ in range(2)
+        )
+        play_acts(quitting_game, "I give up")
+        play_acts(guessing_game, *["GUESS cat"] * 20)
+        assert quitting_game.ended == "illegal" and guessing_game.ended == "turns"
+        assert quitting_game.payoffs()["guesser"] <= guessing_game.payoffs()["guesser"] + 1e-9
 
 
-def test_other_spellings_win():
-    assert play(hiding(GuessCity, "Beijing"), "GUESS Peking").ended == "solved"
-    assert play(hiding(GuessCity, "Bogota"), "GUESS the bogota colombia").ended == "solved"
-    assert play(hiding(TwentyQuestions, "sea lion"), "GUESS sealion").ended == "solved"
+def test_other_spellings_are_accepted():
+    assert play_acts(start_game(GuessCity, "Beijing"), "GUESS Peking").ended == "solved"
+    assert play_acts(start_game(GuessCity, "Bogota"), "GUESS the bogota colombia").ended == "solved"
+    assert play_acts(start_game(TwentyQuestions, "sea lion"), "GUESS sealion").ended == "solved"
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", GAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_the_hidden_thing_is_nowhere_before_the_end(cls, seed):
+def test_hidden_thing_is_invisible_until_the_end(cls, seed):
     first_views = set()
     for n in range(300):
         game = cls()
@@ -180,20 +184,20 @@ def test_the_hidden_thing_is_nowhere_before_the_end(cls, seed):
         for question in game.rng.permutation(game.book.questions)[:6]:
             game.step(f"ASK {question}")
             info = game.infos["guesser"]
-            seen = fold(json.dumps([game.observe("guesser"), info["public"]], ensure_ascii=False))
-            assert not any(re.search(rf"\b{fold(name)}\b", seen) for name in game.hidden.names)
+            visible_text = fold(json.dumps([game.observe("guesser"), info["public"]], ensure_ascii=False))
+            assert not any(re.search(rf"\b{fold(name)}\b", visible_text) for name in game.hidden.names)
             assert info["private"] == {} and info["legal"] == list(cls.book.acts)
-    assert len(first_views) == 1  # rules included, whatever is hidden
+    assert len(first_views) == 1  # including the rules
 
 
-def test_a_split_hides_its_own_things():
+def test_splits_hide_disjoint_things():
     hidden = {}
     for split in ("train", "test", "all"):
-        game, drawn = TwentyQuestions(split=split), set()
+        game, split_things = TwentyQuestions(split=split), set()
         for seed in range(600):
             game.reset(seed=seed)
-            drawn.add(game.hidden)
-        hidden[split] = drawn
+            split_things.add(game.hidden)
+        hidden[split] = split_things
     things = TwentyQuestions.book.things
     assert hidden["test"] == set(things[::4]) and hidden["train"] == set(things) - hidden["test"]
     assert hidden["all"] == set(things)
@@ -201,20 +205,20 @@ def test_a_split_hides_its_own_things():
     assert game.hidden is things[0]
 
 
-def test_bad_options():
+def test_refuses_invalid_options():
     for options in ({"reward": "x"}, {"max_turns": 0}, {"cost": -1}, {"open_book": 1}, {"split": "dev"}, {"size": 3}):
         with pytest.raises((ValueError, TypeError)):
             games.make("twenty_questions", **options)
     with pytest.raises(ValueError, match="thing must be the name of a known animal, not 'dragon'"):
-        hiding(TwentyQuestions, "dragon")
+        start_game(TwentyQuestions, "dragon")
 
 
 @pytest.mark.slow
 @given(st.one_of(st.text(st.characters(), max_size=80), st.from_regex(r"(?i)(ask|guess|is it|does it have) .{0,30}")))
 def test_any_text_is_harmless(text):
-    for cls in BOTH:
-        read = cls.book.read(text)
-        assert read == "" or read in cls.book.acts or re.fullmatch(r"GUESS [a-z0-9 ]+", read)
-        game = play(hiding(cls, cls.book.things[0].names[0]), text)
-        assert game.infos["guesser"]["valid"] == bool(read if "|" not in text else cls.book.read(text.split("|")[0]))
+    for cls in GAMES:
+        act = cls.book.read(text)
+        assert act == "" or act in cls.book.acts or re.fullmatch(r"GUESS [a-z0-9 ]+", act)
+        game = play_acts(start_game(cls, cls.book.things[0].names[0]), text)
+        assert game.infos["guesser"]["valid"] == bool(act if "|" not in text else cls.book.read(text.split("|")[0]))
         json.dumps([game.infos, game.observe("guesser")])

@@ -1,4 +1,4 @@
-"""Tables and questions: pandas, SQL and Python agree, hand-worked answers, tolerance, and what a split divides."""
+"""Tables and questions: agreement of pandas, SQL and Python, answers by hand, tolerance, and splits."""
 
 import contextlib
 import csv
@@ -34,11 +34,11 @@ SALES = Data(
 
 
 @functools.cache
-def by_words(depth: int) -> dict[str, Question]:
-    """Questions about the table above, by their words."""
+def draw_questions(depth: int) -> dict[str, Question]:
+    """Return questions about `SALES` by their text."""
     rng = np.random.default_rng(5)
-    asked = (draw_question(SALES, join_tables(SALES), rng, depth, terse=False) for _ in range(500))
-    return {question.words: question for question in asked if question}
+    drawn_questions = (draw_question(SALES, join_tables(SALES), rng, depth, terse=False) for _ in range(500))
+    return {question.words: question for question in drawn_questions if question}
 
 
 @pytest.mark.parametrize(
@@ -53,57 +53,57 @@ def by_words(depth: int) -> dict[str, Question]:
     ],
 )
 def test_answers_by_hand(words: str, answer: object) -> None:
-    assert by_words(1)[words].answer == answer
+    assert draw_questions(1)[words].answer == answer
 
 
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
         ("What is the total units in sales, counting only rows whose city has the zone s in places?", 23),
-        # The mean price is 33.25: 40, 50 and 90 are above it, too few rows. The mean of units is 4: 5, 8 and 6 are.
+        # Conditions on the mean price (33.25) or the mean units (4) would leave only three rows, too few.
         ("How many rows are in sales, counting only rows with day 2024-02-01 or later?", 6),
     ],
 )
 def test_conditions_by_hand(words: str, answer: object) -> None:
-    assert by_words(2)[words].answer == answer
+    assert draw_questions(2)[words].answer == answer
 
 
 def test_a_correlation_by_hand() -> None:
-    question = next(one for words, one in by_words(1).items() if "Pearson" in words)
+    question = next(candidate for words, candidate in draw_questions(1).items() if "Pearson" in words)
     price, units = np.array(SALES.main.values("price"), float), np.array(SALES.main.values("units"), float)
     deviations = (price - price.mean()) * (units - units.mean())
     expected = deviations.mean() / (price.std() * units.std())
     assert question.answer == pytest.approx(expected) and question.code.sql == ""
 
 
-def executed(question: Question, data: Data) -> list[object]:
-    """What SQL and Python give, without any confinement: the code is ours."""
-    found: list[object] = []
+def execute_reference(question: Question, data: Data) -> list[object]:
+    """Return the results of the question's SQL and Python code, run unconfined because the code is ours."""
+    results: list[object] = []
     if question.code.sql:
         with contextlib.closing(sqlite3.connect(":memory:")) as database:
             database.executescript(data.to_sql())
             ((value,),) = database.execute(question.code.sql).fetchall()
-            found.append(value)
+            results.append(value)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(question.code.python, {table.name: table.to_dicts() for table in data.tables})
-    return [*found, out.getvalue().strip()]
+    return [*results, out.getvalue().strip()]
 
 
 @pytest.mark.parametrize("terse", [False, True])
-def test_sql_and_python_find_what_pandas_found(terse: bool) -> None:
-    rng, asked, kinds = np.random.default_rng(2), 0, set()
+def test_sql_and_python_agree_with_pandas(terse: bool) -> None:
+    rng, question_count, kinds = np.random.default_rng(2), 0, set()
     for identity in range(70):
         data = draw_tables(identity, terse)
         for depth in (1, 2, 3):
             question = draw_question(data, join_tables(data), rng, depth, terse)
             if question is None:
                 continue
-            asked += 1
+            question_count += 1
             assert question.depth == depth == len(question.kinds)
             kinds |= set(question.kinds)
-            assert all(question.is_right(str(value)) for value in executed(question, data)), question
-    assert asked > 60 and {"filter", "nested", "join", "aggregate", "group"} <= kinds
+            assert all(question.is_right(str(value)) for value in execute_reference(question, data)), question
+    assert question_count > 60 and {"filter", "nested", "join", "aggregate", "group"} <= kinds
     assert terse or {"since", "trend", "correlation"} <= kinds
 
 
@@ -116,7 +116,7 @@ def test_packaged_tables_have_parts_without_common_rows() -> None:
         assert data.to_sql() and all(len(row) == len(data.main.columns) for row in data.main.rows)
         for _ in range(3):
             if question := draw_question(data, join_tables(data), rng, 2, terse=False):
-                assert all(question.is_right(str(value)) for value in executed(question, data)), question
+                assert all(question.is_right(str(value)) for value in execute_reference(question, data)), question
     rows = [len(packaged.load_part(f"iris {part}").main.rows) for part in range(packaged.PARTS)]
     assert sum(rows) == 150 and set(packaged.load_part("iris 0").main.values("species")) == {
         "setosa",
@@ -125,29 +125,29 @@ def test_packaged_tables_have_parts_without_common_rows() -> None:
     }
 
 
-def test_each_condition_changes_the_answer_so_that_a_mistake_is_usually_wrong() -> None:
+def test_mistaken_code_is_usually_wrong() -> None:
     rng = np.random.default_rng(3)
     pairs = [
         (data, question)
         for n in range(60)
         if (question := draw_question(data := draw_tables(n, True), join_tables(data), rng, 1 + n % 2, True))
     ]
-    wrong = 0
+    wrong_count = 0
     for data, question in pairs:
         mistaken = Question(**{**vars(question), "code": question.wrong_code})
-        is_right = all(question.is_right(str(value)) for value in executed(mistaken, data))
+        is_right = all(question.is_right(str(value)) for value in execute_reference(mistaken, data))
         assert question.depth == 1 or not is_right
-        wrong += not is_right
-    assert wrong > 0.7 * len(pairs)
+        wrong_count += not is_right
+    assert wrong_count > 0.7 * len(pairs)
 
 
-def asked(answer: Any) -> Question:
-    question = next(iter(by_words(1).values()))
+def make_question(answer: Any) -> Question:
+    question = next(iter(draw_questions(1).values()))
     return Question(**{**vars(question), "answer": answer})
 
 
 @pytest.mark.parametrize(
-    ("answer", "text", "right"),
+    ("answer", "text", "is_right"),
     [
         (12.345678, "12.35", True), (12.345678, "12.34", True), (12.345678, "12.3", False),
         (12.345678, " 12.345678 ", True),
@@ -158,11 +158,13 @@ def asked(answer: Any) -> Question:
         ("Oslo", "oslo", True), ("Oslo", '"Oslo".', True), ("Oslo", "Oslo, Lyon", False), ("2024-03", "2024-03", True),
     ],
 )  # fmt: skip
-def test_numbers_are_right_within_the_tolerance_and_texts_in_any_case(answer: object, text: str, right: bool) -> None:
-    assert TOLERANCE == 0.01 and asked(answer).is_right(text) is right
+def test_numbers_are_right_within_the_tolerance_and_texts_in_any_case(
+    answer: object, text: str, is_right: bool
+) -> None:
+    assert TOLERANCE == 0.01 and make_question(answer).is_right(text) is is_right
 
 
-def test_files_hold_what_the_tables_hold() -> None:
+def test_files_contain_the_tables() -> None:
     data = draw_tables(11, terse=False)
     for text, table in zip(data.to_files("csv").values(), data.tables, strict=True):
         assert pd.read_csv(io.StringIO(text)).equals(pd.DataFrame(table.to_dicts()))

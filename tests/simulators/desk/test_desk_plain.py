@@ -1,4 +1,4 @@
-"""An agent that speaks in plain words alone does every job at the desk: nobody needs the typed codes."""
+"""An agent that speaks only in plain words solves every desk task without typed codes."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from simulators.conformance import view_of
 from simulators.desk import Desk
 from simulators.desk.speech import read_speech
 
-DOES = {
+CONFIRM_PHRASES = {
     "cancel_order": "I will cancel order {order} and refund you. Shall I go ahead?",
     "return_item": "So you want to return {item}, and the money goes to {refund_to}. Is that right?",
     "exchange_item": "I can exchange item {item} for variant {variant} now. Should I?",
@@ -21,13 +21,13 @@ DOES = {
     "add_bags": "I will add bags to booking {booking}: {bags} of them. Is that fine?",
     "compensate": "May I proceed with the compensation for booking {booking}?",
 }
-TELLS = {
+TELL_PHRASES = {
     "refund": "You get a refund of ${}.", "difference": "The difference is {} dollars.",
     "total": "Altogether the order was ${}.", "tracking": "Its tracking code is {}.", "status": "The order is {}.",
     "delivered": "It was delivered on {}.", "price": "The price was ${}.", "day": "Your flight leaves on {}.",
     "bags": "It includes {} bags.", "fare": "It is a {} fare.",
 }  # fmt: skip
-DENIES = {
+DENY_PHRASES = {
     "privacy": "I can't tell you about other customers.",
     "not_pending": "I am unable to do that because the order is no longer pending.",
     "not_delivered": "That is not possible: it was not delivered yet.",
@@ -47,11 +47,11 @@ DENIES = {
     "too_many_bags": "That is not possible, it would be too many bags.",
     "not_late": "I can't pay that: the flight was not late enough.",
 }
-ASKS = {
+ASK_PHRASES = {
     "identity": "Could you please tell me your email and your postcode?",
     "number": "Which order or booking is it about?",
 }
-PROPOSES = """
+PROPOSALS = """
 Shall I cancel {it}? | Is it OK if I cancel {it}? | Would it be okay to cancel {it}? | May I cancel {it}? |
 Can I cancel {it} for you? | I will cancel {it}, ok? | I'm going to cancel {it}. Okay? |
 Are you happy for me to cancel {it}? | Are you sure you want to cancel {it}? |
@@ -66,7 +66,7 @@ Just to confirm: you want to cancel {it}? | Let me confirm: cancel {it}, yes or 
 I can cancel {it}. Do you wish to continue? | I can cancel {it}. Should I do that? | Ready for me to cancel {it}? |
 I can cancel {it} now. Does this work for you? | Want me to cancel {it}?
 """
-REFUSES = """
+REFUSALS = """
 I can’t do that. | I cannot do that. | I'm unable to. | That isn't possible. | That isn’t possible. |
 That is not possible. | I won’t do that. | We don't allow that. | Our policy does not allow that. |
 Our policy doesn't permit it. | It is against our policy. | I must deny this request. | I have to refuse. |
@@ -77,7 +77,7 @@ No, that is no longer possible. | I am sorry, but this can't be done. | I could 
 I do not have permission to do that. | It cannot be returned. | Returns are not accepted for it. |
 I may not do that. | We are not able to do that. | I'm not authorized to do that.
 """
-NEITHER = """
+OTHER_SPEECH = """
 What can I do for you? | I have cancelled {it}. | I can confirm that {it} was cancelled. |
 Which order would you like to cancel? | What would you like me to cancel? |
 Would you like to know the cancellation fee? | May I have your email? |
@@ -86,59 +86,65 @@ Can I help you with the cancellation?
 """
 
 
-def plain(act):
-    """A typed act in plain words; tool calls as they are."""
+def to_plain_words(act):
+    """Return a typed act in plain words; tool calls stay as they are."""
     verb, _, rest = act.partition(" ")
     match verb:
         case "ASK":
-            return f"SAY {ASKS[rest]}"
+            return f"SAY {ASK_PHRASES[rest]}"
         case "TELL":
             name, _, value = rest.partition(" ")
-            return f"SAY {TELLS[name].format(value)}"
+            return f"SAY {TELL_PHRASES[name].format(value)}"
         case "DENY":
-            return f"SAY {DENIES[rest]}"
+            return f"SAY {DENY_PHRASES[rest]}"
         case "ELSE":
             return "SAY Is there anything else I can do for you?"
         case "CONFIRM":
             (call,) = read_calls(rest)
             number = call.arguments.get("order") or call.arguments.get("booking")
-            return f"SAY {DOES[call.name].format(number=number, **call.arguments)}"
+            return f"SAY {CONFIRM_PHRASES[call.name].format(number=number, **call.arguments)}"
     return act
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("domain", ["shop", "airline"])
-def test_plain_words_do_every_job(domain):
-    """Which act helps, the oracle knows; here its words are what is tried."""
-    game, said = Desk(domain=domain, persona="mixed"), set()
+def test_plain_words_solve_every_task(domain):
+    """The oracle chooses the acts; the test says them in plain words."""
+    game, acts = Desk(domain=domain, persona="mixed"), set()
     for seed in range(120):
         answer = game.players["oracle"](game, seed)
         game.reset(seed=seed)
         while not game.ended:
             act = answer(view_of(game))
-            said.add(act.partition("(")[0] if act.startswith("CONFIRM") else " ".join(act.split()[:2]))
-            assert not plain(act).startswith(("ASK", "TELL", "DENY", "ELSE", "CONFIRM"))
-            game.step(plain(act))
+            acts.add(act.partition("(")[0] if act.startswith("CONFIRM") else " ".join(act.split()[:2]))
+            assert not to_plain_words(act).startswith(("ASK", "TELL", "DENY", "ELSE", "CONFIRM"))
+            game.step(to_plain_words(act))
         report = game.report()
         assert report["success"] and not report["breaches"] and not report["invalid"], (seed, game.render())
-    assert {f"TELL {fact}" for fact in game.world.facts} <= said
-    assert {f"CONFIRM {tool}" for tool in game.world.writes} <= said
+    assert {f"TELL {fact}" for fact in game.world.facts} <= acts
+    assert {f"CONFIRM {tool}" for tool in game.world.writes} <= acts
     for rule in game.policy:
-        speech = read_speech(plain(f"DENY {rule.name}"), game.world, game.policy)
+        speech = read_speech(to_plain_words(f"DENY {rule.name}"), game.world, game.policy)
         assert speech and speech.reasons == {rule.name}
 
 
 @pytest.mark.parametrize("domain", ["shop", "airline"])
-def test_a_yes_to_something_else_or_to_everything_is_not_had(domain):
-    """Plain words that name another order, or another write, or nothing at all."""
+def test_vague_or_other_proposals_get_no_consent(domain):
+    """Propose another order, another write, or nothing specific."""
     game = Desk(domain=domain, goals=1)
     for seed in range(300):
         game.reset(seed=seed)
         if game.customer.goal.writes and game.customer.goal.subject != "account":
             break
-    other = next(tool for tool in game.world.writes if tool not in (game.customer.goal.tool, "change_account_address"))
+    other_tool = next(
+        tool for tool in game.world.writes if tool not in (game.customer.goal.tool, "change_account_address")
+    )
     number = game.customer.goal.subject
-    for text in (f"Shall I {game.world.verbs[other][0]} {number}?", "Shall I go ahead?", f"Can I do it with {number}?"):
+    for text in (
+        f"Shall I {game.world.verbs[other_tool][0]} {number}?",
+        "Shall I go ahead?",
+        f"Can I do it with {number}?",
+    ):
         game.step(f"SAY {text}")
         assert not game.customer.is_write_pending, text
     verb = game.world.verbs[game.customer.goal.tool][0]
@@ -148,25 +154,25 @@ def test_a_yes_to_something_else_or_to_everything_is_not_had(domain):
     assert game.customer.is_write_pending
 
 
-def test_a_proposal_and_a_refusal_are_read_however_they_are_put():
+def test_parses_proposals_and_refusals_in_many_forms():
     game = Desk(goals=1)
     game.reset(seed=1)
 
-    def read(listed):
-        for text in listed.replace("|\n", "|").split("|"):
-            said = text.strip().format(it="order 12345")
-            speech = read_speech(f"SAY {said}", game.world, game.policy)
+    def parse_all(phrases):
+        for phrase in phrases.replace("|\n", "|").split("|"):
+            text = phrase.strip().format(it="order 12345")
+            speech = read_speech(f"SAY {text}", game.world, game.policy)
             assert speech
-            yield said, speech
+            yield text, speech
 
     assert [
-        said for said, speech in read(PROPOSES) if "cancel_order" not in getattr(speech.proposal, "tools", ())
+        text for text, speech in parse_all(PROPOSALS) if "cancel_order" not in getattr(speech.proposal, "tools", ())
     ] == []
-    assert [said for said, speech in read(REFUSES) if not speech.denies or speech.proposal] == []
-    assert [said for said, speech in read(NEITHER) if speech.denies or speech.proposal] == []
+    assert [text for text, speech in parse_all(REFUSALS) if not speech.denies or speech.proposal] == []
+    assert [text for text, speech in parse_all(OTHER_SPEECH) if speech.denies or speech.proposal] == []
 
 
-def test_who_asks_to_confirm_data_asks_for_them():
+def test_asking_to_confirm_data_is_a_question_for_it():
     game = Desk(goals=1)
     game.reset(seed=1)
     for text, name in (("Please confirm your email.", "identity"), ("Can you confirm the order number?", "number")):

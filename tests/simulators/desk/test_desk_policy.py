@@ -1,4 +1,4 @@
-"""The desk's policy by hand, rule by rule; what counts as the same change; and plain words as acts."""
+"""The desk's policy by hand, rule by rule; equality of changes; and acts in plain words."""
 
 import numpy as np
 import pytest
@@ -13,73 +13,73 @@ from simulators.desk.speech import canonical_fact, read_speech
 from simulators.desk.tasks import add_reasons, compute_effects, compute_tau_score, has_right_rows, judge_facts
 
 
-def world(kind):
-    own, others = np.random.default_rng(1), np.random.default_rng(2)
-    made = kind(own, others, "Ada Quill")
-    made.session.verified = "C1"
-    return made
+def make_world(kind):
+    rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
+    new_world = kind(rng, other_rng, "Ada Quill")
+    new_world.session.verified = "C1"
+    return new_world
 
 
-def shop():
-    """One customer's order 1 of one item, 1-1, a small black kettle (V001), paid by card, sent 12 days ago."""
-    made = world(Shop)
+def make_shop():
+    """Return a shop with order 1 of item 1-1, a small black kettle (V001), paid by card and sent 12 days ago."""
+    world = make_world(Shop)
     for statement in (
         "DELETE FROM orders", "DELETE FROM items", "DELETE FROM payments WHERE customer = 'C1'",
         "INSERT INTO payments VALUES ('card', 'C1', 'credit card'), ('gift', 'C1', 'gift card')",
-        f"INSERT INTO orders VALUES ('1', 'C1', 'sent', '{made.days_ago(12)}', 'x', 'card', 'TR1', 0)",
+        f"INSERT INTO orders VALUES ('1', 'C1', 'sent', '{world.days_ago(12)}', 'x', 'card', 'TR1', 0)",
         "INSERT INTO items VALUES ('1-1', '1', 'V001', 25.0, 0, 'kept')",
         "UPDATE variants SET stock = 1, price = 25.0", "UPDATE variants SET price = 30.5 WHERE id = 'V002'",
     ):  # fmt: skip
-        made.execute(statement)
-    made.initial_rows = made.snapshot()
-    return made
+        world.execute(statement)
+    world.initial_rows = world.snapshot()
+    return world
 
 
-def airline():
-    """One customer's booking 1 on flight F1 in five days, standard fare, 2 bags, paid by card, booked ten days ago."""
-    made = world(Airline)
+def make_airline():
+    """Return an airline with booking 1: flight F1 in five days, standard fare, 2 bags, paid by card ten days ago."""
+    world = make_world(Airline)
     for statement in (
         "DELETE FROM bookings", "DELETE FROM payments WHERE customer = 'C1'",
         "INSERT INTO payments VALUES ('card', 'C1', 'credit card'), ('gift', 'C1', 'gift card')",
-        f"INSERT INTO flights VALUES ('F1', 'Norwick', 'Colby', '{made.days_ago(-5)}', 100.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F2', 'Norwick', 'Colby', '{made.days_ago(-7)}', 130.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F3', 'Norwick', 'Hollis', '{made.days_ago(-7)}', 130.0, 9, 0)",
-        f"INSERT INTO flights VALUES ('F4', 'Norwick', 'Colby', '{made.days_ago(-7)}', 130.0, 0, 0)",
-        f"INSERT INTO flights VALUES ('F5', 'Norwick', 'Colby', '{made.days_ago(3)}', 130.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F1', 'Norwick', 'Colby', '{world.days_ago(-5)}', 100.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F2', 'Norwick', 'Colby', '{world.days_ago(-7)}', 130.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F3', 'Norwick', 'Hollis', '{world.days_ago(-7)}', 130.0, 9, 0)",
+        f"INSERT INTO flights VALUES ('F4', 'Norwick', 'Colby', '{world.days_ago(-7)}', 130.0, 0, 0)",
+        f"INSERT INTO flights VALUES ('F5', 'Norwick', 'Colby', '{world.days_ago(3)}', 130.0, 9, 0)",
         "INSERT INTO bookings VALUES "
-        f"('1', 'C1', 'F1', 'standard', '{made.days_ago(10)}', 'booked', 'card', 140.0, 2, 0)",
+        f"('1', 'C1', 'F1', 'standard', '{world.days_ago(10)}', 'booked', 'card', 140.0, 2, 0)",
     ):  # fmt: skip
-        made.execute(statement)
-    made.initial_rows = made.snapshot()
-    return made
+        world.execute(statement)
+    world.initial_rows = world.snapshot()
+    return world
 
 
-CANCEL, BACK = Write("cancel_order", {"order": "1", "refund_to": "card"}), {"order": "1", "item": "1-1"}
-RETURN, EXCHANGE = (
-    Write("return_item", BACK | {"refund_to": "card"}),
-    Write("exchange_item", BACK | {"variant": "V002"}),
+CANCEL_ORDER, ITEM = Write("cancel_order", {"order": "1", "refund_to": "card"}), {"order": "1", "item": "1-1"}
+RETURN_ITEM, EXCHANGE_ITEM = (
+    Write("return_item", ITEM | {"refund_to": "card"}),
+    Write("exchange_item", ITEM | {"variant": "V002"}),
 )
-STATUS = "UPDATE orders SET status = '{}', since = '{}'"
+STATUS_UPDATE = "UPDATE orders SET status = '{}', since = '{}'"
 
 
 @pytest.mark.parametrize(
-    ("write", "status", "age", "change", "broken"),
+    ("write", "status", "age", "change", "broken_rules"),
     [
-        (CANCEL, "pending", 1, "", set()),
-        (CANCEL, "sent", 1, "", {"not_pending"}),
-        (CANCEL, "cancelled", 1, "", {"not_pending"}),
-        (CANCEL, "sent", 1, "UPDATE orders SET payment = 'gift'", {"not_pending", "other_payment"}),
-        (CANCEL, "pending", 1, "UPDATE orders SET payment = 'gift'", {"other_payment"}),
-        (RETURN, "delivered", 30, "", set()),
-        (RETURN, "delivered", 31, "", {"too_late"}),
-        (RETURN, "sent", 31, "", {"not_delivered"}),
-        (RETURN, "delivered", 3, "UPDATE items SET final_sale = 1", {"final_sale"}),
-        (RETURN, "delivered", 3, "UPDATE items SET state = 'returned'", {"once"}),
-        (RETURN, "delivered", 3, "UPDATE orders SET payment = 'gift'", {"other_payment"}),
-        (EXCHANGE, "delivered", 3, "", set()),
-        (EXCHANGE, "delivered", 40, "UPDATE items SET state = 'exchanged'", {"too_late", "once"}),
-        (EXCHANGE, "delivered", 3, "UPDATE variants SET stock = 0", {"out_of_stock"}),
-        (EXCHANGE, "delivered", 3, "UPDATE items SET variant = 'V007'", {"other_product"}),
+        (CANCEL_ORDER, "pending", 1, "", set()),
+        (CANCEL_ORDER, "sent", 1, "", {"not_pending"}),
+        (CANCEL_ORDER, "cancelled", 1, "", {"not_pending"}),
+        (CANCEL_ORDER, "sent", 1, "UPDATE orders SET payment = 'gift'", {"not_pending", "other_payment"}),
+        (CANCEL_ORDER, "pending", 1, "UPDATE orders SET payment = 'gift'", {"other_payment"}),
+        (RETURN_ITEM, "delivered", 30, "", set()),
+        (RETURN_ITEM, "delivered", 31, "", {"too_late"}),
+        (RETURN_ITEM, "sent", 31, "", {"not_delivered"}),
+        (RETURN_ITEM, "delivered", 3, "UPDATE items SET final_sale = 1", {"final_sale"}),
+        (RETURN_ITEM, "delivered", 3, "UPDATE items SET state = 'returned'", {"once"}),
+        (RETURN_ITEM, "delivered", 3, "UPDATE orders SET payment = 'gift'", {"other_payment"}),
+        (EXCHANGE_ITEM, "delivered", 3, "", set()),
+        (EXCHANGE_ITEM, "delivered", 40, "UPDATE items SET state = 'exchanged'", {"too_late", "once"}),
+        (EXCHANGE_ITEM, "delivered", 3, "UPDATE variants SET stock = 0", {"out_of_stock"}),
+        (EXCHANGE_ITEM, "delivered", 3, "UPDATE items SET variant = 'V007'", {"other_product"}),
         (Write("change_address", {"order": "1", "address": "y"}), "pending", 1, "", set()),
         (Write("change_address", {"order": "1", "address": "y"}), "sent", 1, "", {"not_pending"}),
         (Write("change_payment", {"order": "1", "payment": "gift"}), "delivered", 1, "", {"not_pending"}),
@@ -89,22 +89,22 @@ STATUS = "UPDATE orders SET status = '{}', since = '{}'"
         (Write("change_account_address", {"address": "y"}), "sent", 1, "", set()),
     ],
 )
-def test_rules_of_the_shop(write, status, age, change, broken):
-    made = shop()
-    made.execute(STATUS.format(status, made.days_ago(age)))
+def test_rules_of_the_shop(write, status, age, change, broken_rules):
+    world = make_shop()
+    world.execute(STATUS_UPDATE.format(status, world.days_ago(age)))
     if change:
-        made.execute(change)
-    assert set(made.find_broken_rules(write)) == broken
-    made.session.consent = Consent(write.tool, write.subject)
-    getattr(made, write.tool)(**write.arguments)  # a tool does what it is told; the breach is noted
-    assert set(made.session.breaches) == broken and made.find_changes()
+        world.execute(change)
+    assert set(world.find_broken_rules(write)) == broken_rules
+    world.session.consent = Consent(write.tool, write.subject)
+    getattr(world, write.tool)(**write.arguments)  # tools carry out forbidden writes and record the breach
+    assert set(world.session.breaches) == broken_rules and world.find_changes()
 
 
-FLIGHT = "UPDATE flights SET day = '{}', delay = {} WHERE id = 'F1'"
+FLIGHT_UPDATE = "UPDATE flights SET day = '{}', delay = {} WHERE id = 'F1'"
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "change", "broken"),
+    ("tool", "arguments", "change", "broken_rules"),
     [
         ("cancel_booking", {"refund_to": "card"}, "", {"not_refundable"}),
         ("cancel_booking", {"refund_to": "card"}, "UPDATE bookings SET fare = 'flexible'", set()),
@@ -126,118 +126,127 @@ FLIGHT = "UPDATE flights SET day = '{}', delay = {} WHERE id = 'F1'"
         ("compensate", {}, "UPDATE bookings SET compensated = 1", {"not_late", "once"}),
     ],
 )
-def test_rules_of_the_airline(tool, arguments, change, broken):
-    made = airline()
+def test_rules_of_the_airline(tool, arguments, change, broken_rules):
+    world = make_airline()
     if change:
-        made.execute(change.format(made.days_ago(0), made.days_ago(1)))
-    assert set(made.find_broken_rules(Write(tool, {"booking": "1", **arguments}))) == broken
+        world.execute(change.format(world.days_ago(0), world.days_ago(1)))
+    assert set(world.find_broken_rules(Write(tool, {"booking": "1", **arguments}))) == broken_rules
 
 
-def test_a_write_needs_a_yes_of_its_own():
-    made = shop()
-    made.execute(STATUS.format("pending", made.days_ago(1)))
-    made.session.consent = Consent("change_payment", "1")
-    made.change_payment("1", "gift")
-    made.change_payment("1", "card")  # the yes is used up
-    made.session.consent = Consent("change_payment", "1")
-    made.change_address("1", "y")  # and is for nothing else
-    assert made.session.breaches == ["confirmation"] * 2
-    made.session.consent = Consent("change_payment", "1", Write("change_payment", {"order": "1", "payment": "card"}))
-    made.change_payment("1", "gift")  # nor for another call of the same tool, where a call was agreed to
-    assert made.session.breaches == ["confirmation"] * 3
+def test_every_write_needs_its_own_consent():
+    world = make_shop()
+    world.execute(STATUS_UPDATE.format("pending", world.days_ago(1)))
+    world.session.consent = Consent("change_payment", "1")
+    world.change_payment("1", "gift")
+    world.change_payment("1", "card")  # the consent is used up
+    world.session.consent = Consent("change_payment", "1")
+    world.change_address("1", "y")  # the consent was for another tool
+    assert world.session.breaches == ["confirmation"] * 2
+    world.session.consent = Consent("change_payment", "1", Write("change_payment", {"order": "1", "payment": "card"}))
+    world.change_payment("1", "gift")  # the consent was for another call of the same tool
+    assert world.session.breaches == ["confirmation"] * 3
 
 
-# What counts as the same change.
+# Equality of changes.
 
 
-def done(made, *writes):
+def execute_writes(world, *writes):
     for write in writes:
-        getattr(made, write.tool)(**write.arguments)
-    return made.find_changes()
+        getattr(world, write.tool)(**write.arguments)
+    return world.find_changes()
 
 
-def test_the_same_effect_passes_and_anything_more_or_less_fails():
-    made = shop()
-    made.execute(STATUS.format("pending", made.days_ago(1)))
-    made.initial_rows = made.snapshot()
+def test_only_exactly_the_expected_changes_pass():
+    world = make_shop()
+    world.execute(STATUS_UPDATE.format("pending", world.days_ago(1)))
+    world.initial_rows = world.snapshot()
     address = Write("change_address", {"order": "1", "address": "1 Oak Street"})
     accepted = compute_effects(
-        made, [Goal("a", "1", writes=(address,)), Goal("b", "1", writes=(CANCEL,), reasons=frozenset("x"))]
+        world, [Goal("a", "1", writes=(address,)), Goal("b", "1", writes=(CANCEL_ORDER,), reasons=frozenset("x"))]
     )
     assert accepted == [[{("orders", "1", "address"): "1 oak street"}], [{}]]
-    assert made.session.breaches == [] and made.find_changes() == {}  # trying it left nothing behind
+    assert world.session.breaches == [] and world.find_changes() == {}  # the trial was rolled back
 
-    def after(*writes):
-        with made.trial():
-            return has_right_rows(done(made, *writes), accepted)
+    def passes_after(*writes):
+        with world.trial():
+            return has_right_rows(execute_writes(world, *writes), accepted)
 
-    assert after(address)
-    assert after(Write("change_address", {"order": "1", "address": "1  OAK street "}))
-    assert after(Write("change_address", {"order": "1", "address": "z"}), address)
-    assert not after()
-    assert not after(CANCEL)
-    assert not after(address, CANCEL)
-    assert not after(address, Write("change_account_address", {"address": "q"}))
-    assert not after(Write("change_address", {"order": "1", "address": "1 Oak"}))
+    assert passes_after(address)
+    assert passes_after(Write("change_address", {"order": "1", "address": "1  OAK street "}))
+    assert passes_after(Write("change_address", {"order": "1", "address": "z"}), address)
+    assert not passes_after()
+    assert not passes_after(CANCEL_ORDER)
+    assert not passes_after(address, CANCEL_ORDER)
+    assert not passes_after(address, Write("change_account_address", {"address": "q"}))
+    assert not passes_after(Write("change_address", {"order": "1", "address": "1 Oak"}))
 
 
-def test_any_of_several_ways_will_do_but_only_those_that_policy_allows():
-    made = shop()
-    made.execute(STATUS.format("delivered", made.days_ago(1)))
-    made.execute("UPDATE variants SET stock = 0 WHERE id = 'V004'")
-    made.initial_rows = made.snapshot()
-    ways = tuple(Write("exchange_item", BACK | {"variant": variant}) for variant in ("V002", "V004", "V006"))
-    goal = add_reasons(made, Goal("swap", "1", writes=ways))
-    accepted = compute_effects(made, [goal])
+def test_any_allowed_alternative_passes():
+    world = make_shop()
+    world.execute(STATUS_UPDATE.format("delivered", world.days_ago(1)))
+    world.execute("UPDATE variants SET stock = 0 WHERE id = 'V004'")
+    world.initial_rows = world.snapshot()
+    alternatives = tuple(Write("exchange_item", ITEM | {"variant": variant}) for variant in ("V002", "V004", "V006"))
+    goal = add_reasons(world, Goal("swap", "1", writes=alternatives))
+    accepted = compute_effects(world, [goal])
     assert goal.reasons == frozenset() and len(accepted[0]) == 2
-    right = []
-    for way in ways:
-        with made.trial():
-            right.append(has_right_rows(done(made, way), accepted))
-    assert right == [True, False, True]
-    made.execute("UPDATE variants SET stock = 0")
-    assert add_reasons(made, goal).reasons == {"out_of_stock"}
+    results = []
+    for write in alternatives:
+        with world.trial():
+            results.append(has_right_rows(execute_writes(world, write), accepted))
+    assert results == [True, False, True]
+    world.execute("UPDATE variants SET stock = 0")
+    assert add_reasons(world, goal).reasons == {"out_of_stock"}
 
 
-def test_numbers_and_texts_that_mean_the_same_are_the_same():
+def test_equivalent_numbers_and_texts_are_equal():
     assert normalise(25) == normalise(25.0) == normalise(25.001) and type(normalise(25.0)) is int
     assert normalise("1 Oak  street") == normalise("1 OAK Street") and normalise(None) is None
-    made = shop()
-    before = made.compute_digest()
-    made.execute("UPDATE items SET price = 25")
-    assert made.compute_digest() == before
-    made.execute("UPDATE items SET price = 25.5")
-    assert made.compute_digest() != before
+    world = make_shop()
+    before = world.compute_digest()
+    world.execute("UPDATE items SET price = 25")
+    assert world.compute_digest() == before
+    world.execute("UPDATE items SET price = 25.5")
+    assert world.compute_digest() != before
 
 
-def test_told_and_denied():
-    fact, no = Goal("ask", "1", facts={"refund": "25.00"}), Goal("x", "1", reasons=frozenset({"too_late", "once"}))
-    assert judge_facts([fact, no], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [True, True]
+def test_judges_told_facts_and_denials():
+    fact, forbidden = (
+        Goal("ask", "1", facts={"refund": "25.00"}),
+        Goal("x", "1", reasons=frozenset({"too_late", "once"})),
+    )
+    assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"}), Outcome(denied=frozenset({"once"}))]) == [
+        True,
+        True,
+    ]
     assert judge_facts([fact], [Outcome({"refund": "26.00"})]) == [False]
     assert judge_facts([fact], [Outcome({"refund": None})]) == [False]
     assert judge_facts([fact], [Outcome({"refund": "25.00"}, denied=frozenset({"once"}))]) == [False]
-    assert judge_facts([no, no], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [False, False]
-    assert judge_facts([fact, no], [Outcome({"refund": "25.00"})]) == [True, False]
+    assert judge_facts([forbidden, forbidden], [Outcome(denied=frozenset({"once", "not_lost"})), Outcome()]) == [
+        False,
+        False,
+    ]
+    assert judge_facts([fact, forbidden], [Outcome({"refund": "25.00"})]) == [True, False]
 
 
-def test_scored_as_tau_bench_does():
-    fact, no = Goal("ask", "1", facts={"refund": "1025.00"}), Goal("x", "1", reasons=frozenset({"once"}))
-    assert compute_tau_score({}, [[{}]], [no], []) == 1  # who says and does nothing
-    assert compute_tau_score({}, [[{}], [{}]], [fact, no], []) == 0
+def test_tau_score_follows_tau_bench():
+    fact, forbidden = Goal("ask", "1", facts={"refund": "1025.00"}), Goal("x", "1", reasons=frozenset({"once"}))
+    assert compute_tau_score({}, [[{}]], [forbidden], []) == 1  # saying and doing nothing
+    assert compute_tau_score({}, [[{}], [{}]], [fact, forbidden], []) == 0
     assert compute_tau_score({}, [[{}]], [fact], ["You get 1,025.00 or 5.00"]) == 1
-    assert compute_tau_score({("a", "b", "c"): 1}, [[{}]], [no], []) == 0
+    assert compute_tau_score({("a", "b", "c"): 1}, [[{}]], [forbidden], []) == 0
 
 
 @pytest.mark.parametrize("domain", ["shop", "airline"])
-def test_tasks_are_about_different_things_and_forbidden_exactly_where_a_rule_is_broken(domain):
+def test_goals_are_distinct_and_forbidden_iff_a_rule_is_broken(domain):
     game, forbidden, goals = Desk(domain=domain), 0, 0
     for seed in range(30):
         game.reset(seed=seed)
-        drawn = [goal for goal in game.customer.record.goals if PRIVACY.name not in goal.reasons]
-        assert len({goal.subject for goal in drawn}) == len(drawn)
-        for goal in drawn:
-            broken = [set(game.world.find_broken_rules(write)) for write in goal.writes]
-            assert goal.reasons == (set().union(*broken) if broken and all(broken) else set())
+        drawn_goals = [goal for goal in game.customer.record.goals if PRIVACY.name not in goal.reasons]
+        assert len({goal.subject for goal in drawn_goals}) == len(drawn_goals)
+        for goal in drawn_goals:
+            broken_rules = [set(game.world.find_broken_rules(write)) for write in goal.writes]
+            assert goal.reasons == (set().union(*broken_rules) if broken_rules and all(broken_rules) else set())
             assert goal.writes or goal.facts
             forbidden, goals = forbidden + bool(goal.reasons), goals + 1
     assert 0.2 < forbidden / goals < 0.6
@@ -249,7 +258,7 @@ GAME = Desk()
 GAME.reset(seed=0)
 
 
-def read(text, game=GAME):
+def parse(text, game=GAME):
     return read_speech(f"SAY {text}", game.world, game.policy)
 
 
@@ -267,22 +276,26 @@ def read(text, game=GAME):
     ],
 )
 def test_denials_in_plain_words(text, reasons):
-    assert read(text).reasons == reasons
+    assert parse(text).reasons == reasons
 
 
 def test_other_speech_in_plain_words():
-    assert read("Could you give me your email and postcode, please?").identity
-    assert not read("Thank you for your email.").identity
-    assert read("Which order is it about?").number and read("What else can I do for you?").more
-    asked = read("I will cancel order 12345 and refund 25.00 to your card. Shall I go ahead?")
-    assert asked.proposal.tools >= {"cancel_order"} and asked.proposal.numbers == {"12345"} and not asked.identity
-    assert read("Your refund is $25.").facts == {"refund": "25.00"}
-    assert read("You get back 25.5 in all. The tracking code is tr12345678.").facts == {
+    assert parse("Could you give me your email and postcode, please?").identity
+    assert not parse("Thank you for your email.").identity
+    assert parse("Which order is it about?").number and parse("What else can I do for you?").more
+    proposal_speech = parse("I will cancel order 12345 and refund 25.00 to your card. Shall I go ahead?")
+    assert (
+        proposal_speech.proposal.tools >= {"cancel_order"}
+        and proposal_speech.proposal.numbers == {"12345"}
+        and not proposal_speech.identity
+    )
+    assert parse("Your refund is $25.").facts == {"refund": "25.00"}
+    assert parse("You get back 25.5 in all. The tracking code is tr12345678.").facts == {
         "refund": "25.50", "tracking": "TR12345678",
     }  # fmt: skip
-    assert read("The refund is 25.00 or 26.00.").facts == {"refund": None}
-    assert read("Is the refund 25.00?").facts == {}
-    assert read("It was delivered on 2026-05-04.").facts["delivered"] == "2026-05-04"
+    assert parse("The refund is 25.00 or 26.00.").facts == {"refund": None}
+    assert parse("Is the refund 25.00?").facts == {}
+    assert parse("It was delivered on 2026-05-04.").facts["delivered"] == "2026-05-04"
 
 
 def test_values_of_facts():
@@ -308,7 +321,7 @@ def test_a_match_in_plain_words():
     assert game.report()["success"], game.render()
 
 
-def test_who_does_whatever_is_asked_fails_where_policy_forbids_it():
+def test_granting_a_forbidden_request_fails():
     for seed in range(300):
         game = Desk(goals=1)
         game.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""The prover by Coq: which sentences are let through, and what coqtop makes of them, where it is installed."""
+"""The prover with Coq: the guard on sentences, and coqtop's answers where it is installed."""
 
 import pickle
 import re
@@ -21,15 +21,15 @@ from simulators.prover.coq import GUESSES, CoqProof, write_statement
 from simulators.prover.coq_guard import FORBIDDEN, HEADS, MAX_CHARACTERS, read_sentence
 from simulators.prover.coq_theorems import LEMMAS
 
-installed = pytest.mark.skipif(bool(coqtop.find_coq_obstacle()), reason="coqtop is not installed")
+needs_coq = pytest.mark.skipif(bool(coqtop.find_coq_obstacle()), reason="coqtop is not installed")
 NAME = "Arith.PeanoNat.Nat.add_comm"
 
 
-# -- the guard, which needs no Coq -------------------------------------------------------------------------
+# -- the guard (needs no Coq) ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "sentence"),
     [
         ("intros n m.", "intros n m."), ("  INTROS  n\n m ", "intros n m."), ("lia", "lia."),
         ("apply Nat.add_assoc.", "apply Nat.add_assoc."), ("rewrite <- IHn .", "rewrite <- IHn."),
@@ -37,12 +37,12 @@ NAME = "Arith.PeanoNat.Nat.add_comm"
         ("destruct H as [x | y].", "destruct H as [x | y]."), ("exact (fun x => x).", "exact (fun x => x)."),
     ],
 )  # fmt: skip
-def test_a_tactic_is_read(said: str, meant: str) -> None:
-    assert read_sentence(said, NAME) == meant
+def test_parses_tactics(text: str, sentence: str) -> None:
+    assert read_sentence(text, NAME) == sentence
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "", ".", "Admitted.", "admit.", "Qed.", "Abort.", "Axiom a : False.", "Require Import Classical.", "Set Foo.",
         "Load x.", "Drop.", 'Redirect "x" Print nat.', "Extraction nat.", "Print nat.", "Check 0.", "Search nat.",
@@ -56,9 +56,9 @@ def test_a_tactic_is_read(said: str, meant: str) -> None:
         "exact (fix f (n : nat) : False := f n).", "solve [auto].", "repeat intro.", "do 9 split.", "time lia.",
     ],
 )  # fmt: skip
-def test_anything_else_is_refused(said: str) -> None:
+def test_refuses_anything_else(text: str) -> None:
     with pytest.raises(ValueError):
-        read_sentence(said, NAME)
+        read_sentence(text, NAME)
 
 
 ANYTHING = st.text(max_size=60) | st.lists(st.sampled_from([*HEADS, *FORBIDDEN, ".", ". ", "(", "*", "x"])).map(
@@ -67,9 +67,9 @@ ANYTHING = st.text(max_size=60) | st.lists(st.sampled_from([*HEADS, *FORBIDDEN, 
 
 
 @given(ANYTHING)
-def test_what_is_let_through_is_one_listed_tactic(said: str) -> None:
+def test_guard_passes_only_single_listed_tactics(text: str) -> None:
     try:
-        sentence = read_sentence(said, NAME)
+        sentence = read_sentence(text, NAME)
     except ValueError:
         return
     assert sentence.isascii() and sentence.isprintable() and sentence.count("\n") == 0
@@ -86,40 +86,40 @@ def test_hidden_proofs_and_guesses_pass_the_guard() -> None:
 
 def test_no_module_is_in_both_splits() -> None:
     modules = {lemma.rpartition(".")[0] for lemma, _ in LEMMAS}
-    held = {module for module in modules if is_held_out(f"prover:{module}")}
-    assert held and held < modules
+    held_out = {module for module in modules if is_held_out(f"prover:{module}")}
+    assert held_out and held_out < modules
 
 
-def test_without_coq_the_kind_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_coq_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coqtop, "COMMAND", "no-such-coqtop")
     with pytest.raises(
         ValueError, match=r"kind coq needs no-such-coqtop, which is not installed: apt install coq"
-    ) as why:
+    ) as error:
         Prover(kind="coq")
-    assert "\n" not in str(why.value)
+    assert "\n" not in str(error.value)
 
 
 # -- Coq itself --------------------------------------------------------------------------------------------
 
 
-def started(lemma: str = NAME, **options: Any) -> Prover:
-    """A match about this lemma."""
+def start_game(lemma: str = NAME, **options: Any) -> Prover:
+    """Start a match about this lemma."""
     game = Prover(**{"kind": "coq", "depth": [1, 6], "max_turns": 12, **options})
     game.reset(seed=0)
     game.proof = CoqProof(lemma, ("lia.",))
     return game
 
 
-@installed
+@needs_coq
 @pytest.mark.slow
-def test_it_keeps_what_simulators_promise() -> None:
+def test_passes_the_conformance_kit() -> None:
     findings = conformance.check(lambda: Prover(kind="coq", depth=[1, 3], max_turns=4), seeds=2, acts=20)
     assert [finding for finding in findings if finding.ok is False] == []
 
 
-@installed
-def test_a_proof_by_hand_and_back() -> None:
-    game = started()
+@needs_coq
+def test_proof_by_hand_with_a_clone() -> None:
+    game = start_game()
     for act in ("intros n m.", "induction n."):
         game.step(act)
     twin = game.clone()
@@ -127,40 +127,40 @@ def test_a_proof_by_hand_and_back() -> None:
     assert game.public()["open"] == 1 and twin.public()["open"] == 2
     game.step("lia.")
     assert game.report()["success"] and game.payoffs() == {"prover": 1.0}
-    twin.step("simpl.")  # a process that was at the end goes back for the clone
+    twin.step("simpl.")  # the process goes back to the clone's state
     assert "m = m + 0" in twin.public()["goal"] and not twin.ended
 
 
-@installed
-def test_an_error_is_an_observation() -> None:
-    game = started()
+@needs_coq
+def test_coq_errors_are_observations() -> None:
+    game = start_game()
     before = game.public()["goal"]
     game.step("apply foo.")
     assert game.infos["prover"]["valid"] and game.public()["goal"] == before
     assert "The reference foo was not found" in game.observe("prover")["messages"][-1]["text"]
 
 
-@installed
-def test_equal_goals_are_equal_situations_whatever_coq_numbers_them() -> None:
-    one, two = started(), started()
+@needs_coq
+def test_equal_goals_are_equal_situations() -> None:
+    first, second = start_game(), start_game()
     for act in ("intros n m.", "symmetry.", "symmetry."):
-        one.step(act)
-    two.step("intros n m.")
-    assert one.situation("prover") == two.situation("prover")
+        first.step(act)
+    second.step("intros n m.")
+    assert first.situation("prover") == second.situation("prover")
 
 
-@installed
-def test_a_sentence_that_takes_too_long_is_stopped() -> None:
-    game = started(max_turns=20)
-    began = time.monotonic()
+@needs_coq
+def test_slow_sentence_is_stopped() -> None:
+    game = start_game(max_turns=20)
+    started_at = time.monotonic()
     game.step("assert (H : 999 * 999 * 999 = 0).")
     game.step("compute.")
-    assert time.monotonic() - began < 60 and not game.ended
+    assert time.monotonic() - started_at < 60 and not game.ended
 
 
-@installed
-def test_a_process_that_is_killed_costs_one_tactic_at_most() -> None:
-    game = started()
+@needs_coq
+def test_killed_process_costs_at_most_one_tactic() -> None:
+    game = start_game()
     game.step("intros n m.")
     for process in coqtop._IDLE:
         process._process.kill()
@@ -171,35 +171,35 @@ def test_a_process_that_is_killed_costs_one_tactic_at_most() -> None:
     assert game.report()["success"]
 
 
-@installed
-def test_matches_in_threads_do_not_disturb_each_other() -> None:
+@needs_coq
+def test_matches_in_threads_are_independent() -> None:
     proved = dict[int, bool]()
 
-    def play(seed: int) -> None:
+    def play_match(seed: int) -> None:
         proved[seed] = bool(conformance.play(Prover(kind="coq", depth=[1, 4]), seed, "oracle")["success"])
 
-    threads = [threading.Thread(target=play, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=play_match, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert proved == dict.fromkeys(range(4), True) and len(coqtop._IDLE) <= coqtop.MAX_PROCESSES
-    assert all(process._process.poll() is None for process in coqtop._IDLE)  # they outlive their threads
+    assert all(process._process.poll() is None for process in coqtop._IDLE)  # the processes outlive their threads
 
 
-def inside(process: coqtop.Coqtop) -> Path:
-    """The folder in /proc of coqtop itself, the innermost process of its cell."""
+def find_process_folder(process: coqtop.Coqtop) -> Path:
+    """Return the /proc folder of coqtop, the innermost process of its cell."""
     pid = process._process.pid
     for _ in range(2):
         (pid,) = (int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
     return Path(f"/proc/{pid}")
 
 
-@installed
-def test_a_process_is_in_a_cell_with_limits() -> None:
-    started()
+@needs_coq
+def test_process_is_confined_with_limits() -> None:
+    start_game()
     for process in coqtop._IDLE:
-        folder = inside(process)
+        folder = find_process_folder(process)
         status, limits = (folder / "status").read_text(), (folder / "limits").read_text()
         assert "Name:\tcoqtop" in status and "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status
         for name in ("net", "mnt", "pid", "user"):
@@ -207,69 +207,69 @@ def test_a_process_is_in_a_cell_with_limits() -> None:
         assert re.search(rf"Max address space +{coqtop.MEMORY} ", limits) and re.search(r"Max file size +0 ", limits)
 
 
-@installed
+@needs_coq
 @pytest.mark.parametrize(
     "sentence",
     ['Redirect "{}/new" Print nat.', 'Redirect "/scratch/new" Print nat.', 'Load "{}/here".', 'Add LoadPath "{}" as X.',
      'Cd "{}".', 'Declare ML Module "coq-core.plugins.extraction".\nExtraction "{}/new.ml" nat.'],
 )  # fmt: skip
 def test_sentences_past_the_guard_reach_no_files(sentence: str, tmp_path: Path) -> None:
-    """The guard lets none of these through; the cell holds without it."""
+    """The guard refuses all of these; the cell must confine them without it."""
     (tmp_path / "here.v").write_text("Definition secret := 7.")
     process = coqtop.Coqtop()
     try:
         for line in sentence.format(tmp_path).splitlines():
-            said = process._send(line)[1]
-        assert re.search("Error|Warning|Cannot", said) and "secret" not in process._send("Print secret.")[1][:30]
+            output = process._send(line)[1]
+        assert re.search("Error|Warning|Cannot", output) and "secret" not in process._send("Print secret.")[1][:30]
         assert [path.name for path in tmp_path.iterdir()] == ["here.v"]
     finally:
         process.stop()
 
 
-@installed
+@needs_coq
 @pytest.mark.parametrize("fault", [coqtop.CoqFault("no answer"), OSError("broken"), KeyboardInterrupt()])
-def test_a_start_that_fails_leaves_no_process(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = list[subprocess.Popen[bytes]]()
+def test_failed_start_leaves_no_process(fault: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = list[subprocess.Popen[bytes]]()
 
-    def seen(*given: Any) -> subprocess.Popen[bytes]:
-        begun.append(start_program(*given))
-        return begun[0]
+    def record_process(*arguments: Any) -> subprocess.Popen[bytes]:
+        processes.append(start_program(*arguments))
+        return processes[0]
 
     def fail(self: Any, sentence: str) -> None:
         raise fault
 
-    monkeypatch.setattr(coqtop, "start_program", seen)
+    monkeypatch.setattr(coqtop, "start_program", record_process)
     monkeypatch.setattr(coqtop.Coqtop, "_send", fail)
     with pytest.raises(type(fault)):
         coqtop.Coqtop()
-    assert begun[0].poll() is not None
+    assert processes[0].poll() is not None
 
 
-@installed
-def test_slow_calls_can_be_made_elsewhere() -> None:
-    """Only the call and its result travel: they survive pickling."""
-    made = list[str]()
+@needs_coq
+def test_slow_calls_can_run_in_another_process() -> None:
+    """Calls and results survive pickling."""
+    calls = list[str]()
 
-    def elsewhere(work: Any, /, *given: Any, **named: Any) -> Any:
-        made.append(work.__name__)
-        work, given = pickle.loads(pickle.dumps((work, given)))
-        return pickle.loads(pickle.dumps(work(*given, **named)))
+    def run_pickled(work: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        calls.append(work.__name__)
+        work, arguments = pickle.loads(pickle.dumps((work, arguments)))
+        return pickle.loads(pickle.dumps(work(*arguments, **keywords)))
 
-    token = EXECUTOR.set(elsewhere)
+    token = EXECUTOR.set(run_pickled)
     try:
         assert conformance.play(Prover(kind="coq", depth=[1, 4]), 1, "oracle")["success"]
     finally:
         EXECUTOR.reset(token)
-    assert made and set(made) == {"attempt"}
+    assert calls and set(calls) == {"attempt"}
 
 
-@installed
+@needs_coq
 @pytest.mark.slow
 def test_every_hidden_proof_proves_its_lemma() -> None:
     for lemma, proof in LEMMAS:
-        said = [write_statement(lemma)]
+        sentences = [write_statement(lemma)]
         for sentence in proof:
-            result = coqtop.attempt(said, sentence)
+            result = coqtop.attempt(sentences, sentence)
             assert not result.error, (lemma, sentence, result.error)
-            said.append(sentence)
+            sentences.append(sentence)
         assert result.goals == "", lemma

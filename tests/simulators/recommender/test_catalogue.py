@@ -1,4 +1,4 @@
-"""Catalogues: generated ones are what their size and seed say; broken files get one line that names file and row."""
+"""Catalogues: generated ones depend on size and seed; invalid files get one line naming file and row."""
 
 import csv
 
@@ -17,14 +17,14 @@ from simulators.recommender.words import GENRES, compile_finder, hint_at
 HEADER = ["name", "genre", "price", "quality", "text"]
 
 
-def rows(count=MIN_ITEMS):
+def make_rows(count=MIN_ITEMS):
     return [
         [f"Thing {n}", ("red", "blue|green", "green")[n % 3], str(n), "0.5", f"A thing, number {n}."]
         for n in range(count)
     ]
 
 
-def written(tmp_path, lines, header=HEADER):
+def write_csv(tmp_path, lines, header=HEADER):
     file = tmp_path / "mine.csv"
     with file.open("w", newline="", encoding="utf-8") as out:
         csv.writer(out).writerows([header, *lines])
@@ -32,14 +32,14 @@ def written(tmp_path, lines, header=HEADER):
 
 
 def test_a_generated_catalogue_is_a_function_of_its_size_and_seed():
-    one = generate(300, 1)
-    assert one.items == generate(300, 1).items != generate(300, 2).items
-    assert len({item.name for item in one.items}) == 300
-    assert {genre for item in one.items for genre in item.genres} == set(range(len(GENRES)))
-    assert all(0 <= item.quality <= 1 and 3 <= item.price <= 40 for item in one.items)
+    catalogue = generate(300, 1)
+    assert catalogue.items == generate(300, 1).items != generate(300, 2).items
+    assert len({item.name for item in catalogue.items}) == 300
+    assert {genre for item in catalogue.items for genre in item.genres} == set(range(len(GENRES)))
+    assert all(0 <= item.quality <= 1 and 3 <= item.price <= 40 for item in catalogue.items)
 
 
-def test_texts_say_genre_price_and_a_hint_and_nothing_else():
+def test_texts_contain_only_genre_price_and_hint():
     catalogue = generate(500, 3)
     for item in catalogue.items:
         assert catalogue.find_genres(item.text.removeprefix(item.name)) == set(item.genres)
@@ -47,13 +47,13 @@ def test_texts_say_genre_price_and_a_hint_and_nothing_else():
         assert not catalogue.find_genres(item.name)
 
 
-def test_no_phrase_is_two_genres():
+def test_no_phrase_has_two_genres():
     phrases = [phrase for spelled in GENRES.values() for phrase in spelled]
     assert len(phrases) == len(set(phrases)) == len(compile_finder(GENRES)[1])
 
 
-def test_a_catalogue_of_ones_own_is_played(tmp_path):
-    path = written(tmp_path, rows(40))
+def test_plays_a_catalogue_from_a_file(tmp_path):
+    path = write_csv(tmp_path, make_rows(40))
     catalogue = load(path)
     assert catalogue.genres == ("blue", "green", "red")
     assert catalogue.items[1].genres == (0, 1)
@@ -63,11 +63,11 @@ def test_a_catalogue_of_ones_own_is_played(tmp_path):
     assert game.private("recommender")["candidates"] == []
     game.reset(seed=0)
     line = game.private("recommender")["candidates"][0]
-    assert all(told in line for told in ("Thing ", " crowns. ", "A thing, number"))
+    assert all(part in line for part in ("Thing ", " crowns. ", "A thing, number"))
 
 
 @pytest.mark.parametrize(
-    ("row", "cells", "words"),
+    ("row", "cells", "message"),
     [
         (3, ["Thing 3", "red", "cheap", "0.5", ""], ":5: price must be a number from 0 to 1e+06, not 'cheap'"),
         (0, ["Thing 0", "red", "1", "1.5", ""], ":2: quality must be a number from 0 to 1, not '1.5'"),
@@ -80,45 +80,45 @@ def test_a_catalogue_of_ones_own_is_played(tmp_path):
         (4, ["Thing 4", "red", "1", "0.5", "a", "b"], ":6: 5 cells are due"),
     ],
 )
-def test_a_broken_row_is_named(tmp_path, row, cells, words):
-    lines = rows()
+def test_refuses_invalid_rows_by_line(tmp_path, row, cells, message):
+    lines = make_rows()
     lines[row] = cells
     with pytest.raises(ValueError) as refused:
-        load(written(tmp_path, lines))
-    assert f"mine.csv{words}" in str(refused.value) and "\n" not in str(refused.value)
+        load(write_csv(tmp_path, lines))
+    assert f"mine.csv{message}" in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("lines", "header", "words"),
+    ("lines", "header", "message"),
     [
-        (rows(3), HEADER, "3 items: a catalogue needs from 20"),
-        (rows(), ["name", "genre", "cost", "quality", "text"], ":1: no column `price`"),
+        (make_rows(3), HEADER, "3 items: a catalogue needs from 20"),
+        (make_rows(), ["name", "genre", "cost", "quality", "text"], ":1: no column `price`"),
         ([[f"Thing {n}", "red", "1", "0.5", ""] for n in range(30)], HEADER, "1 genres: a catalogue needs from 2"),
         ([], [], ":1: no column `name`"),
     ],
 )
-def test_a_broken_file_is_named(tmp_path, lines, header, words):
+def test_refuses_invalid_files(tmp_path, lines, header, message):
     with pytest.raises(ValueError) as refused:
-        load(written(tmp_path, lines, header))
-    assert "mine.csv" in str(refused.value) and words in str(refused.value) and "\n" not in str(refused.value)
+        load(write_csv(tmp_path, lines, header))
+    assert "mine.csv" in str(refused.value) and message in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_no_text_at_all_and_no_utf_8(tmp_path):
-    good = "".join(f"Thing {n},ré{n % 2},1,1\n" for n in range(5000)).encode()
-    (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n" + good + b"Caf\xe9,a,1,1\n")
+def test_refuses_files_that_are_not_utf_8(tmp_path):
+    rows = "".join(f"Thing {n},ré{n % 2},1,1\n" for n in range(5000)).encode()
+    (tmp_path / "bytes.csv").write_bytes(b"name,genre,price,quality\n" + rows + b"Caf\xe9,a,1,1\n")
     with pytest.raises(ValueError, match=r"bytes\.csv:5002: byte 4 is no UTF-8"):
         load(str(tmp_path / "bytes.csv"))
 
 
-def test_what_is_no_csv_is_named_with_its_line(tmp_path):
+def test_refuses_invalid_csv_by_line(tmp_path):
     (tmp_path / "open.csv").write_text('name,genre,price,quality\na,b,1,1\n"c"d,b,1,1\n')
     with pytest.raises(ValueError, match=r"open\.csv:3: no CSV"):
         load(str(tmp_path / "open.csv"))
 
 
-def test_too_long_a_file_is_not_read_to_its_end(tmp_path, monkeypatch):
+def test_stops_reading_a_too_long_file(tmp_path, monkeypatch):
     monkeypatch.setattr(catalogues, "MAX_ITEMS", 30)
-    path = written(tmp_path, [*rows(31), ["Thing 31", "red", "cheap", "0.5", ""]])
+    path = write_csv(tmp_path, [*make_rows(31), ["Thing 31", "red", "cheap", "0.5", ""]])
     with pytest.raises(ValueError, match="too many items: a catalogue needs from 20 to 30"):
         load(path)
 
@@ -127,20 +127,20 @@ def test_too_long_a_file_is_not_read_to_its_end(tmp_path, monkeypatch):
 def test_caps_are_within_the_prices_of_the_file(tmp_path, prices):
     low, high = prices
     lines = [[f"Thing {n}", "abc"[n % 3], low + (high - low) * n / 59, n % 10 / 9, ""] for n in range(60)]
-    game = Recommender(catalogue=written(tmp_path, lines), days=1)
+    game = Recommender(catalogue=write_csv(tmp_path, lines), days=1)
     for seed in range(5):
         assert play(game, seed, "oracle")["score"] == 1
         assert max(1, low) <= game.service.deal.records[0].cap <= max(1, high)
 
 
-def test_a_price_of_the_file_is_understood(tmp_path):
+def test_prices_of_the_file_are_understood(tmp_path):
     lines = [[f"Thing {n}", "abc"[n % 3], 20_000 + 1000 * n, n % 10 / 9, ""] for n in range(60)]
-    books = load(written(tmp_path, lines))
+    books = load(write_csv(tmp_path, lines))
     assert read_wish("UNDER 45000", books, 1) == Wish("under", 45_000)
     assert read_wish("UNDER 45000", generate(20, 0), 1) is None
 
 
-def test_generated_catalogues_have_the_caps_they_had():
+def test_generated_catalogues_have_default_caps():
     assert generate(20, 0).caps == CAPS == (15, 35)
 
 
@@ -152,33 +152,33 @@ NAMES = [
 
 
 @pytest.mark.parametrize("names", NAMES, ids=str)
-def test_genres_may_be_called_like_other_words(tmp_path, names):
+def test_genres_may_have_names_of_other_words(tmp_path, names):
     lines = [[f"Thing {n}", names[n % len(names)], n % 40, n % 10 / 9, ""] for n in range(80)]
-    path = written(tmp_path, lines)
+    path = write_csv(tmp_path, lines)
     game = Recommender(catalogue=path, days=1)
     assert [play(game, seed, "oracle")["score"] for seed in range(20)] == [1] * 20
     genres = game.shelf.catalogue.genres
     for number, genre in enumerate(genres):
         assert game.shelf.catalogue.find_genres(genre) == {number}
         assert read_wish(f"More {genre}.", game.shelf.catalogue, 1) == Wish("more", number)
-    free = Recommender(catalogue=path, days=1, person="free")
+    free_game = Recommender(catalogue=path, days=1, person="free")
     for seed in range(3):
-        untrue = play(free, seed, "listening", "random")["untrue"]
-        assert float(untrue) <= float(free.report()["steered"])
+        untrue = play(free_game, seed, "listening", "random")["untrue"]
+        assert float(untrue) <= float(free_game.report()["steered"])
 
 
 @pytest.mark.parametrize("name", ["1984", "most", "like", "please", "no"])
-def test_a_genre_that_could_not_be_understood_is_refused(tmp_path, name):
+def test_refuses_genres_that_would_be_misread(tmp_path, name):
     lines = [[f"Thing {n}", ("red", "blue", name)[n % 3], n, "0.5", ""] for n in range(40)]
     with pytest.raises(ValueError, match=r"mine\.csv: users say `.*`, which is misread: rename") as refused:
-        Recommender(catalogue=written(tmp_path, lines))
+        Recommender(catalogue=write_csv(tmp_path, lines))
     assert "\n" not in str(refused.value)
 
 
 @given(st.lists(st.lists(st.text(max_size=8), max_size=6), max_size=25))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_file_is_a_catalogue_or_one_line(tmp_path, lines):
-    path = written(tmp_path, [*rows(), *lines])
+def test_any_file_loads_or_gives_one_line(tmp_path, lines):
+    path = write_csv(tmp_path, [*make_rows(), *lines])
     try:
         catalogue = load(path)
     except ValueError as refused:

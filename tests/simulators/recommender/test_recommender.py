@@ -1,4 +1,4 @@
-"""The recommender: its promises over seeds, that the same is the same, what is paid, and what is refused."""
+"""The recommender: conformance over seeds, reproducibility, rewards, and refusals."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from simulators.conformance import check, play, view_of, walk
 from simulators.recommender import Recommender, acts, players
 from simulators.recommender.page import mark_page
 from tests.factories.thorough import cases
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
     {"persona": "mixed"}, {"terse": True, "split": "train"}, {"person": "free"}, {"terse": True, "person": "free"},
@@ -29,20 +29,20 @@ VARIANTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", VARIANTS[3:7:3], ids=str)  # all of them over a thousand seeds: below
-def test_it_keeps_what_simulators_promise(options):
-    assert broken(lambda: Recommender(**options), seeds=3, acts=60) == []
+@pytest.mark.parametrize("options", VARIANTS[3:7:3], ids=str)  # the next test runs all variants
+def test_passes_the_conformance_kit(options):
+    assert find_failed_checks(lambda: Recommender(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
-def test_it_does_over_a_thousand_seeds(options, capsys):
-    assert kept_over_many(lambda: Recommender(**options), options, capsys, 100 if "users" in options else 1000)
+def test_passes_the_conformance_kit_over_many_seeds(options, capsys):
+    assert passes_over_many_seeds(lambda: Recommender(**options), options, capsys, 100 if "users" in options else 1000)
 
 
 @pytest.mark.slow
-def test_scores_are_read_between_chance_and_who_knows():
-    """Listening is worth more than deafness, and both lie between the ends of the scale."""
+def test_scores_of_scripted_players_are_ordered():
+    """Listening earns more than ignoring the user; noop and oracle mark the ends of the scale."""
     game, seeds = Recommender(), range(80)
     scores = {name: sum(float(play(game, seed, name)["score"]) for seed in seeds) / len(seeds) for name in game.players}
     assert scores["noop"] == 0 and scores["oracle"] == 1
@@ -50,47 +50,51 @@ def test_scores_are_read_between_chance_and_who_knows():
     assert scores["listening"] > scores["deaf"] + 0.2 and scores["listening"] > scores["popular"] + 0.2
 
 
-@pytest.mark.parametrize(("topics", "asks"), [(["price"], {"ASK price"}), (["genre"], {"ASK genre"}), ([], set())])
-def test_who_hears_of_one_matter_asks_of_that_alone(topics, asks):
-    game, asked = Recommender(), set()
+@pytest.mark.parametrize(
+    ("topics", "expected_acts"), [(["price"], {"ASK price"}), (["genre"], {"ASK genre"}), ([], set())]
+)
+def test_listening_bandit_asks_only_about_its_topics(topics, expected_acts):
+    game, ask_acts = Recommender(), set()
     for seed in range(6):
         answer = players.listening_bandit(game, seed, topics=topics)
         game.reset(seed=seed)
         while not game.ended:
             act = answer(view_of(game))
-            asked |= {act} if act.startswith("ASK") else set()
+            ask_acts |= {act} if act.startswith("ASK") else set()
             game.step(act)
-    assert asked == asks
+    assert ask_acts == expected_acts
 
 
-def test_variety_brings_more_genres_to_a_page():
+def test_variety_increases_the_genres_on_a_page():
     game, genres = Recommender(candidates=12), {-1.0: 0, 0.0: 0, 1.0: 0}
     for seed in range(20):
         game.reset(seed=seed)
-        called = {name: item for item, name in game.names().items()}
+        ids_by_name = {name: item for item, name in game.names().items()}
         for variety in genres:
-            page = acts.read_act(players.listening_bandit(game, seed, [], variety)(view_of(game)), called, 3, False)
+            page = acts.read_act(
+                players.listening_bandit(game, seed, [], variety)(view_of(game)), ids_by_name, 3, False
+            )
             genres[variety] += len({item.genres[0] for item in game.service.items(page.items)})
     assert genres[-1.0] < genres[0.0] < genres[1.0] <= 60
 
 
 @pytest.mark.slow
-def test_a_leaking_game_is_caught():
-    class Leaky(Recommender):
+def test_conformance_kit_finds_leaks():
+    class LeakyTaste(Recommender):
         def private(self, seat):
             return {**super().private(seat), "taste": self.service.visitor.record.taste}
 
-    class Telling(Recommender):
+    class LeakyFavourite(Recommender):
         def private(self, seat):
             favourite = self.shelf.catalogue.genres[self.service.visitor.record.favourite]
             return {**super().private(seat), "note": f"I enjoy {favourite} most."}
 
-    for leak, name in ((Leaky, "secrets"), (Telling, "leaks")):
+    for leak, name in ((LeakyTaste, "secrets"), (LeakyFavourite, "leaks")):
         findings = {finding.name: finding.ok for finding in check(leak, seeds=4, acts=20)}
         assert findings[name] is False
 
 
-def test_what_the_user_said_is_no_secret_any_more():
+def test_stated_facts_are_no_longer_secret():
     game = Recommender()
     game.reset(seed=3)
     record = game.service.visitor.record
@@ -101,40 +105,40 @@ def test_what_the_user_said_is_no_secret_any_more():
     assert game.private("recommender")["under"] == record.cap
 
 
-def test_matches_in_flight_share_one_shelf_and_a_clone_copies_none():
-    flights = [Recommender() for _ in range(50)]
-    for seed, game in enumerate(flights):
+def test_matches_and_clones_share_one_shelf():
+    matches = [Recommender() for _ in range(50)]
+    for seed, game in enumerate(matches):
         game.reset(seed=seed)
-    assert len({id(game.service.deal.shelf.index) for game in flights}) == 1
-    clone = flights[0].clone()
-    assert clone.service.deal.shelf is flights[0].service.deal.shelf is flights[0].shelf
-    assert clone.service.visitor is not flights[0].service.visitor
-    assert len(json.dumps(flights[0].public())) < 100
+    assert len({id(game.service.deal.shelf.index) for game in matches}) == 1
+    clone = matches[0].clone()
+    assert clone.service.deal.shelf is matches[0].service.deal.shelf is matches[0].shelf
+    assert clone.service.visitor is not matches[0].service.visitor
+    assert len(json.dumps(matches[0].public())) < 100
 
 
-def test_matches_of_a_deal_are_read_on_one_scale():
-    """Measured once: playing the deal through takes most of the time of a reset."""
-    one, again, other = (games.make("recommender", candidates=12) for _ in range(3))
-    for game, seed in ((one, 11), (again, 11), (other, 12)):
+def test_equal_deals_share_one_yardstick():
+    """The yardstick is cached, as computing it takes most of the time of a reset."""
+    first, replayed, other = (games.make("recommender", candidates=12) for _ in range(3))
+    for game, seed in ((first, 11), (replayed, 11), (other, 12)):
         game.reset(seed=seed)
-    assert again.yardstick is one.yardstick and again.service.deal == one.service.deal
-    assert other.yardstick is not one.yardstick and other.service.deal != one.service.deal
+    assert replayed.yardstick is first.yardstick and replayed.service.deal == first.service.deal
+    assert other.yardstick is not first.yardstick and other.service.deal != first.service.deal
 
 
 def test_counterfactuals_are_paired():
-    """A question changes the patience it costs, and nothing of what would be clicked."""
-    one, two = Recommender(days=1), Recommender(days=1)
+    """A question costs patience but does not change which items would be clicked."""
+    plain, asking = Recommender(days=1), Recommender(days=1)
     for seed in range(20):
-        one.reset(seed=seed)
-        two.reset(seed=seed)
-        two.step("ASK dislikes")
-        one.step("SHOW 1 2 3")
-        two.step("SHOW 1 2 3")
-        assert one.service.charts[0].seen == two.service.charts[0].seen
-        assert one.service.total_joy == two.service.total_joy
+        plain.reset(seed=seed)
+        asking.reset(seed=seed)
+        asking.step("ASK dislikes")
+        plain.step("SHOW 1 2 3")
+        asking.step("SHOW 1 2 3")
+        assert plain.service.charts[0].seen == asking.service.charts[0].seen
+        assert plain.service.total_joy == asking.service.total_joy
 
 
-def test_every_part_of_the_reward_is_named_and_worth_what_it_says():
+def test_reward_parts_match_the_report():
     game, parts = Recommender(days=2), set()
     for seed in range(12):
         joy = 0.0
@@ -151,7 +155,7 @@ def test_every_part_of_the_reward_is_named_and_worth_what_it_says():
     assert {"satisfaction", "click", "retention", "diversity", "instruction"} <= parts
 
 
-def test_the_log_holds_the_mindset_and_no_view_does():
+def test_mindset_is_in_the_log_but_in_no_view():
     game = Recommender()
     for view in walk(game, 5, "popular"):
         assert "patience" not in repr([view.public, view.private, view.messages])
@@ -161,68 +165,71 @@ def test_the_log_holds_the_mindset_and_no_view_does():
     assert log[0]["before"]["satisfaction"] == 0.5 and log[0]["after"] != log[0]["before"]
 
 
-def test_low_patience_speaks_once_a_visit_and_truly():
-    game, said = Recommender(days=1, pages=20, persona="terse"), 0
+def test_impatient_user_makes_at_most_one_true_statement():
+    game, statement_count = Recommender(days=1, pages=20, persona="terse"), 0
     for seed in range(60):
         lines = [m.text for view in walk(game, seed, "random") for m in view.messages if m.sender == "user"]
         record, genres = game.service.audience[0].record, game.shelf.catalogue.genres
-        told = [line for line in lines if line.startswith(("More", "No ", "At most"))]
-        assert len(told) <= 1 + record.volunteers
-        for line in told:
-            said += 1
+        statements = [line for line in lines if line.startswith(("More", "No ", "At most"))]
+        assert len(statements) <= 1 + record.volunteers
+        for line in statements:
+            statement_count += 1
             if line.startswith("At most"):
                 assert line == f"At most {record.cap}."
             else:
                 liked = record.affinity[genres.index(line.split(" ", 1)[1].rstrip("."))]
                 assert bool(liked) == line.startswith("More")
-    assert said > 30
+    assert statement_count > 30
 
 
-def test_an_instruction_that_is_kept_is_counted():
+def test_followed_instructions_are_counted():
     game = Recommender(days=1, pages=20)
-    share = {}
+    kept_share = {}
     for player in ("listening", "random"):
         reports: list[dict[str, Any]] = [play(game, seed, player) for seed in range(40)]
-        kept = sum(report["kept"] * report["instructions"] for report in reports)
-        share[player] = kept / sum(report["instructions"] for report in reports)
-    assert share["listening"] > share["random"] + 0.2
+        followed = sum(report["kept"] * report["instructions"] for report in reports)
+        kept_share[player] = followed / sum(report["instructions"] for report in reports)
+    assert kept_share["listening"] > kept_share["random"] + 0.2
 
 
-def test_a_lie_about_a_page_costs_trust_and_the_truth_gains_it():
+def test_lies_about_a_page_cost_trust_and_truth_gains_it():
     game = Recommender()
     game.reset(seed=1)
     items = game.service.items(game.service.candidates)
     genres = game.shelf.catalogue.genres
-    there, elsewhere = genres[items[0].genres[0]], next(g for n, g in enumerate(genres) if n not in items[0].genres)
+    shown_genre, other_genre = (
+        genres[items[0].genres[0]],
+        next(g for n, g in enumerate(genres) if n not in items[0].genres),
+    )
     honest, liar = game.clone(), game.clone()
-    honest.step(f"SHOW 1 | some {there} for you")
-    liar.step(f"SHOW 1 | some {elsewhere} for you")
+    honest.step(f"SHOW 1 | some {shown_genre} for you")
+    liar.step(f"SHOW 1 | some {other_genre} for you")
     assert honest.service.audience[0].mindset.trust == pytest.approx(0.55)
     assert liar.service.audience[0].mindset.trust == pytest.approx(0.3)
 
 
-def test_find_brings_what_is_looked_for_and_at_most_twice():
+def test_find_adds_matching_items_at_most_twice():
     game = Recommender()
     game.reset(seed=2)
     game.step("FIND haunting ghost story")
     genres = game.shelf.catalogue.genres
-    found = game.service.items(game.service.candidates)
-    assert sum(genres.index("horror") in item.genres for item in found) >= 7
+    candidates = game.service.items(game.service.candidates)
+    assert sum(genres.index("horror") in item.genres for item in candidates) >= 7
     game.step("FIND sonnets")
     game.step("FIND farce")
     assert game.infos["recommender"]["valid"] is False
 
 
-def test_a_search_leaves_as_many_to_choose_from():
+def test_find_keeps_the_number_of_candidates():
     game = Recommender(catalogue=20, days=5, pages=20, candidates=15, slate=5)
     game.reset(seed=0)
     while len(game.service.chart.seen) < 12:
         game.step("SHOW 1 2 3 4 5")
         assert not game.ended
-    seen = set(game.service.chart.seen)
+    seen_items = set(game.service.chart.seen)
     game.step("FIND sonnets")
     chosen = game.service.candidates
-    assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen)]} & seen
+    assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen_items)]} & seen_items
     assert len(game.legal("recommender") or [1]) > 0
     game.step("SHOW 11 12 13 14 15")
     assert game.infos["recommender"]["valid"]
@@ -248,15 +255,15 @@ def test_train_and_test_share_no_user():
 
 
 @pytest.mark.slow
-def test_where_knowing_never_pays_is_a_fault_and_no_score():
-    game = Recommender(days=1, pages=1, slate=5, candidates=5)  # all that there is, is shown
+def test_options_that_make_knowledge_useless_are_a_fault():
+    game = Recommender(days=1, pages=1, slate=5, candidates=5)  # every candidate is shown
     with pytest.raises(SimulatorFault, match="it helps to know"):
         for seed in range(30):
             game.reset(seed=seed)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"catalogue": 5}, "catalogue must be a whole number from 20 to 100000, not 5"),
         ({"catalogue": "nowhere.csv"}, "nowhere.csv: the catalogue cannot be read"),
@@ -277,10 +284,10 @@ def test_where_knowing_never_pays_is_a_fault_and_no_score():
         ({"catalogue": ["a"]}, "catalogue must be a whole number from 20 to 100000, not ['a']"),
     ],
 )
-def test_bad_options_get_one_clear_line(options, words):
+def test_refuses_invalid_options_in_one_line(options, message):
     with pytest.raises(ValueError) as refused:
         Recommender(**options)
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 @given(st.text(max_size=60))
@@ -295,44 +302,44 @@ def test_any_text_is_an_act_or_refused(text):
         assert act.kind in ("show", "ask", "find") and (act.items or act.words)
 
 
-def test_acts_are_read_as_they_are_written():
+def test_parsing_inverts_formatting_of_acts():
     names = {n: str(n) for n in range(1, 10)}
-    called = {name: item for item, name in names.items()}
+    ids_by_name = {name: item for item, name in names.items()}
     rng = random.Random(0)
     for terse in (False, True):
         for _ in range(50):
             act = acts.Act("show", tuple(rng.sample(range(1, 10), 3)), "" if terse else rng.choice(["", "a farce"]))
-            assert acts.read_act(acts.format_act(act, names, terse), called, 3, terse) == act
+            assert acts.read_act(acts.format_act(act, names, terse), ids_by_name, 3, terse) == act
         for topic in ("genre", "price", "dislikes"):
             act = acts.Act("ask", words=topic)
-            assert acts.read_act(acts.format_act(act, names, terse), called, 3, terse) == act
+            assert acts.read_act(acts.format_act(act, names, terse), ids_by_name, 3, terse) == act
 
 
-def test_importing_it_loads_nothing_heavy():
+def test_import_loads_no_heavy_packages():
     heavy = {"torch", "faiss", "sentence_transformers", "networkx", "sklearn"}
     code = f"import sys, simulators.recommender; print({heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "set()", done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout.strip() == "set()", process.stderr
 
 
-def test_the_roles_show_what_there_is():
+def test_roles_show_candidates_and_facts():
     game = Recommender(terse=True)
     game.reset(seed=0)
     view: Any = view_of(game)
     assert read_role(BUILT_IN / "nano_recommender.yaml").render_turn(view, first=True) == mark_page(game.service)
     assert len(mark_page(game.service).split(" ")[1]) == 4 * 9
     game.step("P")
-    told, listed = mark_page(game.service).split(" ")
+    facts, item_marks = mark_page(game.service).split(" ")
     cap, items = game.service.visitor.record.cap, game.service.items(game.service.candidates)
-    assert "P" in told and [listed[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
-    wordy = games.make("recommender") if "recommender" in games.loading.find_entry_points() else Recommender()
-    wordy.reset(seed=0)
-    view = view_of(wordy)
+    assert "P" in facts and [item_marks[4 * n] == "x" for n in range(9)] == [item.price > cap for item in items]
+    wordy_game = games.make("recommender") if "recommender" in games.loading.find_entry_points() else Recommender()
+    wordy_game.reset(seed=0)
+    view = view_of(wordy_game)
     turn = read_role(BUILT_IN / "recommender.yaml").render_turn(view, first=True)
-    assert all(line in turn for line in wordy.private("recommender")["candidates"])
+    assert all(line in turn for line in wordy_game.private("recommender")["candidates"])
 
 
-def test_a_seed_deals_the_same_users_whatever_their_persona():
+def test_users_of_a_seed_do_not_depend_on_the_persona():
     deals = []
     for persona in ("cooperative", "terse", "forgetful", "impatient"):
         game = Recommender(persona=persona, split="test")
@@ -344,10 +351,13 @@ def test_a_seed_deals_the_same_users_whatever_their_persona():
 
 
 def test_the_order_of_a_page_does_not_matter():
-    one = Recommender()
-    one.reset(seed=6)
-    two = one.clone()
-    while not one.ended:
-        one.step("SHOW 3 9 4")
-        two.step("SHOW 9 4 3")
-        assert two.service.candidates == one.service.candidates and two.service.total_joy == one.service.total_joy
+    first = Recommender()
+    first.reset(seed=6)
+    second = first.clone()
+    while not first.ended:
+        first.step("SHOW 3 9 4")
+        second.step("SHOW 9 4 3")
+        assert (
+            second.service.candidates == first.service.candidates
+            and second.service.total_joy == first.service.total_joy
+        )

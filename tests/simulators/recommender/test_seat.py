@@ -1,4 +1,4 @@
-"""The user's words and its seat: what is said is read back; a seat cannot bend a rendered truth, a free one may."""
+"""The user's words and seat: parsing, truthful rendering, and free speech."""
 
 import pytest
 from hypothesis import given, settings
@@ -17,13 +17,13 @@ WISHES = [wish for n in range(10) for wish in (Wish("more", n), Wish("less", n))
 
 
 @pytest.mark.parametrize("wish", WISHES, ids=str)
-def test_every_wording_is_read_back_exactly(wish):
+def test_every_wording_is_parsed_back(wish):
     for text in list_wordings(wish, BOOKS):
         assert read_wish(text, BOOKS, cap=1) == wish, text
         assert len(read(text, BOOKS).facts) == 1
 
 
-def test_not_knowing_wishes_for_nothing():
+def test_unsure_answers_parse_to_no_wish():
     for text in [*UNSURE.values(), "Fine.", "", ".", "Nothing."]:
         assert read_wish(text, BOOKS, 20) is None
 
@@ -37,28 +37,28 @@ def test_not_knowing_wishes_for_nothing():
         ("<", Wish("under", 20)), ("+c", Wish("more", 2)), ("-j", Wish("less", 9)), ("+z", None),
     ],
 )  # fmt: skip
-def test_plain_words_and_codes_are_read(text, wish):
+def test_parses_plain_words_and_codes(text, wish):
     assert read_wish(text, BOOKS, 20) == wish
 
 
 @pytest.mark.parametrize("wish", [*WISHES, None], ids=str)
-def test_codes_say_what_they_stand_for(wish):
+def test_codes_are_parsed_back(wish):
     assert read_wish(encode_wish(wish), BOOKS, 27) == wish
 
 
 @given(st.text(max_size=80))
 @settings(max_examples=cases(70, 300), deadline=None)
-def test_any_words_wish_for_something_or_nothing(text):
+def test_any_text_parses_to_a_wish_or_none(text):
     wish = read_wish(text, BOOKS, 20)
     assert wish is None or wish.kind in WORDINGS["plain"]
 
 
-def test_paraphrases_that_hold_a_filling_word_are_read():
+def test_parses_paraphrases_with_filler_words():
     assert read_wish("I love a love story!", BOOKS, 20) == Wish("more", 1)
     assert read_wish("I never read a love-story", BOOKS, 20) == Wish("less", 1)
 
 
-def render(seed=3):
+def start_with_rendered_user(seed=3):
     game = Recommender(person="render")
     game.reset(seed=seed)
     game.step("ASK price")
@@ -66,8 +66,8 @@ def render(seed=3):
     return game
 
 
-def test_a_rendered_truth_is_asked_for_once_more_then_the_template_stands_in():
-    game = render()
+def test_wrong_rendering_is_retried_once_then_replaced():
+    game = start_with_rendered_user()
     cap = game.service.visitor.record.cap
     game.step(f"I can pay {cap + 9} crowns at most.")
     assert game.agent_selection == "user" and game.infos["user"]["rewards"] == {"reading": -0.1}
@@ -78,7 +78,7 @@ def test_a_rendered_truth_is_asked_for_once_more_then_the_template_stands_in():
     game.step(f"I can pay {cap} crowns at most, and I like poetry.")
     assert game.observe("recommender")["messages"][-1]["text"] == game.seat.template
     assert game.private("recommender")["under"] == cap
-    other = render()
+    other = start_with_rendered_user()
     other.step(f"At most {cap} crowns, please.")
     assert other.observe("recommender")["messages"][-1]["text"] == f"At most {cap} crowns, please."
     assert other.seat.renderings.replaced == 0
@@ -91,21 +91,21 @@ def test_a_free_seat_sees_its_mind_and_may_lie():
     view = view_of(game)
     assert view.seat == "user" and set(view.private["taste"]) == set(BOOKS.genres)
     assert view.private["mindset"] != view.private["before"] and view.private["cap"] == game.service.visitor.record.cap
-    hated = BOOKS.genres[game.service.visitor.record.disliked[0]]
-    assert f"MORE {hated}" in (view.legal or ())
-    game.step(f"MORE {hated}")
-    assert hated in game.private("recommender")["more"] and game.seat.untrue == 1
+    disliked_genre = BOOKS.genres[game.service.visitor.record.disliked[0]]
+    assert f"MORE {disliked_genre}" in (view.legal or ())
+    game.step(f"MORE {disliked_genre}")
+    assert disliked_genre in game.private("recommender")["more"] and game.seat.untrue == 1
     assert game.agent_selection == "recommender"
 
 
-def test_a_free_user_is_not_said_to_be_truthful():
+def test_rules_call_only_scripted_users_truthful():
     for person in ("script", "render", "free"):
         game = Recommender(person=person)
         game.reset(seed=0)
         assert ("says the truth" in game.rules()) == (person != "free")
 
 
-def test_a_user_is_not_shown_the_mind_of_the_one_before():
+def test_user_does_not_see_the_previous_users_mindset():
     game = Recommender(person="free", users=3, pages=1, days=2)
     game.reset(seed=3)
     game.step("SHOW 1 2 3")
@@ -114,14 +114,14 @@ def test_a_user_is_not_shown_the_mind_of_the_one_before():
     assert game.agent_selection == "user" and view_of(game).private["before"] == {}
 
 
-def test_the_price_that_is_true_is_the_most_it_can_pay():
+def test_only_the_exact_price_limit_is_true():
     game = Recommender(person="free")
     game.reset(seed=3)
     user = game.service.visitor
-    assert [is_true_of(Wish("under", user.record.cap + more), user) for more in (-1, 0, 1)] == [False, True, False]
+    assert [is_true_of(Wish("under", user.record.cap + offset), user) for offset in (-1, 0, 1)] == [False, True, False]
 
 
-def test_a_free_user_is_paid_its_own_joy():
+def test_free_user_earns_its_joy():
     game = Recommender(person="free")
     for seed in range(5):
         report = play(game, seed, "listening")
@@ -129,9 +129,9 @@ def test_a_free_user_is_paid_its_own_joy():
 
 
 @pytest.mark.slow
-def test_steering_truly_helps_a_recommender_that_listens():
-    """The same user, silent or saying what the script would, and one who says anything."""
+def test_truthful_steering_helps_a_listening_recommender():
+    """Compare a user that speaks truthfully with one that speaks at random."""
     game, joy = Recommender(person="free"), {}
-    for others in ("oracle", "random"):
-        joy[others] = sum(float(play(game, seed, "listening", others)["joy"]) for seed in range(60)) / 60
+    for user_player in ("oracle", "random"):
+        joy[user_player] = sum(float(play(game, seed, "listening", user_player)["joy"]) for seed in range(60)) / 60
     assert joy["oracle"] > joy["random"] + 0.3

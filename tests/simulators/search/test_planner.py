@@ -1,11 +1,11 @@
-"""A planner searches for a reader: what it is paid, and where the best play stops."""
+"""A planner searches for a reader: its rewards, and when optimal play stops."""
 
 import pytest
 
 from simulators.conformance import play
 from simulators.search import SearchPlanner
 from tests.factories.thorough import cases
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS = {
     "words": {"pages": 100},
@@ -20,17 +20,17 @@ OPTIONS = {
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: SearchPlanner(**options), seeds=cases(3, 8), acts=cases(80, 200)) == []
+def test_passes_the_conformance_kit(options) -> None:
+    assert find_failed_checks(lambda: SearchPlanner(**options), seeds=cases(3, 8), acts=cases(80, 200)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_keeps_them_over_many_seeds(options, capsys) -> None:
-    assert kept_over_many(lambda: SearchPlanner(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options, capsys) -> None:
+    assert passes_over_many_seeds(lambda: SearchPlanner(**options), options, capsys)
 
 
-def test_a_team_is_paid_at_both_seats_and_a_script_is_not() -> None:
+def test_team_reward_pays_both_seats_and_needs_a_reader_seat() -> None:
     game = SearchPlanner(pages=60, terse=True, hops=1, reader="seat", team=True)
     game.reset(seed=1)
     answer = game.question.answer
@@ -41,7 +41,7 @@ def test_a_team_is_paid_at_both_seats_and_a_script_is_not() -> None:
         SearchPlanner(pages=60, terse=True, team=True)
 
 
-def test_the_planner_pays_for_calls_and_earns_the_readers_answer() -> None:
+def test_planner_pays_for_calls_and_earns_the_readers_answer() -> None:
     game = SearchPlanner(pages=60, terse=True, hops=2, cost=0.1, process=0.5)
     game.reset(seed=1)
     pages = sorted(game.question.evidence)
@@ -53,7 +53,7 @@ def test_the_planner_pays_for_calls_and_earns_the_readers_answer() -> None:
     assert report["success"] and game.payoffs()["planner"] == pytest.approx(1 - 0.2 + 0.5)
 
 
-def test_a_reader_at_a_seat_sees_pages_only_when_the_planner_has_stopped() -> None:
+def test_reader_sees_pages_only_after_the_planner_stops() -> None:
     game = SearchPlanner(pages=60, reader="seat", hops=1)
     game.reset(seed=1)
     (page,) = game.question.evidence
@@ -66,21 +66,21 @@ def test_a_reader_at_a_seat_sees_pages_only_when_the_planner_has_stopped() -> No
     assert game.payoffs() == {"planner": 1.0, "reader": 0.0}
 
 
-def test_the_best_play_stops_where_a_search_costs_more_than_it_brings() -> None:
-    """With h facts in a row to look up, one call each, searching pays if h x cost < 1."""
+def test_best_play_searches_only_if_it_pays() -> None:
+    """A chain of h facts needs h calls, so searching pays if h x cost < 1."""
     for hops in (1, 2, 3):
         for cost in (0.2, 0.4, 0.6):
             game = SearchPlanner(pages=60, terse=True, hops=hops, cost=cost)
             for seed in range(12):
                 report = play(game, seed, "best")
-                ahead = "^" not in str(game.question.program)
-                if ahead:
+                is_chain = "^" not in str(game.question.program)
+                if is_chain:
                     assert report["calls"] == (hops if hops * cost < 1 else 0)
                     assert report["best"] == pytest.approx(max(0.0, 1 - hops * cost))
                 assert report["regret"] == pytest.approx(0.0)
 
 
-def test_no_player_without_the_record_earns_more_than_the_best_as_the_cost_rises() -> None:
+def test_best_play_is_optimal_at_every_cost() -> None:
     earned = {}
     for cost in (0.0, 0.2, 0.4, 0.8):
         game = SearchPlanner(pages=60, terse=True, hops=[1, 3], cost=cost)
@@ -91,11 +91,11 @@ def test_no_player_without_the_record_earns_more_than_the_best_as_the_cost_rises
                 total, calls = total + game.payoffs()["planner"], calls + float(report["calls"])
             earned[cost, player] = total, calls
         assert all(earned[cost, "best"][0] >= earned[cost, player][0] for player in ("reader", "random"))
-    made = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
-    assert made == sorted(made, reverse=True) and made[0] > made[-1]
+    call_counts = [earned[cost, "best"][1] for cost in (0.0, 0.2, 0.4, 0.8)]
+    assert call_counts == sorted(call_counts, reverse=True) and call_counts[0] > call_counts[-1]
 
 
-def test_a_baseline_pays_nothing_for_what_needed_no_search() -> None:
+def test_baseline_pays_nothing_if_no_search_was_needed() -> None:
     for baseline in (False, True):
         game = SearchPlanner(pages=60, terse=True, sorts="unanswerable", baseline=baseline)
         game.reset(seed=0)

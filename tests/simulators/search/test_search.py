@@ -1,4 +1,4 @@
-"""The game `search`: what simulators promise, tools as turns, and players to hold scores against."""
+"""The game `search`: conformance, tool calls as turns, and scripted players as references."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from simulators.conformance import play, walk
 from simulators.search import Search
 from simulators.search.scoring import normalise
 from tests.factories.thorough import cases
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS = {
     "words": {"pages": 300},
@@ -26,17 +26,17 @@ OPTIONS = {
 @pytest.mark.thorough
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: Search(**options), seeds=cases(3, 8), acts=cases(100, 300)) == []
+def test_passes_the_conformance_kit(options) -> None:
+    assert find_failed_checks(lambda: Search(**options), seeds=cases(3, 8), acts=cases(100, 300)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_it_keeps_them_over_many_seeds(options, capsys) -> None:
-    assert kept_over_many(lambda: Search(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options, capsys) -> None:
+    assert passes_over_many_seeds(lambda: Search(**options), options, capsys)
 
 
-def test_a_call_is_a_turn_and_its_result_the_seats_own() -> None:
+def test_tool_call_is_a_turn_with_a_private_result() -> None:
     game = Search(pages=100, searches=2, opens=1, cost=0.25)
     game.reset(seed=1)
     title = game.library.titles[3]
@@ -61,7 +61,7 @@ def test_a_match_without_an_answer_ends() -> None:
     assert game.ended == "turns" and game.report()["score"] == 0
 
 
-def test_terse_acts_are_a_mark_and_words() -> None:
+def test_terse_acts() -> None:
     game = Search(pages=100, terse=True)
     game.reset(seed=0)
     assert game.question.program
@@ -72,7 +72,7 @@ def test_terse_acts_are_a_mark_and_words() -> None:
     assert game.report()["success"] and game.final_answer("solver") == normalise(game.question.answer)
 
 
-def test_a_reader_needs_no_record_and_who_does_not_read_knows_nothing() -> None:
+def test_reader_succeeds_and_closed_book_player_fails() -> None:
     game = Search(pages=300, hops=[1, 3], sorts=["chain", "count", "unanswerable"])
     score = {
         player: sum(float(play(game, seed, player)["score"]) for seed in range(60)) / 60
@@ -84,18 +84,18 @@ def test_a_reader_needs_no_record_and_who_does_not_read_knows_nothing() -> None:
 
 
 def test_splits_share_no_question() -> None:
-    asked: dict[str, set[str]] = {}
+    starts: dict[str, set[str]] = {}
     for split in ("train", "test"):
         game = Search(pages=200, split=split, hops=1)
-        asked[split] = set()
+        starts[split] = set()
         for seed in range(80):
             game.reset(seed=seed)
             assert game.question.program
-            asked[split].add(game.question.program.chains[0].start)
-    assert asked["train"] and asked["test"] and not asked["train"] & asked["test"]
+            starts[split].add(game.question.program.chains[0].start)
+    assert starts["train"] and starts["test"] and not starts["train"] & starts["test"]
 
 
-def test_what_an_act_cannot_be_is_said_once() -> None:
+def test_illegal_act_gets_one_hint() -> None:
     game = Search(pages=100)
     game.reset(seed=0)
     game.step("I wonder")
@@ -105,7 +105,7 @@ def test_what_an_act_cannot_be_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ({"pages": 10}, "pages must be a whole number from 20 to 100000"),
         ({"sorts": "riddle"}, "sorts must be some of chain, compare, count, unanswerable"),
@@ -118,13 +118,13 @@ def test_what_an_act_cannot_be_is_said_once() -> None:
         ({"pages": "nowhere.jsonl"}, "nowhere.jsonl: the corpus cannot be read"),
     ],
 )
-def test_an_option_that_cannot_be_is_one_line(options, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as refused:
+def test_refuses_invalid_options_in_one_line(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         Search(**options)
     assert "\n" not in str(refused.value)
 
 
-def test_tool_results_hold_nothing_that_pages_do_not() -> None:
+def test_solver_receives_only_tool_messages() -> None:
     game = Search(pages=100, sorts=["chain"], hops=2)
     for view in walk(game, 3, "reader"):
         for message in view.messages:

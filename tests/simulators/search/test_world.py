@@ -1,4 +1,4 @@
-"""Facts stand on pages and are read back; programs and questions are written and read back; answers are exact."""
+"""Worlds: parsing inverts rendering for pages, programs and questions; answers are exact."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ worlds = st.builds(World, st.integers(20, 150), st.integers(0, 10**6), st.boolea
 
 @settings(max_examples=30, deadline=None)
 @given(worlds)
-def test_pages_read_back_to_the_same_facts(world: World) -> None:
+def test_facts_are_parsed_back_from_pages(world: World) -> None:
     for name in world.names:
         facts = {(name, "kind", world.kind(name)), *((name, *fact) for fact in world.facts(name).items())}
         assert set(read_facts(render(world, name))) == facts
@@ -31,31 +31,38 @@ def test_names_are_distinct_and_none_is_part_of_another(world: World) -> None:
     words = [tuple(name.split()) for name in world.names]
     assert len(set(words)) == len(words)
     parts = {name[a:b] for name in words for a, b in itertools.combinations(range(len(name) + 1), 2)} - set(words)
-    whole = {name for name in words for a, b in itertools.combinations(range(len(name) + 1), 2) if name[a:b] != name}
-    assert not parts & set(words) and len(whole) <= len(words)
+    longer_names = {
+        name for name in words for a, b in itertools.combinations(range(len(name) + 1), 2) if name[a:b] != name
+    }
+    assert not parts & set(words) and len(longer_names) <= len(words)
 
 
-def test_a_world_is_its_seed_and_size() -> None:
-    one, same, other = World(100, 3), World(100, 3), World(100, 4)
-    assert [render(one, name) for name in one.names] == [render(same, name) for name in same.names]
-    assert not set(one.names) & set(other.names)
-    assert len(one.names) == 100
+def test_world_depends_only_on_seed_and_size() -> None:
+    world, same, other = World(100, 3), World(100, 3), World(100, 4)
+    assert [render(world, name) for name in world.names] == [render(same, name) for name in same.names]
+    assert not set(world.names) & set(other.names)
+    assert len(world.names) == 100
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from(SORTS), st.integers(1, 4))
-def test_questions_have_the_one_answer_that_their_evidence_gives(seed: int, terse: bool, sort: str, hops: int) -> None:
+def test_evidence_determines_the_only_answer(seed: int, terse: bool, sort: str, hops: int) -> None:
     world, rng = WORLDS[terse], np.random.default_rng(seed)
     question = draw_question(world, rng, [sort], (hops, hops))  # type: ignore[list-item]
     program = question.program
     assert program is not None and program.hops == hops == question.hops
     assert parse(str(program)) == program == (parse_terse if terse else read_question)(question.text)
-    pages = Notes.of(render(world, name) for name in question.evidence)
-    everything = Notes.of(render(world, name) for name in world.names)
+    evidence_notes = Notes.of(render(world, name) for name in question.evidence)
+    all_notes = Notes.of(render(world, name) for name in world.names)
     if sort == "unanswerable":
-        assert question.answer == NONE and not evaluate(program, world) | evaluate(program, everything)
+        assert question.answer == NONE and not evaluate(program, world) | evaluate(program, all_notes)
         return
-    assert evaluate(program, world) == evaluate(program, everything) == evaluate(program, pages) == {question.answer}
+    assert (
+        evaluate(program, world)
+        == evaluate(program, all_notes)
+        == evaluate(program, evidence_notes)
+        == {question.answer}
+    )
     if sort == "chain":
         assert not re.search(rf"\b{question.answer}\b", question.text)
 
@@ -90,7 +97,7 @@ def test_answers_of_a_world_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("", "begins with the name"),
         ("Ada > mentr", "there is no relation mentr; there are mentor,"),
@@ -103,8 +110,8 @@ def test_answers_of_a_world_by_hand() -> None:
         ("A" * 10**6, "at most 1,000 characters, not 1,000,000"),
     ],
 )
-def test_what_is_wrong_with_a_program_is_one_line(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(why)) as refused:
+def test_refuses_invalid_programs_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as refused:
         parse(text)
     assert "\n" not in str(refused.value)
 
@@ -115,16 +122,16 @@ def test_what_is_wrong_with_a_program_is_one_line(text: str, why: str) -> None:
     | st.lists(st.sampled_from(["Ada", ">", "^", "mentor", "count ", "larger born:", "|"])).map("".join)
 )
 def test_any_text_is_a_program_or_a_value_error(text: str) -> None:
-    for reads in (parse, parse_terse):
+    for parser in (parse, parse_terse):
         try:
-            reads(text)
-        except ValueError as why:
-            assert str(why)
+            parser(text)
+        except ValueError as error:
+            assert str(error)
     read_question(text)
     read_question(f"What is {text}?")
 
 
-def test_nested_words_are_read_up_to_a_depth() -> None:
+def test_nested_questions_are_parsed_up_to_a_depth() -> None:
     program = parse("Ada Lo > mentor > ^founder > seat")
     words = "What is the seat of the company with the mentor of Ada Lo as founder?"
     assert word_question(program) == words and read_question(words) == program
@@ -145,5 +152,5 @@ def test_nested_words_are_read_up_to_a_depth() -> None:
         ("the " * 5000, None),
     ],
 )
-def test_a_question_in_free_words_is_found(text: str, standard: str | None) -> None:
+def test_finds_questions_in_free_wording(text: str, standard: str | None) -> None:
     assert find_question(text) == (standard and read_question(standard))

@@ -27,7 +27,7 @@ def test_the_calculator_follows_the_usual_precedence(expression: str, result: st
         "9" * 500,
     ],
 )  # fmt: skip
-def test_the_calculator_refuses_all_else(expression: str) -> None:
+def test_calculator_refuses_other_text(expression: str) -> None:
     with pytest.raises(ValueError):
         calculator(expression)
 

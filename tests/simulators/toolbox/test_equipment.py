@@ -19,47 +19,47 @@ OWN = FACTORIES / "own_tools.py"
 SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
 
 
-def nim(*tools: Any, seed: int = 1) -> TextGame:
+def start_nim(*tools: Any, seed: int = 1) -> TextGame:
     """Return a dealt game of Nim whose first seat has tools."""
     game = equip(games.make("nim"), {"first": list(tools)})
     game.reset(seed=seed)
     return game
 
 
-def told(game: TextGame, seat: str = "first") -> list[str]:
-    """Return the texts that a seat was told since its last act."""
+def read_messages(game: TextGame, seat: str = "first") -> list[str]:
+    """Return the texts that a seat has received since its last act."""
     return [message.text for message in game.messages(seat)]
 
 
-def test_a_call_is_a_turn_that_leaves_the_game_alone() -> None:
-    game, plain = nim("calculator"), games.make("nim")
-    plain.reset(seed=1)
+def test_tool_call_leaves_the_game_unchanged() -> None:
+    game, unequipped = start_nim("calculator"), games.make("nim")
+    unequipped.reset(seed=1)
     before = View.of(game, "second")._replace(messages=())
     game.step("calculator(expression='6 * 7')")
-    assert told(game) == ["42"] and game.agent_selection == "first" and game.infos["first"]["valid"]
+    assert read_messages(game) == ["42"] and game.agent_selection == "first" and game.infos["first"]["valid"]
     assert game.turns == 0 and View.of(game, "second") == before
-    for each in (game, plain):
-        each.step("TAKE 1 D")
-    assert told(game, "second") == told(plain, "second")
-    assert game.legal("second") == plain.legal("second") and game.payoffs() == plain.payoffs()
+    for either in (game, unequipped):
+        either.step("TAKE 1 D")
+    assert read_messages(game, "second") == read_messages(unequipped, "second")
+    assert game.legal("second") == unequipped.legal("second") and game.payoffs() == unequipped.payoffs()
 
 
-def test_tools_are_told_to_their_seat_alone() -> None:
-    game = nim("calculator", f"{OWN}:double")
+def test_tools_are_shown_only_to_their_seat() -> None:
+    game = start_nim("calculator", f"{OWN}:double")
     view = View.of(game, "first")
     assert [tool["function"]["name"] for tool in view.tools] == ["calculator", "double"]
     assert view.private["tools"].splitlines()[1] == "double(number: int): Double a number."
     assert "tools" not in View.of(game, "second").private and not View.of(game, "second").tools
 
 
-def test_steps_of_a_game_that_computes_elsewhere_itself_do_not_count_as_waiting() -> None:
+def test_games_with_their_own_executor_do_not_wait() -> None:
     for name, waits in (("nim", True), ("sql", False), ("data_analysis", False), ("workspace", True)):
         game = games.make(name)
         assert equip(game, {game.seats[0]: ["calculator"]}).waits is waits
 
 
 def test_the_other_seat_has_no_tools() -> None:
-    game = nim("calculator")
+    game = start_nim("calculator")
     game.step("TAKE 1 D")
     game.step("calculator('1')")
     assert game.infos["second"]["valid"] is False
@@ -74,28 +74,28 @@ def test_the_other_seat_has_no_tools() -> None:
         "<tool_call>\n<function=calculator>\n<parameter=expression>\n2+3\n</parameter>\n</function>\n</tool_call>",
     ],
 )  # fmt: skip
-def test_calls_are_read_in_the_formats_of_models(reply: str) -> None:
-    game = nim("calculator")
+def test_parses_calls_in_model_formats(reply: str) -> None:
+    game = start_nim("calculator")
     game.step(reply)
-    assert told(game) == ["5"]
+    assert read_messages(game) == ["5"]
 
 
 @pytest.mark.parametrize("reply", ["<tool_call>{]</tool_call>", "calculator(expression=3)", "dubble(number=2)"])
-def test_a_wrong_call_gets_an_error_to_read(reply: str) -> None:
-    game = nim("calculator", f"{OWN}:double")
+def test_wrong_call_gets_an_error(reply: str) -> None:
+    game = start_nim("calculator", f"{OWN}:double")
     game.step(reply)
-    (text,) = told(game)
+    (text,) = read_messages(game)
     assert text.startswith("Error: ") and game.agent_selection == "first"
 
 
 def test_calls_of_one_reply_overlap_and_keep_their_order() -> None:
-    game = nim(f"{OWN}:meet")
+    game = start_nim(f"{OWN}:meet")
     game.step("\n".join(f"meet(number={n})" for n in range(4)))
-    assert told(game) == ["0", "1", "2", "3"]
+    assert read_messages(game) == ["0", "1", "2", "3"]
 
 
 def test_a_seat_cannot_call_tools_forever() -> None:
-    game = nim("calculator")
+    game = start_nim("calculator")
     for _ in range(CALL_TURNS):
         game.step("calculator('1')")
         assert game.infos["first"]["valid"]
@@ -106,54 +106,54 @@ def test_a_seat_cannot_call_tools_forever() -> None:
     assert game.report()["seat_tool_calls"] == CALL_TURNS
 
 
-def test_a_match_starts_without_the_last_ones_state() -> None:
-    game = nim(f"{OWN}:Notebook")
+def test_reset_clears_tool_state() -> None:
+    game = start_nim(f"{OWN}:Notebook")
     game.step("note(text='a')")
     game.reset(seed=1)
     game.step("read()")
-    assert told(game) == ["[]"]
+    assert read_messages(game) == ["[]"]
 
 
 def test_clones_are_independent() -> None:
-    game = nim(f"{OWN}:Notebook", {"mcp": SERVER})
+    game = start_nim(f"{OWN}:Notebook", {"mcp": SERVER})
     game.step("note(text='a')")
     game.step("count()")
     twin = game.clone()
-    for each, text in ((game, "b"), (twin, "c")):
-        each.step(f"note(text='{text}')")
-        each.step("read()")
-        assert told(each) == [f'["a","{text}"]']
-        each.step("count()")
-        assert told(each) == ["2"]
-        each.close()
+    for either, text in ((game, "b"), (twin, "c")):
+        either.step(f"note(text='{text}')")
+        either.step("read()")
+        assert read_messages(either) == [f'["a","{text}"]']
+        either.step("count()")
+        assert read_messages(either) == ["2"]
+        either.close()
 
 
 def test_pictures_of_tools_are_images_of_the_game() -> None:
-    game = nim({"function": f"{OWN}:picture"})
+    game = start_nim({"function": f"{OWN}:picture"})
     game.step("picture(kind='png')")
     (image,) = game.messages("first")[0].images
     assert (image.width, image.height) == (3, 2)
     assert game.picture(image.hash).startswith(b"\x89PNG")
     assert game.observation_space("first").contains(game.observe("first"))
     game.step("picture(kind='text')")
-    assert told(game) == ["Error: the image cannot be read: its format is unknown (PNG, JPEG and WebP are)"]
+    assert read_messages(game) == ["Error: the image cannot be read: its format is unknown (PNG, JPEG and WebP are)"]
 
 
 def test_a_method_may_show_an_image() -> None:
-    game = nim(f"{OWN}:Camera")
+    game = start_nim(f"{OWN}:Camera")
     game.step("shoot()")
     (image,) = game.messages("first")[0].images
     assert game.picture(image.hash).startswith(b"\x89PNG")
 
 
-def test_tools_stand_beside_a_simulators_own() -> None:
+def test_tools_are_added_to_a_simulators_own() -> None:
     game = equip(games.make("desk", domain="shop"), {"agent": ["calculator"]})
     game.reset(seed=3)
-    own = [tool["function"]["name"] for tool in View.of(game, "agent").tools]
-    assert own[-1] == "calculator" and len(own) > 1
+    names = [tool["function"]["name"] for tool in View.of(game, "agent").tools]
+    assert names[-1] == "calculator" and len(names) > 1
     turns = game.turns
     game.step("calculator('2+2')")
-    assert told(game, "agent") == ["4"] and game.turns == turns
+    assert read_messages(game, "agent") == ["4"] and game.turns == turns
     game.step("find_customer(email='x@mail.example', postcode='A1')")
     assert game.turns == turns + 1
 
@@ -172,7 +172,7 @@ def test_an_equipped_game_passes_the_games_checks() -> None:
         ({"first": ["calculator", {"function": "calculator"}]}, "first has two tools called calculator"),
     ],
 )
-def test_wrong_tools_are_refused_before_the_match(tools: Any, text: str) -> None:
+def test_refuses_invalid_tools_before_the_match(tools: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         equip(games.make("nim"), tools)
 
@@ -188,14 +188,14 @@ FAULTS = ("", "garbage", "slow", "crash", "hang", "huge", "malformed", "error", 
 
 @pytest.mark.slow
 def test_a_hundred_faulty_servers_fail_no_match() -> None:
-    """The result of each faulty call is an observation, the match goes on, and no server is left."""
+    """The result of each faulty call is an observation, the match continues, and no server remains."""
     from concurrent.futures import ThreadPoolExecutor
 
     def play(number: int) -> str:
         fault = FAULTS[number % len(FAULTS)]
-        game = nim({"mcp": f"{SERVER} {fault}", "timeout": 4.0, "retries": number % 3}, seed=number)
+        game = start_nim({"mcp": f"{SERVER} {fault}", "timeout": 4.0, "retries": number % 3}, seed=number)
         game.step("act()")
-        (text,) = told(game)
+        (text,) = read_messages(game)
         while game.agents and not game.terminations["first"]:
             seat = game.agent_selection
             game.step((game.legal(seat) or [""])[0])

@@ -1,4 +1,4 @@
-"""Connections to MCP servers over HTTP on this machine, and answers that would fill memory."""
+"""Connections to local MCP servers over HTTP, and oversized answers."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ class Handler(BaseHTTPRequestHandler):
     fault = ""
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
     def do_GET(self) -> None:
         self._reply(405, b"")
@@ -35,11 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "id" not in request:
             return self._reply(202, b"")
-        found = answer(request["method"], request.get("params") or {})
+        mcp_result = answer(request["method"], request.get("params") or {})
         fault = self.fault if request.get("params", {}).get("name") == "act" else ""
         if fault == "endless":
             return self._endless()
-        result = {"error": {"code": -32601, "message": "no"}} if found is None else {"result": found}
+        result = {"error": {"code": -32601, "message": "no"}} if mcp_result is None else {"result": mcp_result}
         body = json.dumps({"jsonrpc": "2.0", "id": request["id"], **result}).encode()
         if fault == "compressed":
             return self._reply(200, BOMB, encoding="gzip")
@@ -64,31 +64,31 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[McpServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[McpServer]:
     monkeypatch.setattr(loopback, "MAX_MESSAGE_BYTES", 2 << 20)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing is there
-    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
-    client = McpServer(f"http://127.0.0.1:{served.server_port}/mcp")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing listens there
+    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http_server.serve_forever, daemon=True).start()
+    client = McpServer(f"http://127.0.0.1:{http_server.server_port}/mcp")
     yield client
     client.close()
-    served.shutdown()
-    served.server_close()
+    http_server.shutdown()
+    http_server.server_close()
 
 
-def test_a_server_over_http_answers_whatever_proxies_there_are(shop: McpServer) -> None:
-    assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
-    assert shop.call("add", {"a": 2, "b": 3}, 20).text == "5"
+def test_server_over_http_ignores_proxy_settings(server: McpServer) -> None:
+    assert [tool.name for tool in server.tools()] == ["add", "count", "act", "greet"]
+    assert server.call("add", {"a": 2, "b": 3}, 20).text == "5"
 
 
 @pytest.mark.parametrize("fault", ["endless", "compressed"])
 def test_answers_that_would_fill_memory_end_the_connection(
-    shop: McpServer, fault: str, monkeypatch: pytest.MonkeyPatch
+    server: McpServer, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Handler, "fault", fault)
-    assert shop.call("add", {"a": 2}, 20).text == "3"
+    assert server.call("add", {"a": 2}, 20).text == "3"
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ServerEnded):
-        shop.call("act", {}, 20)
+        server.call("act", {}, 20)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60 << 10
-    assert shop.call("add", {"a": 1}, 20).text == "2", "the next connection works"
+    assert server.call("add", {"a": 1}, 20).text == "2", "the next connection fails"

@@ -13,13 +13,13 @@ from simulators.toolbox.mcp_server import REFUSED, McpServer
 from tests.factories.mcp_children import SERVER, running
 
 
-def server(fault: str = "") -> McpServer:
+def connect(fault: str = "") -> McpServer:
     """Return a connection to a server with this fault."""
     return McpServer(f"{sys.executable} {SERVER} {fault}")
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def check_no_children_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 20.0)
     yield
     deadline = time.monotonic() + 20
@@ -29,15 +29,15 @@ def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
-    shop = server()
+    server = connect()
     assert not running()
-    assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
-    assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
-    assert [shop.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
+    assert [tool.name for tool in server.tools()] == ["add", "count", "act", "greet"]
+    assert server.call("add", {"a": 2, "b": 3}, 5).text == "5"
+    assert [server.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
     assert running() == 1
-    shop.close()
-    assert shop.call("count", {}, 5).text == "1"  # another server
-    shop.close()
+    server.close()
+    assert server.call("count", {}, 5).text == "1"  # another server
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -51,71 +51,71 @@ def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     ],
 )
 def test_faults_of_a_call_are_exceptions(fault: str, error: type[Exception], text: str) -> None:
-    shop = server(fault)
+    server = connect(fault)
     with pytest.raises(error) as raised:
-        shop.call("act", {}, 0.5)
+        server.call("act", {}, 0.5)
     assert str(raised.value) == text
-    shop.close()
+    server.close()
 
 
 def test_an_endless_message_ends_its_connection_and_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "MAX_MESSAGE_BYTES", 2 << 20)
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("endless")
+    before, server = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("endless")
     with pytest.raises(ServerEnded):
-        shop.call("act", {}, 60)
+        server.call("act", {}, 60)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    assert shop.call("count", {}, 20).text == "1", "another server answers"
-    shop.close()
+    assert server.call("count", {}, 20).text == "1", "the next server fails"
+    server.close()
 
 
-def test_of_standard_error_only_the_end_is_kept() -> None:
-    before, shop = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, server("shouting")
-    assert shop.call("act", {}, 60).text == "fine"
+def test_standard_error_is_bounded() -> None:
+    before, server = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, connect("shouting")
+    assert server.call("act", {}, 60).text == "fine"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 << 10
-    shop.close()
+    server.close()
 
 
-def test_what_a_server_starts_ends_with_it() -> None:
-    shop = server("child")
-    assert shop.call("act", {}, 20).text == "fine"
+def test_server_ends_with_its_children() -> None:
+    server = connect("child")
+    assert server.call("act", {}, 20).text == "fine"
     assert running() == 2
-    shop.close()  # the fixture waits until neither runs
+    server.close()  # the fixture waits until both have ended
 
 
 @pytest.mark.parametrize("fault", ["garbage", "slow", "stubborn"])
-def test_noise_and_a_slow_start_do_no_harm(fault: str) -> None:
-    shop = server(fault)
-    assert shop.call("act", {}, 5).text == "fine"
-    shop.close()
+def test_noise_and_slow_start_are_tolerated(fault: str) -> None:
+    server = connect(fault)
+    assert server.call("act", {}, 5).text == "fine"
+    server.close()
 
 
-def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 0.5)
     with pytest.raises(ServerEnded, match=r"does not start: no answer in 0\.5 s"):
-        server("silent").tools()
+        connect("silent").tools()
 
 
 def test_a_hanging_call_leaves_the_server_usable() -> None:
-    shop = server("hang")
+    server = connect("hang")
     with pytest.raises(TimeoutError):
-        shop.call("act", {}, 0.2)
-    shop.close()
+        server.call("act", {}, 0.2)
+    server.close()
 
 
 def test_an_ended_server_is_started_again() -> None:
-    shop = server("crash")
+    server = connect("crash")
     for _ in range(3):
-        assert shop.call("add", {"a": 1}, 5).text == "2"
+        assert server.call("add", {"a": 1}, 5).text == "2"
         with pytest.raises(ServerEnded):
-            shop.call("act", {}, 5)
-    shop.close()
+            server.call("act", {}, 5)
+    server.close()
 
 
 def test_pictures_arrive_as_bytes() -> None:
-    shop = server("picture")
-    content = shop.call("act", {}, 5)
+    server = connect("picture")
+    content = server.call("act", {}, 5)
     assert content.text == "" and content.pictures[0].startswith(b"\x89PNG")
-    shop.close()
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_other_addresses_are_refused(address: str, text: str) -> None:
         McpServer(address)
 
 
-def test_a_program_that_is_not_there_is_named() -> None:
+def test_missing_program_is_named() -> None:
     with pytest.raises(ServerEnded, match="no-such-program"):
         McpServer("no-such-program").tools()
 

@@ -17,14 +17,14 @@ SCHEMA = {
 }  # fmt: skip
 
 
-def call(**arguments: object) -> str:
+def call_buy(**arguments: object) -> str:
     """Return the arguments that reach a tool with SCHEMA, or the error."""
     return run([Tool(build_shape("buy", "Buy.", SCHEMA), lambda **given: given)], Call("buy", arguments))
 
 
 def test_valid_arguments_arrive_and_missing_ones_stay_missing() -> None:
-    assert call(item="pen") == '{"item":"pen"}'
-    assert call(item="pen", count=2, kind="used", note=None, more=[1]) == (
+    assert call_buy(item="pen") == '{"item":"pen"}'
+    assert call_buy(item="pen", count=2, kind="used", note=None, more=[1]) == (
         '{"item":"pen","count":2,"kind":"used","note":null,"more":[1]}'
     )
 
@@ -32,13 +32,13 @@ def test_valid_arguments_arrive_and_missing_ones_stay_missing() -> None:
 @pytest.mark.parametrize(
     "arguments", [{}, {"item": 3}, {"item": "pen", "count": "2"}, {"item": "pen", "kind": "old"}, {"item": "a", "x": 1}]
 )
-def test_wrong_arguments_are_told_to_the_model(arguments: dict[str, object]) -> None:
-    assert call(**arguments).startswith("Error: ")
-    assert "buy(item: str" in call(**arguments)
+def test_wrong_arguments_get_an_error(arguments: dict[str, object]) -> None:
+    assert call_buy(**arguments).startswith("Error: ")
+    assert "buy(item: str" in call_buy(**arguments)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "<tool_call>", "x" * 65, "buy\n"])
-def test_names_that_no_call_can_write_are_refused(name: str) -> None:
+def test_refuses_names_that_calls_cannot_write(name: str) -> None:
     with pytest.raises(ValueError):
         build_shape(name, "", {})
 
@@ -65,7 +65,9 @@ PROPERTY = st.fixed_dictionaries({}, optional={"type": KINDS | st.lists(KINDS, m
     ),
     st.dictionaries(st.text(max_size=8), VALUES, max_size=4),
 )  # fmt: skip
-def test_any_schema_is_refused_or_judges_any_arguments(schema: dict[str, object], arguments: dict[str, object]) -> None:
+def test_any_schema_is_refused_or_validates_any_arguments(
+    schema: dict[str, object], arguments: dict[str, object]
+) -> None:
     try:
         shape = build_shape("act", "Act.", schema)
     except ValueError:

@@ -19,60 +19,64 @@ OWN = FACTORIES / "own_tools.py"
 SERVER = f"{sys.executable} {FACTORIES / 'mcp_server.py'}"
 
 
-def ask(toolset: Toolset, name: str, /, **arguments: Any) -> str:
+def call_tool(toolset: Toolset, name: str, /, **arguments: Any) -> str:
     """Return the result of a call."""
     return run(toolset.tools, Call(name, arguments))
 
 
 def test_a_function_is_one_tool_for_all_matches() -> None:
     factory = make_factory(f"{OWN}:double")
-    assert ask(factory.open(), "double", number=21) == "42"
+    assert call_tool(factory.open(), "double", number=21) == "42"
     assert factory.open() is copy.deepcopy(factory.open())
 
 
 def test_an_async_function_is_awaited() -> None:
-    assert ask(make_factory(f"{OWN}:later").open(), "later", text="now") == "now"
+    assert call_tool(make_factory(f"{OWN}:later").open(), "later", text="now") == "now"
 
 
 def test_a_class_has_the_state_of_one_match() -> None:
     factory = make_factory(f"{OWN}:Notebook")
     first, second = factory.open(), factory.open()
-    assert ask(first, "note", text="a") == "1"
+    assert call_tool(first, "note", text="a") == "1"
     twin = copy.deepcopy(first)
-    assert [ask(first, "note", text="b"), ask(twin, "note", text="c"), ask(second, "read")] == ["2", "2", "[]"]
-    assert [ask(first, "read"), ask(twin, "read")] == ['["a","b"]', '["a","c"]']
+    assert [call_tool(first, "note", text="b"), call_tool(twin, "note", text="c"), call_tool(second, "read")] == [
+        "2",
+        "2",
+        "[]",
+    ]
+    assert [call_tool(first, "read"), call_tool(twin, "read")] == ['["a","b"]', '["a","c"]']
 
 
 def test_a_confined_function_sees_no_files() -> None:
     code = "import os\n\ndef where(path: str) -> bool:\n    'Tell if a file exists.'\n    return os.path.exists(path)\n"
-    assert ask(_from(code, "where", confined=False), "where", path="/etc/passwd") == "true"
-    assert ask(_from(code, "where", confined=True), "where", path="/etc/passwd") == "false"
+    assert call_tool(write_and_open(code, "where", confined=False), "where", path="/etc/passwd") == "true"
+    assert call_tool(write_and_open(code, "where", confined=True), "where", path="/etc/passwd") == "false"
 
 
-def test_a_confined_function_that_fails_says_why() -> None:
+def test_failing_confined_function_reports_its_error() -> None:
     code = "def fail() -> str:\n    'Fail.'\n    raise KeyError('gone')\n"
-    assert ask(_from(code, "fail", confined=True), "fail") == "Error: KeyError: 'gone'"
+    assert call_tool(write_and_open(code, "fail", confined=True), "fail") == "Error: KeyError: 'gone'"
 
 
-_FOLDER: list[Path] = []
+FOLDER: list[Path] = []
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path) -> None:
-    _FOLDER[:] = [tmp_path]
+def set_folder(tmp_path: Path) -> None:
+    FOLDER[:] = [tmp_path]
 
 
-def _from(code: str, name: str, **settings: Any) -> Toolset:
-    path = _FOLDER[0] / f"own{len(list(_FOLDER[0].iterdir()))}.py"
+def write_and_open(code: str, name: str, **settings: Any) -> Toolset:
+    path = FOLDER[0] / f"own{len(list(FOLDER[0].iterdir()))}.py"
     path.write_text(code)
     return make_factory({"function": f"{path}:{name}", **settings}).open()
 
 
-def test_a_call_that_takes_too_long_is_tried_again() -> None:
+def test_slow_call_is_retried() -> None:
     own_tools.attempts = 0
     patient, impatient = ({"function": f"{OWN}:flaky", "timeout": 0.3, "retries": retries} for retries in (1, 0))
-    assert ask(make_factory(patient).open(), "flaky") == "at last"
-    assert ask(make_factory(impatient).open(), "flaky") == "Error: flaky took too long."
+    assert call_tool(make_factory(patient).open(), "flaky") == "at last"
+    assert call_tool(make_factory(impatient).open(), "flaky") == "Error: flaky took too long."
 
 
 def test_concurrent_calls_are_limited_across_matches() -> None:
@@ -80,40 +84,40 @@ def test_concurrent_calls_are_limited_across_matches() -> None:
 
     factory = make_factory({"function": f"{OWN}:crowded", "at_once": 2})
     with ThreadPoolExecutor(6) as pool:
-        counts = list(pool.map(lambda _: int(ask(factory.open(), "crowded")), range(6)))
+        counts = list(pool.map(lambda _: int(call_tool(factory.open(), "crowded")), range(6)))
     assert max(counts) == 2
 
 
-def test_each_match_has_a_server_of_its_own() -> None:
+def test_each_match_has_its_own_server() -> None:
     factory = make_factory({"mcp": SERVER})
     first, second = factory.open(), factory.open()
-    assert [ask(first, "count"), ask(first, "count"), ask(second, "count")] == ["1", "2", "1"]
+    assert [call_tool(first, "count"), call_tool(first, "count"), call_tool(second, "count")] == ["1", "2", "1"]
     twin = copy.deepcopy(first)
-    assert [ask(twin, "count"), ask(first, "count")] == ["3", "3"]
-    for one in (first, second, twin):
-        one.close()
+    assert [call_tool(twin, "count"), call_tool(first, "count")] == ["3", "3"]
+    for toolset in (first, second, twin):
+        toolset.close()
 
 
-def test_a_server_that_crashed_gets_the_earlier_calls_again() -> None:
+def test_restarted_server_replays_the_earlier_calls() -> None:
     toolset = make_factory({"mcp": f"{SERVER} crash"}).open()
-    assert [ask(toolset, "count"), ask(toolset, "act")] == ["1", "Error: act failed: its server ended"]
-    assert ask(toolset, "count") == "2"
+    assert [call_tool(toolset, "count"), call_tool(toolset, "act")] == ["1", "Error: act failed: its server ended"]
+    assert call_tool(toolset, "count") == "2"
     toolset.close()
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_parameters_of_a_server_may_have_any_name(shared: bool) -> None:
     toolset = make_factory({"mcp": SERVER, "shared": shared}).open()
-    assert ask(toolset, "greet", name="Ann", self="me", arguments="none") == "arguments=none name=Ann self=me"
-    assert ask(toolset, "greet", name="\ud800").startswith("Error: the arguments contain invalid characters")
-    assert ask(toolset, "greet", name="Bo") == "name=Bo", "the server has not been restarted, nor did it end"
+    assert call_tool(toolset, "greet", name="Ann", self="me", arguments="none") == "arguments=none name=Ann self=me"
+    assert call_tool(toolset, "greet", name="\ud800").startswith("Error: the arguments contain invalid characters")
+    assert call_tool(toolset, "greet", name="Bo") == "name=Bo", "the server ended or was restarted"
     toolset.close()
 
 
 def test_a_shared_server_is_one_for_all_matches() -> None:
     factory = make_factory({"mcp": SERVER, "shared": True, "only": ["count"]})
     first, second = factory.open(), factory.open()
-    assert [ask(first, "count"), ask(second, "count")] == ["1", "2"]
+    assert [call_tool(first, "count"), call_tool(second, "count")] == ["1", "2"]
     assert [tool.name for tool in first.tools] == ["count"]
 
 
@@ -141,7 +145,7 @@ def test_a_shared_server_is_one_for_all_matches() -> None:
         (7, "tools: "),
     ],
 )
-def test_wrong_sources_are_one_clear_line(source: Any, text: str) -> None:
+def test_refuses_invalid_sources_in_one_line(source: Any, text: str) -> None:
     with pytest.raises(ValueError) as raised:
         make_factory(source)
     assert text in str(raised.value) and "\n" not in str(raised.value)
@@ -153,21 +157,21 @@ NAMES = st.sampled_from(["calculator", "python", "x.py:y", "/dev/zero.py:x", f"{
 
 
 @given(VALUES | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), VALUES | NAMES, max_size=4))
-def test_any_source_is_read_or_refused_in_one_line(source: Any) -> None:
+def test_any_source_loads_or_is_refused_in_one_line(source: Any) -> None:
     try:
         parsed = parse(source)
         if parsed.mcp is None:
             assert make_factory(source).names
-    except ValueError as why:
-        assert str(why) and "\n" not in str(why) and len(str(why)) < 500
+    except ValueError as error:
+        assert str(error) and "\n" not in str(error) and len(str(error)) < 500
 
 
 @given(st.text(max_size=30) | st.from_regex(r"https?://[a-z0-9.@:/\\\[\]#?%-]{0,40}", fullmatch=True))
-def test_any_url_is_on_this_machine_or_refused(address: str) -> None:
+def test_any_url_is_local_or_refused(address: str) -> None:
     try:
         McpServer(f"http://{address.removeprefix('http://')}")
-    except ValueError as why:
-        assert str(why).startswith("mcp: ")
+    except ValueError as error:
+        assert str(error).startswith("mcp: ")
         return
     import httpx2
 
@@ -175,4 +179,4 @@ def test_any_url_is_on_this_machine_or_refused(address: str) -> None:
         host = httpx2.URL(f"http://{address.removeprefix('http://')}").host
     except httpx2.InvalidURL:
         return
-    assert host in ("localhost", "127.0.0.1", "::1"), "as the client reads it, too"
+    assert host in ("localhost", "127.0.0.1", "::1"), "the client connects to another host"

@@ -1,4 +1,4 @@
-"""Pictures are the same everywhere: bytes that depend on pixels alone, sizes that tell nothing, boxes read safely."""
+"""Pictures: reproducible bytes, file sizes that do not depend on the content, and safe parsing of boxes."""
 
 import hashlib
 import zlib
@@ -14,21 +14,21 @@ from games.png import BLOCK, encode
 from simulators import conformance
 from simulators.vision.boxes import read_box
 from simulators.vision.drawing import FORMS, crop, draw_digit_mask, draw_mask, reduce
-from tests.simulators.vision.probes import decoded
+from tests.simulators.vision.probes import decode_pixels
 
 
 @pytest.mark.parametrize("size", [(1, 1), (16, 16), (48, 48), (3, 70), (200, 150)])
-def test_a_file_is_read_back_to_the_pixel(size: tuple[int, int]) -> None:
+def test_decoding_inverts_encoding(size: tuple[int, int]) -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), dtype=np.uint8)
-    assert (decoded(encode(pixels)) == pixels).all()
+    assert (decode_pixels(encode(pixels)) == pixels).all()
 
 
-def test_bytes_do_not_depend_on_a_compressor_and_length_does_not_depend_on_pixels() -> None:
-    one, two = np.zeros((150, 150, 3), np.uint8), np.random.default_rng(1).integers(0, 256, (150, 150, 3), np.uint8)
-    assert BLOCK < 150 * 451, "two blocks"
-    assert len(encode(one)) == len(encode(two))
-    assert hashlib.sha256(encode(one)).hexdigest()[:16] == "ecdf8eced5e0f86b"
-    data = encode(two)
+def test_encoding_is_reproducible_and_has_fixed_length() -> None:
+    black, noise = np.zeros((150, 150, 3), np.uint8), np.random.default_rng(1).integers(0, 256, (150, 150, 3), np.uint8)
+    assert BLOCK < 150 * 451, "fits into one block"
+    assert len(encode(black)) == len(encode(noise))
+    assert hashlib.sha256(encode(black)).hexdigest()[:16] == "ecdf8eced5e0f86b"
+    data = encode(noise)
     start = data.index(b"IDAT") + 4
     assert len(zlib.decompress(data[start : data.index(b"IEND") - 8])) == 150 * 451
 
@@ -49,19 +49,19 @@ def test_bytes_do_not_depend_on_a_compressor_and_length_does_not_depend_on_pixel
 def test_a_seed_gives_the_same_pictures_on_every_machine(
     name: str, options: dict[str, Any], count: int, expected: str
 ) -> None:
-    """All that the oracle sees in one match, computed once and kept here."""
+    """Compare the hashes of all pictures that the oracle sees in one match with recorded ones."""
     views = conformance.walk(games.make(name, **options), 7, "oracle")
-    shown = [image.hash for view in views for message in view.messages for image in message.images]
-    assert len(shown) == count and hashlib.sha256(" ".join(shown).encode()).hexdigest()[:16] == expected
+    hashes = [image.hash for view in views for message in view.messages for image in message.images]
+    assert len(hashes) == count and hashlib.sha256(" ".join(hashes).encode()).hexdigest()[:16] == expected
 
 
 @pytest.mark.parametrize("pixels", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((4, 4, 4), np.uint8)])
-def test_only_rgb_levels_are_encoded(pixels: np.ndarray) -> None:
+def test_refuses_other_pixel_types(pixels: np.ndarray) -> None:
     with pytest.raises(ValueError, match="pixels are uint8"):
         encode(pixels)
 
 
-def test_digits_differ_by_hand_and_no_overview_keeps_a_pixel_of_them() -> None:
+def test_digits_differ_and_vanish_in_overviews() -> None:
     assert len({draw_digit_mask(digit).tobytes() for digit in range(10)}) == 10
     assert draw_digit_mask(1).sum() == 28 and draw_digit_mask(8).sum() == 80, (
         "two sides of 2 x 14, three bars of 4 x 2 between"
@@ -76,9 +76,9 @@ def test_an_overview_is_the_middle_pixel_of_each_block() -> None:
     assert (crop(pixels, (2, 1, 6, 5), 4, 4) == pixels[1:5, 2:6]).all()
 
 
-def test_forms_are_whole_and_differ() -> None:
+def test_shapes_are_complete_and_differ() -> None:
     masks = [draw_mask(form, 20) for form in FORMS]
-    assert all(one.shape == (41, 41) and 300 < one.sum() < 1400 for one in masks)
+    assert all(mask.shape == (41, 41) and 300 < mask.sum() < 1400 for mask in masks)
     assert min(int((a ^ b).sum()) for n, a in enumerate(masks) for b in masks[:n]) > 150
 
 
@@ -92,12 +92,12 @@ def test_forms_are_whole_and_differ() -> None:
         ("١ ٢ ٣ ٤", None), ("[" * 2000, None), ("1" * 4000, None), ("inf 0 1 1", None), ("0x1 0 9 9", None),
     ],
 )  # fmt: skip
-def test_boxes_are_read_by_the_stated_rule(text: str, box: tuple[int, ...] | None) -> None:
+def test_parses_boxes(text: str, box: tuple[int, ...] | None) -> None:
     assert read_box(text, 144, 144) == box
 
 
 @given(st.text(max_size=60) | st.lists(st.integers(-(10**12), 10**12), min_size=3, max_size=5).map(str))
-def test_any_text_is_a_box_in_the_picture_or_none(text: str) -> None:
+def test_any_text_parses_to_a_valid_box_or_none(text: str) -> None:
     if box := read_box(text, 144, 96):
         left, top, right, bottom = box
         assert 0 <= left < right <= 144 and 0 <= top < bottom <= 96

@@ -1,4 +1,4 @@
-"""Pages: overviews tell no values, searches find slides by captions, and rewards are VRAG-RL's."""
+"""Pages: overviews without values, search by captions, and VRAG-RL's rewards."""
 
 import math
 import random
@@ -20,18 +20,18 @@ from simulators.vision.pages_acts import Act, read_act
 from simulators.vision.pages_players import guess
 from simulators.vision.scenes import crop_cell
 from simulators.vision.slides import LABELS, VALUES, Deck, Slide, crop_page, load_deck, render
-from tests.simulators.promises import broken, kept_over_many
-from tests.simulators.vision.probes import accuracy, decoded
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 
-def started(seed: int = 3, **options: Any) -> Pages:
+def start_game(seed: int = 3, **options: Any) -> Pages:
     game = Pages(**options)
     game.reset(seed=seed)
     return game
 
 
-def play(game: Pages, *acts: str) -> dict[str, float]:
-    """The rewards of the last act, each of which must be legal."""
+def play_legal_acts(game: Pages, *acts: str) -> dict[str, float]:
+    """Play legal acts and return the rewards of the last one."""
     for act in acts:
         game.step(act)
         assert game.infos["viewer"]["valid"]
@@ -39,31 +39,31 @@ def play(game: Pages, *acts: str) -> dict[str, float]:
     return rewards
 
 
-def printed(world: int = 0, split: str = "train") -> list[Slide]:
-    """The slides in print of a deck."""
+def list_printed_slides(world: int = 0, split: str = "train") -> list[Slide]:
+    """Return the printed slides of a deck."""
     return [slide for slide in load_deck(world, split).slides if isinstance(slide, Slide)]
 
 
-def asked(game: Pages) -> Any:
+def get_target_slide(game: Pages) -> Any:
     return game.question.slide
 
 
-def seen(game: Pages) -> np.ndarray:
-    """The picture in the newest message."""
-    return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
+def decode_newest_picture(game: Pages) -> np.ndarray:
+    """Return the pixels of the picture in the newest message."""
+    return decode_pixels(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"split": "test", "max_turns": 3, "world": 5}, {"objects": True, "split": "train"}], ids=str
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Pages(**options), seeds=3, acts=60) == []
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
+    assert find_failed_checks(lambda: Pages(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"objects": True}], ids=str)
-def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
-    assert kept_over_many(lambda: Pages(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert passes_over_many_seeds(lambda: Pages(**options), options, capsys)
 
 
 def test_glyphs_differ_by_hand_and_scale() -> None:
@@ -73,8 +73,8 @@ def test_glyphs_differ_by_hand_and_scale() -> None:
     assert (draw_glyph("R", 3)[1::3, 1::3] == draw_glyph("R")).all() and draw_glyph("R", 3).shape == (21, 15)
 
 
-def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> None:
-    decks = [printed(world, split) for world in (0, 1) for split in ("train", "test")]
+def test_deck_has_two_editions_per_report_and_splits_share_no_firm() -> None:
+    decks = [list_printed_slides(world, split) for world in (0, 1) for split in ("train", "test")]
     for slides in decks:
         assert len(slides) == len({slide.caption for slide in slides}) == 500
         reports: dict[tuple[str, str], list[Slide]] = {}
@@ -87,7 +87,7 @@ def test_a_deck_has_two_editions_of_each_report_and_no_firm_in_two_splits() -> N
     assert not (firms[0] | firms[2]) & (firms[1] | firms[3]) and firms[0] != firms[2]
 
 
-def test_all_print_lies_on_the_page() -> None:
+def test_text_fits_on_the_page() -> None:
     longest = max((label for labels in LABELS.values() for label in labels), key=len)
     for slide in (*load_deck(0, "train").slides, *load_deck(0, "test").slides):
         assert len(slide.firm) <= 15 and len(f"{slide.topic} {slide.year}") <= 15 and len(longest) <= 8
@@ -95,12 +95,14 @@ def test_all_print_lies_on_the_page() -> None:
         assert all(170 <= box[0] < box[2] <= 288 and box[3] <= 216 for box in boxes)
 
 
-def test_slides_with_other_values_have_the_same_overview_and_size_to_the_byte() -> None:
-    for slide in printed()[:40]:
+def test_overview_and_size_do_not_depend_on_values() -> None:
+    for slide in list_printed_slides()[:40]:
         other = slide._replace(values=tuple(100 + 9 - value for value in slide.values))
-        one, two = render(slide), render(other)
-        assert encode(reduce(one)) == encode(reduce(two)) and len(encode(one)) == len(encode(two))
-        assert (one != two).any()
+        pixels, other_pixels = render(slide), render(other)
+        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(
+            encode(other_pixels)
+        )
+        assert (pixels != other_pixels).any()
 
 
 def test_pages_are_cached_by_content_and_cannot_be_changed() -> None:
@@ -111,19 +113,19 @@ def test_pages_are_cached_by_content_and_cannot_be_changed() -> None:
     assert (render.__wrapped__(slide) == render(slide)).all()
 
 
-def test_a_probe_reads_values_from_parts_and_none_from_overviews() -> None:
-    coarse, fine, digits = list[np.ndarray](), list[np.ndarray](), list[int]()
+def test_probe_reads_values_from_crops_but_not_from_overviews() -> None:
+    overview_cells, value_crops, digits = list[np.ndarray](), list[np.ndarray](), list[int]()
     for slide in load_deck(0, "train").slides:
         for row, value in enumerate(slide.values):
             left, top, right, bottom = slide.value_box(row)
             digits.append(value % 10)
-            fine.append(crop_page(render(slide), (left - 3, top - 3, right + 3, bottom + 3)))
-            coarse.append(reduce(render(slide))[top // 3 - 2 : bottom // 3 + 2, left // 3 - 2 : right // 3 + 2])
-    assert accuracy(fine, digits, is_linear=True) > 0.9
-    assert accuracy(coarse, digits, is_linear=True) < 0.1 + 4 * (0.09 / 400) ** 0.5
+            value_crops.append(crop_page(render(slide), (left - 3, top - 3, right + 3, bottom + 3)))
+            overview_cells.append(reduce(render(slide))[top // 3 - 2 : bottom // 3 + 2, left // 3 - 2 : right // 3 + 2])
+    assert train_probe_accuracy(value_crops, digits, is_linear=True) > 0.9
+    assert train_probe_accuracy(overview_cells, digits, is_linear=True) < 0.1 + 4 * (0.09 / 400) ** 0.5
 
 
-def test_the_blind_are_at_chance_the_oracle_is_right_and_the_flawed_demonstrator_half_the_time() -> None:
+def test_scripted_players_are_ordered() -> None:
     game, count = Pages(split="train"), 120
     scores = {
         name: np.mean([conformance.play(game, seed, name)["score"] for seed in range(count)])
@@ -131,72 +133,78 @@ def test_the_blind_are_at_chance_the_oracle_is_right_and_the_flawed_demonstrator
     }
     assert scores["oracle"] == 1.0 and 0.38 <= scores["hasty"] <= 0.62
     acts = {tuple(map(game.players["blind"](game, 0), conformance.walk(game, seed, "blind")))[-1] for seed in range(9)}
-    assert acts == {guess(VALUES)}, "it says the same of every slide"
+    assert acts == {guess(VALUES)}, "the blind player's acts vary"
     values = [value for slide in game.deck.slides for value in slide.values]
-    assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, "so it is right as often as a value occurs"
+    assert max(np.bincount(values)) / len(values) <= 1 / len(VALUES) + 0.02, (
+        "guessing the most frequent value beats chance"
+    )
 
 
-def test_neither_place_nor_order_nor_words_tell_a_value() -> None:
-    rows = [(slide.year, row, slide.columns[row], slide.values[row]) for slide in printed() for row in range(4)]
-    for known in zip(*[row[:3] for row in rows], strict=True):
-        assert abs(np.corrcoef(known, [row[3] for row in rows])[0, 1]) < 4 / len(rows) ** 0.5
+def test_values_are_uncorrelated_with_position_and_year() -> None:
+    rows = [
+        (slide.year, row, slide.columns[row], slide.values[row]) for slide in list_printed_slides() for row in range(4)
+    ]
+    for feature in zip(*[row[:3] for row in rows], strict=True):
+        assert abs(np.corrcoef(feature, [row[3] for row in rows])[0, 1]) < 4 / len(rows) ** 0.5
 
 
 def test_a_match_by_hand() -> None:
-    game = started()
-    slide, row = asked(game), game.question.row
+    game = start_game()
+    slide, row = get_target_slide(game), game.question.row
     (message,) = game.messages("viewer")
     label, year = slide.labels[row], slide.year
     assert message.parts == (f"How much is {label} in {slide.firm}, {slide.topic} {year}?",)
-    assert play(game, f"search {slide.firm} {slide.topic} {year}") == {}
+    assert play_legal_acts(game, f"search {slide.firm} {slide.topic} {year}") == {}
     (message,) = game.messages("viewer")
-    assert message.parts[0] == "Slide 1." and (seen(game) == reduce(render(slide))).all()
-    play(game, slide.closer(row))
-    assert seen(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
-    assert play(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
+    assert message.parts[0] == "Slide 1." and (decode_newest_picture(game) == reduce(render(slide))).all()
+    play_legal_acts(game, slide.closer(row))
+    assert decode_newest_picture(game).shape[:2] in {(20, 23), (21, 23), (20, 24), (21, 24)} and game.hit
+    assert play_legal_acts(game, f"answer {slide.values[row]}.") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.payoffs() == {"viewer": pytest.approx(1.0)}
 
 
-def test_searches_show_each_slide_once_and_later_ones_gain_less() -> None:
-    game = started()
-    slide = asked(game)
-    first, twin = (one for one in game.deck.slides if (one.firm, one.topic) == (slide.firm, slide.topic))
-    words = f"search {slide.firm} {slide.topic}"
-    play(game, words, words)
-    assert game.found == [first, twin], "captions that match alike are shown in the deck's order"
-    rewards = play(game, f"answer {game.number}")
+def test_later_search_results_earn_less() -> None:
+    game = start_game()
+    slide = get_target_slide(game)
+    first, twin = (
+        candidate for candidate in game.deck.slides if (candidate.firm, candidate.topic) == (slide.firm, slide.topic)
+    )
+    query = f"search {slide.firm} {slide.topic}"
+    play_legal_acts(game, query, query)
+    assert game.found == [first, twin], "ties are not in the deck's order"
+    rewards = play_legal_acts(game, f"answer {game.number}")
     assert rewards["ndcg"] == pytest.approx(0.2 / math.log2(2 + game.found.index(slide)))
     game.reset(seed=3)
-    play(game, "search courses")
-    assert play(game, f"answer {game.number}") == {"right": 0.7, "format": 0.1, "ndcg": 0.0}
+    play_legal_acts(game, "search courses")
+    assert play_legal_acts(game, f"answer {game.number}") == {"right": 0.7, "format": 0.1, "ndcg": 0.0}
 
 
-def test_nothing_is_paid_for_an_answer_without_a_search_or_a_search_without_an_answer() -> None:
-    game = started()
-    assert play(game, f"answer {game.number}") == {} and not game.report()["success"]
-    game = started(max_turns=2)
-    assert play(game, "search harvest", "search harvest") == {} and game.ended == "turns"
+def test_answer_and_search_are_both_required() -> None:
+    game = start_game()
+    assert play_legal_acts(game, f"answer {game.number}") == {} and not game.report()["success"]
+    game = start_game(max_turns=2)
+    assert play_legal_acts(game, "search harvest", "search harvest") == {} and game.ended == "turns"
 
 
 def test_errors_are_observations_and_cost_the_format() -> None:
-    game = started(max_turns=12)
-    for act, said in [
+    game = start_game(max_turns=12)
+    for act, text in [
         ("bbox 0 0 9 9", "Error: search first"), ("search xyzzy", "Error: no other slide"), 
         ("", "Error: write search"), ("search ?!", "Error: a query needs words"), ("answer", "Error: write"),
         ("search " + "a" * 201, "Error: write"),
     ]:  # fmt: skip
-        play(game, act)
-        assert game.messages("viewer")[-1].text.startswith(said)
-    play(game, "search harvest", "bbox 9 9 1 1")
+        play_legal_acts(game, act)
+        assert game.messages("viewer")[-1].text.startswith(text)
+    play_legal_acts(game, "search harvest", "bbox 9 9 1 1")
     assert game.messages("viewer")[-1].text == "Error: bbox needs four numbers from 0 to 999"
-    assert play(game, f"answer {game.number}")["format"] == 0.0 and game.report()["errors"] == 7
+    assert play_legal_acts(game, f"answer {game.number}")["format"] == 0.0 and game.report()["errors"] == 7
 
 
-def test_a_large_part_is_no_sharper_than_the_overview() -> None:
-    game = started()
-    slide = asked(game)
-    play(game, f"search {slide.caption}", "bbox 0 0 999 999")
-    assert (seen(game) == reduce(render(slide))).all() and not game.hit
+def test_large_crop_is_no_sharper_than_the_overview() -> None:
+    game = start_game()
+    slide = get_target_slide(game)
+    play_legal_acts(game, f"search {slide.caption}", "bbox 0 0 999 999")
+    assert (decode_newest_picture(game) == reduce(render(slide))).all() and not game.hit
 
 
 @pytest.mark.parametrize(
@@ -209,7 +217,7 @@ def test_a_large_part_is_no_sharper_than_the_overview() -> None:
         ("answer", None), ("", None), ("<search>" * 500, None), ("answer \u200b", None), ("bbox " + "1" * 3990, None),
     ],
 )  # fmt: skip
-def test_acts_are_read(text: str, act: Act | None) -> None:
+def test_parses_acts(text: str, act: Act | None) -> None:
     assert read_act(text) == act
 
 
@@ -220,11 +228,11 @@ def test_any_text_is_an_act_or_none(text: str) -> None:
 
 
 def test_copies_share_the_deck_and_same_seeds_show_the_same_bytes() -> None:
-    one, two = started(4), started(4)
-    assert one.clone().deck is one.deck and isinstance(one.deck, Deck)
-    for game in (one, two):
-        play(game, f"search {asked(game).caption}")
-    assert one.album.pictures == two.album.pictures
+    first, second = start_game(4), start_game(4)
+    assert first.clone().deck is first.deck and isinstance(first.deck, Deck)
+    for game in (first, second):
+        play_legal_acts(game, f"search {get_target_slide(game).caption}")
+    assert first.album.pictures == second.album.pictures
 
 
 def test_a_missing_package_is_reported_at_the_start(monkeypatch: Any) -> None:
@@ -236,7 +244,7 @@ def test_a_missing_package_is_reported_at_the_start(monkeypatch: Any) -> None:
     load_deck.cache_clear()
 
 
-def test_a_deck_of_boards_has_two_of_each_firm_with_the_same_objects_and_no_firm_in_two_splits() -> None:
+def test_board_deck_has_two_boards_per_firm_and_splits_share_no_firm() -> None:
     decks = [load_deck(0, split, True).slides for split in ("train", "test")]
     for slides in decks:
         firms: dict[str, list[Board]] = {}
@@ -245,49 +253,57 @@ def test_a_deck_of_boards_has_two_of_each_firm_with_the_same_objects_and_no_firm
             assert all(len(board.rivals(row)) == 2 and row in board.rivals(row) for row in range(6))
             firms.setdefault(board.firm, []).append(board)
         assert len(slides) == 500 and len(firms) == 250
-        assert all({*one.labels} == {*two.labels} and one.year != two.year for one, two in firms.values())
+        assert all(
+            {*first.labels} == {*second.labels} and first.year != second.year for first, second in firms.values()
+        )
     assert not {board.firm for board in decks[0]} & {board.firm for board in decks[1]}
 
 
-def test_boards_with_other_digits_have_the_same_overview_and_size_to_the_byte() -> None:
+def test_overview_and_size_do_not_depend_on_digits() -> None:
     for board in load_deck(0, "train", True).slides[:40]:
         assert isinstance(board, Board)
         digits = tuple((digit + 1) % 10 for digit in board.scene.digits)
-        one, two = render(board), render(board._replace(scene=board.scene._replace(digits=digits)))
-        assert encode(reduce(one)) == encode(reduce(two)) and len(encode(one)) == len(encode(two))
-        assert (one != two).any()
+        pixels, other_pixels = render(board), render(board._replace(scene=board.scene._replace(digits=digits)))
+        assert encode(reduce(pixels)) == encode(reduce(other_pixels)) and len(encode(pixels)) == len(
+            encode(other_pixels)
+        )
+        assert (pixels != other_pixels).any()
 
 
 def test_a_match_over_boards_by_hand() -> None:
-    game = started(objects=True)
-    board, row = asked(game), game.question.row
+    game = start_game(objects=True)
+    board, row = get_target_slide(game), game.question.row
     (message,) = game.messages("viewer")
     assert message.parts == (f"find {board.labels[row]} in {board.firm} {board.year}",)
-    play(game, f"search {board.firm} {board.year}")
-    assert (seen(game) == reduce(render(board))).all() and seen(game).shape == (48, 48, 3)
-    play(game, board.closer(row).lower())
+    play_legal_acts(game, f"search {board.firm} {board.year}")
+    assert (decode_newest_picture(game) == reduce(render(board))).all() and decode_newest_picture(game).shape == (
+        48,
+        48,
+        3,
+    )
+    play_legal_acts(game, board.closer(row).lower())
     cell = "ABCDEFGHI".index(board.closer(row))
-    assert (seen(game) == crop_cell(render(board), cell, 48)).all() and game.hit
-    assert play(game, f"answer {board.values[row]}") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
+    assert (decode_newest_picture(game) == crop_cell(render(board), cell, 48)).all() and game.hit
+    assert play_legal_acts(game, f"answer {board.values[row]}") == {"right": 0.7, "format": 0.1, "ndcg": 0.2}
     assert game.floor == 0.1
 
 
-def test_letters_of_cells_name_nothing_in_print_nor_before_a_search() -> None:
-    game = started(max_turns=12)
-    play(game, "A")
+def test_cell_letters_need_a_search_and_boards() -> None:
+    game = start_game(max_turns=12)
+    play_legal_acts(game, "A")
     assert game.messages("viewer")[-1].text == "Error: search first"
-    play(game, "search harvest", "A")
+    play_legal_acts(game, "search harvest", "A")
     assert game.messages("viewer")[-1].text == "Error: bbox needs four numbers from 0 to 999"
 
 
-def test_players_of_boards() -> None:
+def test_scripted_players_of_boards_are_ordered() -> None:
     game = Pages(objects=True, split="train")
-    played = {
+    reports_by_player = {
         name: [conformance.play(game, seed, name) for seed in range(150)] for name in ("oracle", "hasty", "moody")
     }
-    score = {name: np.mean([one["score"] for one in reports]) for name, reports in played.items()}
+    score = {name: np.mean([report["score"] for report in reports]) for name, reports in reports_by_player.items()}
     assert score["oracle"] == 1.0 and 0.15 <= score["hasty"] <= 0.45 and 0.5 <= score["moody"] <= 0.75
-    assert not any(one["errors"] for reports in played.values() for one in reports)
+    assert not any(report["errors"] for reports in reports_by_player.values() for report in reports)
 
 
 @pytest.mark.parametrize("kind", Pages.lesson_kinds)
@@ -306,6 +322,6 @@ def test_lessons_are_about_boards(kind: str) -> None:
     assert game.lesson(random.Random(7), kind) == game.lesson(random.Random(7), kind)
 
 
-def test_there_is_no_other_lesson() -> None:
+def test_refuses_unknown_lessons() -> None:
     with pytest.raises(ValueError, match="no lesson 'x'; there are: attribute, glyph, find, words, query, figure"):
         Pages(objects=True).lesson(random.Random(0), "x")

@@ -1,4 +1,4 @@
-"""Rooms: only pictures show the walls, layouts of models are read by stated rules, and rewards are MetaSpatial's."""
+"""Rooms: walls visible only in pictures, parsing of layouts, and MetaSpatial's rewards."""
 
 import json
 import random
@@ -16,8 +16,8 @@ from simulators.vision.drawing import COLOURS
 from simulators.vision.furniture import DEPTH, SIDES, WIDTH, Task, Wish, compute_gap, draw_task
 from simulators.vision.layouts import LayoutError, as_letters, describe_briefly, draw_layout, read_layout, read_letters
 from simulators.vision.rooms_players import format_layout
-from tests.simulators.promises import broken, kept_over_many
-from tests.simulators.vision.probes import decoded
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
+from tests.simulators.vision.probes import decode_pixels
 
 TASK = Task(
     sizes=(("bed", (12, 8)), ("desk", (8, 5)), ("lamp", (3, 3))),
@@ -28,14 +28,14 @@ TASK = Task(
 SOLVED = {"bed": (0, 10), "desk": (30, 10), "lamp": (14, 10)}
 
 
-def started(seed: int = 3, **options: Any) -> Rooms:
+def start_game(seed: int = 3, **options: Any) -> Rooms:
     game = Rooms(**options)
     game.reset(seed=seed)
     return game
 
 
-def play(game: Rooms, *acts: str) -> dict[str, float]:
-    """The rewards of the last act, each of which must be legal."""
+def play_legal_acts(game: Rooms, *acts: str) -> dict[str, float]:
+    """Play legal acts and return the rewards of the last one."""
     for act in acts:
         game.step(act)
         assert game.infos["viewer"]["valid"]
@@ -43,30 +43,30 @@ def play(game: Rooms, *acts: str) -> dict[str, float]:
     return rewards
 
 
-def solution(game: Rooms) -> dict[str, tuple[int, int]]:
+def find_solution(game: Rooms) -> dict[str, tuple[int, int]]:
     return dict(game.task.arrange(np.random.default_rng(0), game.task.walls))
 
 
-def seen(game: Rooms) -> np.ndarray:
-    """The picture in the newest message."""
-    return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
+def decode_newest_picture(game: Rooms) -> np.ndarray:
+    """Return the pixels of the picture in the newest message."""
+    return decode_pixels(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"split": "test", "max_turns": 1}, {"acts": "letters"}, {"acts": "letters", "things": 2}], ids=str
 )
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Rooms(**options), seeds=3, acts=60) == []
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
+    assert find_failed_checks(lambda: Rooms(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"acts": "letters", "things": 2}, {"things": 3, "max_turns": 5}], ids=str)
-def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
-    assert kept_over_many(lambda: Rooms(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert passes_over_many_seeds(lambda: Rooms(**options), options, capsys)
 
 
 @pytest.mark.parametrize(
-    ("moved", "met", "colliding", "misplaced"),
+    ("moves", "met_count", "colliding", "misplaced"),
     [
         ({}, 3, set(), set()),
         ({"bed": (1, 10)}, 3, set(), set()),
@@ -74,26 +74,28 @@ def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: 
         ({"bed": (0, 1)}, 2, set(), set()),  # in a corner
         ({"bed": (-1, 10)}, 1, set(), {"bed"}),  # beyond the wall; the lamp is 3 away
         ({"lamp": (11, 10)}, 2, {"bed", "lamp"}, set()),  # overlapping is not beside
-        ({"lamp": (12, 18)}, 3, set(), set()),  # corner to corner
+        ({"lamp": (12, 18)}, 3, set(), set()),  # touching at the corners
         ({"desk": (21, 10)}, 2, set(), set()),  # 9 from the bed
         ({"desk": (22, 19)}, 3, set(), {"desk"}),  # on the pillar
-        ({"desk": (41, 10)}, 3, set(), {"desk"}),  # a unit beyond the wall
+        ({"desk": (41, 10)}, 3, set(), {"desk"}),  # one unit beyond the wall
         ({"lamp": (1000, -1000)}, 2, set(), {"lamp"}),
     ],
 )
-def test_layouts_are_judged_by_hand(moved: dict[str, Any], met: int, colliding: set[str], misplaced: set[str]) -> None:
-    places = SOLVED | moved
-    assert TASK.compute_met_share(places) == pytest.approx(met / 3)
+def test_layouts_are_judged_by_hand(
+    moves: dict[str, Any], met_count: int, colliding: set[str], misplaced: set[str]
+) -> None:
+    places = SOLVED | moves
+    assert TASK.compute_met_share(places) == pytest.approx(met_count / 3)
     assert TASK.find_colliding(places) == colliding and TASK.find_misplaced(places) == misplaced
-    assert TASK.is_solved_by(places) == (met == 3 and not colliding and not misplaced)
+    assert TASK.is_solved_by(places) == (met_count == 3 and not colliding and not misplaced)
 
 
-def test_gaps_are_the_larger_of_two() -> None:
+def test_gap_is_the_larger_axis_distance() -> None:
     assert compute_gap((0, 0, 2, 2), (2, 2, 4, 4)) == 0 and compute_gap((0, 0, 2, 2), (5, 3, 6, 6)) == 3
     assert compute_gap((0, 0, 4, 4), (3, 1, 9, 9)) == -1 and compute_gap((0, 0, 9, 9), (3, 3, 4, 4)) < 0
 
 
-def test_every_task_can_be_solved_and_names_two_walls() -> None:
+def test_every_task_is_solvable_and_names_two_walls() -> None:
     for seed in range(60):
         task = draw_task(np.random.default_rng(seed))
         assert task.is_solved_by(task.arrange(np.random.default_rng(seed), task.walls))
@@ -101,7 +103,7 @@ def test_every_task_can_be_solved_and_names_two_walls() -> None:
 
 
 @pytest.mark.parametrize("things", [2, 3, 4, 5])
-def test_fewer_things_have_the_first_wishes_and_a_step_of_two_solves_them(things: int) -> None:
+def test_smaller_tasks_use_the_first_wishes_and_even_positions(things: int) -> None:
     for seed in range(30):
         task = draw_task(np.random.default_rng(seed), 2, things)
         names = [name for name, _ in task.sizes]
@@ -118,17 +120,17 @@ def test_the_number_of_things_is_bounded() -> None:
 
 
 def test_only_pictures_show_walls_and_all_have_one_size() -> None:
-    """Rooms whose walls are turned are told in the same words, and their files have the same length."""
+    """Rooms with rotated walls have the same texts and the same file sizes."""
     sizes = set()
     for seed in range(10):
-        game = started(seed)
-        told = json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]])
-        turned = game.task._replace(walls=game.task.walls[1:] + game.task.walls[:1], pillar=(7, 7))
-        one, two = (encode(draw_layout(task, {}, 0)) for task in (game.task, turned))
-        sizes |= {len(one), len(two)}
-        assert one != two
-        game.task = turned
-        assert json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]]) == told
+        game = start_game(seed)
+        texts = json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]])
+        rotated = game.task._replace(walls=game.task.walls[1:] + game.task.walls[:1], pillar=(7, 7))
+        picture, rotated_picture = (encode(draw_layout(task, {}, 0)) for task in (game.task, rotated))
+        sizes |= {len(picture), len(rotated_picture)}
+        assert picture != rotated_picture
+        game.task = rotated
+        assert json.dumps([game.public(), game.rules(), game.messages("viewer")[0].parts[0]]) == texts
     assert len(sizes) == 1
 
 
@@ -139,12 +141,12 @@ def test_the_picture_shows_walls_pillar_and_things() -> None:
     assert [tuple(pixel.tolist()) for pixel in middles] == [COLOURS[colour] for colour in TASK.walls]
     assert pixels[3 + 66, 3 + 66].tolist() == [90] * 3, "the pillar"
     assert pixels[3 + 32, 3 + 3].tolist() == [120, 90, 60], "the bed"
-    assert pixels[3 + 3, 3 + 136].tolist() == [240] * 3, "the desk is misplaced, and cut off"
+    assert pixels[3 + 3, 3 + 136].tolist() == [240] * 3, "the desk is misplaced and cropped"
     assert pixels.shape == (DEPTH * 3 + 6, WIDTH * 3 + 6, 3)
     assert (draw_layout(TASK, {"lamp": (-1000, 1000)}, 0) == draw_layout(TASK, {}, 0)).all()
 
 
-def test_yardsticks() -> None:
+def test_scripted_players_are_ordered() -> None:
     game, count = Rooms(split="train"), 150
     rates = {
         name: np.mean([conformance.play(game, seed, name)["success"] for seed in range(count)])
@@ -153,19 +155,19 @@ def test_yardsticks() -> None:
     assert rates["oracle"] == 1.0 and 0.4 <= rates["weak"] <= 0.66
 
 
-def test_whatever_walls_the_blind_guess_they_are_right_one_time_in_twelve() -> None:
-    guesses = dict.fromkeys(((one, two) for one in range(4) for two in range(4) if one != two), 0)
+def test_blind_wall_guesses_are_right_one_time_in_twelve() -> None:
+    guesses = dict.fromkeys(((first, second) for first in range(4) for second in range(4) if first != second), 0)
     count = 1200
     for seed in range(count):
         task = draw_task(np.random.default_rng(seed))
-        one, two = (task.walls.index(wish.other) for wish in task.wishes if wish.kind == "at")
-        guesses[one, two] += 1
+        first, second = (task.walls.index(wish.other) for wish in task.wishes if wish.kind == "at")
+        guesses[first, second] += 1
     assert len(guesses) == 12 and len(SIDES) == 4
     assert max(guesses.values()) / count <= 1 / 12 + 0.02 + 2 * (0.0764 / count) ** 0.5, "two standard errors above"
 
 
-def test_nothing_can_be_at_two_walls() -> None:
-    """So one guess of a wall is all that a layout can make."""
+def test_no_object_is_at_two_walls() -> None:
+    """So a layout can guess only one wall per object."""
     walls = ("red", "blue", "green", "cyan")
     for x in range(WIDTH - 11):
         for y in range(DEPTH - 7):
@@ -174,43 +176,46 @@ def test_nothing_can_be_at_two_walls() -> None:
 
 
 def test_a_match_by_hand() -> None:
-    game = started()
+    game = start_game()
     (message,) = game.messages("viewer")
-    assert message.parts[0] == "The empty room." and (seen(game) == draw_layout(game.task, {}, game.grain)).all()
-    places = solution(game)
+    assert (
+        message.parts[0] == "The empty room."
+        and (decode_newest_picture(game) == draw_layout(game.task, {}, game.grain)).all()
+    )
+    places = find_solution(game)
     stacked = dict.fromkeys(places, (0, 0))
-    assert play(game, format_layout(stacked)) == {}
-    assert (seen(game) == draw_layout(game.task, stacked, game.grain)).all()
-    assert play(game, f"better: <answer>{format_layout(places)}</answer>", " Done ") == {
+    assert play_legal_acts(game, format_layout(stacked)) == {}
+    assert (decode_newest_picture(game) == draw_layout(game.task, stacked, game.grain)).all()
+    assert play_legal_acts(game, f"better: <answer>{format_layout(places)}</answer>", " Done ") == {
         "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5,
     }  # fmt: skip
     assert game.payoffs() == {"viewer": 1.5} and game.report()["score"] == 1.0 and game.report()["layouts"] == 2
 
 
-def test_the_last_layout_counts_and_faults_cost() -> None:
-    game = started(max_turns=2)
-    stacked = dict.fromkeys(solution(game), (0, 0))
-    rewards = play(game, format_layout(solution(game)), format_layout(stacked))
+def test_last_layout_counts_and_faults_are_penalised() -> None:
+    game = start_game(max_turns=2)
+    stacked = dict.fromkeys(find_solution(game), (0, 0))
+    rewards = play_legal_acts(game, format_layout(find_solution(game)), format_layout(stacked))
     assert rewards["collision"] == -0.2 and rewards["constraint"] == 0.0 and rewards["wishes"] <= 0.5
     outside = dict.fromkeys(stacked, (900, 900))
-    assert play(started(max_turns=1), format_layout(outside))["constraint"] == -0.2
+    assert play_legal_acts(start_game(max_turns=1), format_layout(outside))["constraint"] == -0.2
 
 
-def test_nothing_is_paid_without_a_layout() -> None:
-    game = started()
-    assert play(game, "done") == {} and game.ended == "empty" and game.payoffs() == {"viewer": 0.0}
+def test_no_layout_earns_nothing() -> None:
+    game = start_game()
+    assert play_legal_acts(game, "done") == {} and game.ended == "empty" and game.payoffs() == {"viewer": 0.0}
 
 
 def test_errors_leave_the_layout_and_cost_the_format() -> None:
-    game = started()
-    assert play(game, format_layout(solution(game)), "{}", "what") == {
+    game = start_game()
+    assert play_legal_acts(game, format_layout(find_solution(game)), "{}", "what") == {
         "wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.0,
     }  # fmt: skip
     assert game.report()["errors"] == 2 and game.report()["success"]
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "message"),
     [
         ("", "write"), ("bed", "write"), ("[1]", "write"), ("[" * 4000, "nested too deeply"),
         ('{"a":' * 700, "write|nested too deeply"), ('{"bed": [1, 2]}', "place the lamp, too"),
@@ -230,8 +235,8 @@ def test_errors_leave_the_layout_and_cost_the_format() -> None:
         ("<answer></answer>", "write"), ("<answer>" * 400, "write"), ("{} {}", "write"),
     ],
 )  # fmt: skip
-def test_no_layout_is_refused_in_one_line(text: str, why: str) -> None:
-    with pytest.raises(LayoutError, match=why) as error:
+def test_refuses_invalid_layouts_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(LayoutError, match=message) as error:
         read_layout(text, ["bed", "lamp"])
     assert "\n" not in str(error.value) and len(str(error.value)) < 120
 
@@ -243,7 +248,7 @@ def test_no_layout_is_refused_in_one_line(text: str, why: str) -> None:
         ('so <ANSWER>{"bed": [-1000, 1e3],\n"lamp": [0, 0]}</answer> or', (-1000, 1000)),
     ],
 )  # fmt: skip
-def test_layouts_are_read(text: str, bed: tuple[int, int]) -> None:
+def test_parses_layouts(text: str, bed: tuple[int, int]) -> None:
     assert read_layout(text, ["bed", "lamp"]) == {"bed": bed, "lamp": (0, 0)}
 
 
@@ -253,7 +258,7 @@ JSONS = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["bed", "desk", "lamp", "x"]), JSONS).map(json.dumps) | st.text(max_size=40))
-def test_any_text_is_a_layout_that_can_be_drawn_or_refused(text: str) -> None:
+def test_any_text_is_a_drawable_layout_or_refused(text: str) -> None:
     try:
         places = read_layout(text, ["bed", "desk", "lamp"])
     except LayoutError:
@@ -262,22 +267,22 @@ def test_any_text_is_a_layout_that_can_be_drawn_or_refused(text: str) -> None:
 
 
 @given(st.tuples(*[st.tuples(st.integers(-60, 60), st.integers(-60, 60))] * 3))
-def test_any_layout_is_drawn_and_its_score_is_a_share(corners: tuple[tuple[int, int], ...]) -> None:
+def test_any_layout_is_drawable_with_a_score_in_unit_interval(corners: tuple[tuple[int, int], ...]) -> None:
     places = dict(zip(("bed", "desk", "lamp"), corners, strict=True))
     assert draw_layout(TASK, places, 0).shape == (114, 150, 3) and 0 <= TASK.compute_met_share(places) <= 1
 
 
 def test_train_and_test_share_no_task_and_the_same_seed_shows_the_same_bytes() -> None:
-    tasks = {split: {started(seed, split=split).task for seed in range(60)} for split in ("train", "test")}
+    tasks = {split: {start_game(seed, split=split).task for seed in range(60)} for split in ("train", "test")}
     assert not tasks["train"] & tasks["test"]
-    assert started(5).album.pictures == started(5).album.pictures
+    assert start_game(5).album.pictures == start_game(5).album.pictures
 
 
 NAMES = ("bed", "desk", "lamp")
 
 
 @given(st.lists(st.integers(0, 25), min_size=6, max_size=6))
-def test_letters_are_places_in_steps_of_two(steps: list[int]) -> None:
+def test_letters_encode_even_positions(steps: list[int]) -> None:
     text = as_letters(2 * step for step in steps)
     places = read_letters(f" {text}\n", NAMES)
     assert [axis for name in NAMES for axis in places[name]] == [2 * step for step in steps]
@@ -286,34 +291,38 @@ def test_letters_are_places_in_steps_of_two(steps: list[int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "A B", "A B C D E", "A B C D E F G", "a B C D E F", "A B C D E 1", "AB C D E F", "Ä B C D E F"]
 )
-def test_other_letters_are_refused_in_one_line(text: str) -> None:
+def test_refuses_other_letters_in_one_line(text: str) -> None:
     with pytest.raises(LayoutError, match="write 6 letters A to Z"):
         read_letters(text, NAMES)
 
 
-def test_a_match_of_letters_is_told_and_played_in_few_tokens() -> None:
+def test_match_in_letters_by_hand() -> None:
     assert describe_briefly(TASK) == "1 G E 2 E D 3 C C 1 at red 3 near 1 2 far 1"
-    game = started(acts="letters")
+    game = start_game(acts="letters")
     (message,) = game.messages("viewer")
     assert message.text == message.images[0].text and game.public()["brief"] == describe_briefly(game.task)
     stacked = "A A " * 5
-    assert play(game, stacked) == {} and len(game.task.find_colliding(game.places)) == 5
-    solved = as_letters(axis for name, _ in game.task.sizes for axis in solution(game)[name])
-    assert play(game, solved, "done") == {"wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5}
-    assert "brief" not in started().public()
+    assert play_legal_acts(game, stacked) == {} and len(game.task.find_colliding(game.places)) == 5
+    solved = as_letters(axis for name, _ in game.task.sizes for axis in find_solution(game)[name])
+    assert play_legal_acts(game, solved, "done") == {"wishes": 1.0, "collision": 0.0, "constraint": 0.0, "format": 0.5}
+    assert "brief" not in start_game().public()
 
 
-def test_yardsticks_of_letters() -> None:
+def test_scripted_players_of_letters_are_ordered() -> None:
     game = Rooms(acts="letters")
-    found = {name: [conformance.play(game, seed, name) for seed in range(60)] for name in ("oracle", "weak", "reviser")}
-    assert all(one["success"] for one in found["oracle"])
-    assert all(0.3 <= np.mean([one["success"] for one in found[name]]) <= 0.6 for name in ("weak", "reviser"))
-    layouts = {name: np.mean([one["layouts"] for one in found[name]]) for name in found}
+    reports_by_player = {
+        name: [conformance.play(game, seed, name) for seed in range(60)] for name in ("oracle", "weak", "reviser")
+    }
+    assert all(report["success"] for report in reports_by_player["oracle"])
+    assert all(
+        0.3 <= np.mean([report["success"] for report in reports_by_player[name]]) <= 0.6 for name in ("weak", "reviser")
+    )
+    layouts = {name: np.mean([report["layouts"] for report in reports_by_player[name]]) for name in reports_by_player}
     assert layouts["weak"] == 1 < 1.3 < layouts["reviser"] < 2
 
 
-class Noting(Rooms):
-    """Rooms that keep the newest task."""
+class RecordingRooms(Rooms):
+    """Rooms that record the newest task."""
 
     def draw_task(self, rng: np.random.Generator) -> Task:
         self.newest = super().draw_task(rng)
@@ -321,25 +330,25 @@ class Noting(Rooms):
 
 
 def test_lessons_of_layouts_solve_their_first_things() -> None:
-    game, counts = Noting(acts="letters"), set()
+    game, counts = RecordingRooms(acts="letters"), set()
     for seed in range(20):
         lesson = game.lesson(random.Random(seed), "layout")
         task = game.newest
         count = len(lesson.answer.split()) // 2
-        few = task._replace(sizes=task.sizes[:count], wishes=task.wishes[: min(count, 2)])
-        assert lesson.parts[0] == describe_briefly(few) and lesson.labels == ((((),),),)
-        assert few.is_solved_by(read_letters(lesson.answer, [name for name, _ in few.sizes]))
+        partial_task = task._replace(sizes=task.sizes[:count], wishes=task.wishes[: min(count, 2)])
+        assert lesson.parts[0] == describe_briefly(partial_task) and lesson.labels == ((((),),),)
+        assert partial_task.is_solved_by(read_letters(lesson.answer, [name for name, _ in partial_task.sizes]))
         counts.add(count)
     assert counts == {1, 2, 3}
 
 
-def test_lessons_tell_walls_in_place() -> None:
+def test_lessons_label_walls() -> None:
     game, rng = Rooms(), random.Random(2)
     middles = {"left": (1, 0), "top": (0, 1), "right": (1, 2), "bottom": (2, 1)}
     for _ in range(20):
         walls, wall = game.lesson(rng, "walls"), game.lesson(rng, "wall")
         (picture,) = walls.pictures.values()
-        pixels = decoded(picture)
+        pixels = decode_pixels(picture)
         edges = {"left": pixels[57, 1], "top": pixels[1, 75], "right": pixels[57, -2], "bottom": pixels[-2, 75]}
         for side, (row, column) in middles.items():
             assert tuple(edges[side]) == COLOURS[walls.labels[0][row][column][0]]
@@ -350,6 +359,6 @@ def test_lessons_tell_walls_in_place() -> None:
         (picture,) = wall.pictures.values()
         colour = str(wall.parts[0]).removeprefix("where ")
         spot = {"left": (57, 1), "top": (1, 75), "right": (57, -2), "bottom": (-2, 75)}[wall.answer]
-        assert tuple(decoded(picture)[spot]) == COLOURS[colour]
+        assert tuple(decode_pixels(picture)[spot]) == COLOURS[colour]
     with pytest.raises(ValueError, match="there is no lesson 'x'"):
         game.lesson(rng, "x")

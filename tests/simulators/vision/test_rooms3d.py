@@ -1,4 +1,4 @@
-"""Rooms3d: pictures that every processor draws alike, walls that hold, exact figures, and rewards as in ActiveVLN."""
+"""Rooms3d: reproducible pictures, collisions, exact measures, and ActiveVLN's rewards."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ from simulators.vision.house_paths import (
 from simulators.vision.house_view import draw_view, paint
 from simulators.vision.rooms3d import NEAR
 from simulators.vision.rooms3d_acts import ACTS, format_acts, read_acts
-from tests.simulators.promises import broken, kept_over_many
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"rooms": 1, "things": 2, "budget": 3, "split": "train"}, {"rooms": 4, "landmark": True, "split": "test"},
@@ -39,7 +39,7 @@ OPTIONS: list[dict[str, Any]] = [
 SEEDS = st.integers(0, 2**31)
 
 
-def house_by_hand(*things: Thing, rooms: int = 1, doors: tuple[int, ...] = ()) -> House:
+def make_house(*things: Thing, rooms: int = 1, doors: tuple[int, ...] = ()) -> House:
     return House(rooms, doors, tuple(range(rooms)), things, Pose(1000, 2000, 0), 0)
 
 
@@ -47,34 +47,34 @@ PILLAR = Thing("pillar", "red", 3000, 2000)
 FAR_BOX = Thing("box", "blue", 900, 3600)
 
 
-def started(seed: int = 3, **options: Any) -> Rooms3D:
+def start_game(seed: int = 3, **options: Any) -> Rooms3D:
     game = Rooms3D(**options)
     game.reset(seed=seed)
     return game
 
 
-def at(x: int, y: int) -> Pose:
+def make_pose(x: int, y: int) -> Pose:
     return Pose(x, y, 0)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Rooms3D(**options), seeds=3, acts=60) == []
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
+    assert find_failed_checks(lambda: Rooms3D(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
-    assert kept_over_many(lambda: Rooms3D(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert passes_over_many_seeds(lambda: Rooms3D(**options), options, capsys)
 
 
-def test_the_table_of_games_has_it_and_its_abilities() -> None:
+def test_game_is_registered_with_its_abilities() -> None:
     game = games.make("rooms3d")
     assert isinstance(game, Pictures) and isinstance(game, GroundingLessons)
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ({"things": 2, "landmark": True}, "landmark needs 3 things or more"),
         ({"size": 10**9}, "size"),
@@ -84,47 +84,49 @@ def test_the_table_of_games_has_it_and_its_abilities() -> None:
         ({"landmark": 1}, "landmark must be true or false"),
     ],
 )
-def test_impossible_options_are_refused(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_refuses_invalid_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Rooms3D(**options)
 
 
-# -- what is seen
+# -- views
 
 
-def test_pictures_are_the_same_on_every_processor() -> None:
-    pictures = [paint(draw_house(np.random.default_rng(seed), 4, 4), at(1500, 1700), 48) for seed in range(5)]
-    assert hashlib.sha256(b"".join(one.tobytes() for one in pictures)).hexdigest()[:16] == "e44f8f8785445d43"
+def test_pictures_are_reproducible() -> None:
+    pictures = [paint(draw_house(np.random.default_rng(seed), 4, 4), make_pose(1500, 1700), 48) for seed in range(5)]
+    assert hashlib.sha256(b"".join(picture.tobytes() for picture in pictures)).hexdigest()[:16] == "e44f8f8785445d43"
 
 
 @pytest.mark.parametrize(("heading", "column"), [(0, 24), (1, 17), (23, 30), (3, 0)])
-def test_a_thing_is_seen_where_it_is(heading: int, column: int) -> None:
-    _, shown = draw_view(house_by_hand(PILLAR), Pose(1000, 2000, heading), 48)
-    rows, columns = np.nonzero(shown == 0)
+def test_things_appear_in_their_direction(heading: int, column: int) -> None:
+    _, thing_ids = draw_view(make_house(PILLAR), Pose(1000, 2000, heading), 48)
+    rows, columns = np.nonzero(thing_ids == 0)
     assert abs(columns.mean() - column) <= 3
-    assert rows.min() == 24 - 24 * 1200 // 2000 or heading, "an eye at half the height sees as much above as below"
+    assert rows.min() == 24 - 24 * 1200 // 2000 or heading, "the camera is not at half the height"
 
 
-def test_a_thing_twice_as_far_is_half_as_wide_and_one_behind_is_not_seen() -> None:
+def test_width_halves_with_double_distance() -> None:
     widths = [
-        (draw_view(house_by_hand(PILLAR), Pose(3000 - away, 2000, heading), 256)[1] == 0).any(0).sum()
-        for away, heading in ((1000, 0), (2000, 0), (1000, 12))
+        (draw_view(make_house(PILLAR), Pose(3000 - distance, 2000, heading), 256)[1] == 0).any(0).sum()
+        for distance, heading in ((1000, 0), (2000, 0), (1000, 12))
     ]
     assert widths == [38, 20, 0]
 
 
-def test_nearer_things_and_walls_hide_others() -> None:
+def test_nearer_things_and_walls_occlude_others() -> None:
     near = Thing("pillar", "green", 2000, 2000)
     for things in ((PILLAR, near), (near, PILLAR)):
-        shown = draw_view(house_by_hand(*things), Pose(1000, 2000, 0), 48)[1]
-        assert set(np.unique(shown[24])) == {-1, things.index(near)}
+        thing_ids = draw_view(make_house(*things), Pose(1000, 2000, 0), 48)[1]
+        assert set(np.unique(thing_ids[24])) == {-1, things.index(near)}
     beyond = Thing("ball", "red", ROOM + 2000, 1000)
-    house = house_by_hand(beyond, rooms=2, doors=(2000,))
-    assert (draw_view(house, Pose(2000, 1000, 0), 48)[1] == -1).all(), "a wall is between"
-    assert (draw_view(house, Pose(ROOM - 500, 2000, 21), 48)[1] == 0).any(), "the doorway is open"
+    house = make_house(beyond, rooms=2, doors=(2000,))
+    assert (draw_view(house, Pose(2000, 1000, 0), 48)[1] == -1).all(), "the wall does not hide the ball"
+    assert (draw_view(house, Pose(ROOM - 500, 2000, 21), 48)[1] == 0).any(), (
+        "the ball is not visible through the doorway"
+    )
 
 
-def test_pictures_do_not_tell_which_thing_is_wanted_and_have_one_length() -> None:
+def test_pictures_do_not_reveal_the_target() -> None:
     lengths = set()
     for seed in range(30):
         house = draw_house(np.random.default_rng(seed), 3, 4)
@@ -134,28 +136,32 @@ def test_pictures_do_not_tell_which_thing_is_wanted_and_have_one_length() -> Non
     assert len(lengths) == 1
 
 
-# -- how one walks
+# -- movement
 
 
 @given(SEEDS, st.lists(st.sampled_from(ACTS[:-1]), max_size=20))
-def test_nobody_walks_through_walls_or_things_and_equal_acts_lead_to_equal_places(seed: int, acts: list[Act]) -> None:
+def test_movement_respects_obstacles_and_is_deterministic(seed: int, acts: list[Act]) -> None:
     house = draw_house(np.random.default_rng(seed), 3, 4)
-    pose = again = house.start
+    pose = replayed = house.start
     for act in acts:
-        for one in perform(house, pose, act):
-            assert house.is_free(one.x, one.y) and math.dist(pose[:2], one[:2]) <= STEP + 1
-            pose = one
-        again = perform(house, again, act)[-1]
-    assert pose == again
+        for next_pose in perform(house, pose, act):
+            assert house.is_free(next_pose.x, next_pose.y) and math.dist(pose[:2], next_pose[:2]) <= STEP + 1
+            pose = next_pose
+        replayed = perform(house, replayed, act)[-1]
+    assert pose == replayed
 
 
 def test_steps_turns_and_sliding_by_hand() -> None:
-    house = house_by_hand(PILLAR)
-    assert perform(house, at(1000, 2000), Act("go", 75)) == [at(1250, 2000), at(1500, 2000), at(1750, 2000)]
-    assert perform(house, at(1000, 2000), Act("left", 45)) == [Pose(1000, 2000, 21)]
+    house = make_house(PILLAR)
+    assert perform(house, make_pose(1000, 2000), Act("go", 75)) == [
+        make_pose(1250, 2000),
+        make_pose(1500, 2000),
+        make_pose(1750, 2000),
+    ]
+    assert perform(house, make_pose(1000, 2000), Act("left", 45)) == [Pose(1000, 2000, 21)]
     assert perform(house, Pose(1000, 2000, 23), Act("right", 30)) == [Pose(1000, 2000, 1)]
-    assert perform(house, at(2600, 2000), Act("go", 25)) == [at(2600, 2000)], "the pillar is in the way"
-    assert perform(house, Pose(3800, 1000, 3), Act("go", 25)) == [Pose(3800, 1177, 3)], "it slides along the wall"
+    assert perform(house, make_pose(2600, 2000), Act("go", 25)) == [make_pose(2600, 2000)], "the pillar does not block"
+    assert perform(house, Pose(3800, 1000, 3), Act("go", 25)) == [Pose(3800, 1177, 3)], "no sliding along the wall"
 
 
 def test_houses_are_as_stated() -> None:
@@ -166,99 +172,106 @@ def test_houses_are_as_stated() -> None:
         assert square_distance(house.start, wanted) >= 1500**2 and house.is_free(house.start.x, house.start.y)
 
 
-def test_experts_arrive_touch_nothing_and_take_about_the_shortest_path() -> None:
+def test_expert_routes_are_collision_free_and_nearly_shortest() -> None:
     ratios = []
     for seed in range(60):
         house = draw_house(np.random.default_rng(seed), 3, 4)
         route = expert_route(house, house.start, (2, 0))
         assert any(square_distance(place, house.things[2]) <= REACH**2 for place in route.places)
         assert square_distance(route.places[-1], house.things[0]) <= REACH**2 and str(route.acts[-1]) == "stop"
-        steps = [math.dist(one[:2], other[:2]) for one, other in pairwise(route.places)]
-        assert min(steps, default=STEP) > STEP - 2, "no step is blocked, and none slides"
+        steps = [math.dist(pose[:2], other[:2]) for pose, other in pairwise(route.places)]
+        assert min(steps, default=STEP) > STEP - 2, "a step is blocked or slides"
         direct = expert_route(house, house.start, (0,))
         node = (house.start.x + STEP // 2) // STEP, (house.start.y + STEP // 2) // STEP
         ratios.append(compute_length(direct.places) / max(int(compute_distances(house, 0)[node]), STEP))
     assert np.median(ratios) <= 1.05 and max(ratios) <= 2.0
 
 
-# -- figures and rewards
+# -- measures and rewards
 
 
 @pytest.mark.parametrize(
-    ("success", "shortest", "walked", "expected"),
+    ("success", "shortest", "path_length", "expected"),
     [(True, 3.0, 4.0, 0.75), (True, 5.0, 4.0, 1.0), (False, 3.0, 3.0, 0.0), (True, 0.0, 0.0, 0.0)],
 )
-def test_spl_by_hand(success: bool, shortest: float, walked: float, expected: float) -> None:
-    assert spl(success, shortest, walked) == pytest.approx(expected)
+def test_spl_by_hand(success: bool, shortest: float, path_length: float, expected: float) -> None:
+    assert spl(success, shortest, path_length) == pytest.approx(expected)
 
 
 def test_ndtw_by_hand() -> None:
-    corner, other_corner = [at(0, 0), at(1000, 0), at(1000, 1000)], [at(0, 0), at(0, 1000), at(1000, 1000)]
+    corner, other_corner = (
+        [make_pose(0, 0), make_pose(1000, 0), make_pose(1000, 1000)],
+        [make_pose(0, 0), make_pose(0, 1000), make_pose(1000, 1000)],
+    )
     assert ndtw(corner, corner, 800) == 1.0
-    assert ndtw([at(0, 0)], [at(0, 0), at(3000, 0)], 3000) == pytest.approx(math.exp(-0.5))
-    assert ndtw(corner, other_corner, 1000) == pytest.approx(math.exp(-math.sqrt(2) / 3)), "the corners are paired"
-    assert ndtw([at(0, 0), at(0, 0), at(1000, 0)], [at(0, 0), at(1000, 0)], 1000) == 1.0, "waiting costs nothing"
+    assert ndtw([make_pose(0, 0)], [make_pose(0, 0), make_pose(3000, 0)], 3000) == pytest.approx(math.exp(-0.5))
+    assert ndtw(corner, other_corner, 1000) == pytest.approx(math.exp(-math.sqrt(2) / 3)), "the corners are not aligned"
+    assert (
+        ndtw([make_pose(0, 0), make_pose(0, 0), make_pose(1000, 0)], [make_pose(0, 0), make_pose(1000, 0)], 1000) == 1.0
+    ), "waiting is penalised"
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 8000)] * 2), min_size=1, max_size=8), SEEDS)
-def test_ndtw_is_a_share_and_1_only_on_the_path(places: list[tuple[int, int]], seed: int) -> None:
+def test_ndtw_is_in_unit_interval_and_one_on_the_path(places: list[tuple[int, int]], seed: int) -> None:
     reference = expert_route(house := draw_house(np.random.default_rng(seed), 1, 2), house.start, (0,)).places
-    value = ndtw([at(*place) for place in places], reference, NEAR)
+    value = ndtw([make_pose(*place) for place in places], reference, NEAR)
     assert 0 <= value <= 1 and ndtw(reference, reference, NEAR) == 1.0
 
 
 def test_a_match_by_hand() -> None:
-    game = started(rooms=1, things=2)
-    game.house = house_by_hand(PILLAR, FAR_BOX)
-    game.wanted, game.pose = PILLAR, at(1000, 2000)
+    game = start_game(rooms=1, things=2)
+    game.house = make_house(PILLAR, FAR_BOX)
+    game.wanted, game.pose = PILLAR, make_pose(1000, 2000)
     game.route, game.path = expert_route(game.house, game.pose, (0,)), [game.pose]
     assert format_acts(game.route.acts) == "go 75 go 75 stop"
     game.step("left 15, right 15; Forward 75")
-    assert game.pose == at(1750, 2000) and game.acts == 3
+    assert game.pose == make_pose(1750, 2000) and game.acts == 3
     (message,) = game.messages("viewer")
     assert message.parts[0] == game.instruction and message.images[0].width == 48
     game.step("go 50 stop go 75")
-    assert game.ended == "stop" and game.acts == 5, "what follows a stop is not done"
+    assert game.ended == "stop" and game.acts == 5, "acts after the stop were executed"
     assert game.payoffs() == {"viewer": pytest.approx(15 * (1 - 0.75 / 3))}
     report = {"success": True, "score": 1.0, "spl": 1.0, "left": 0.75, "acts": 5, "expert_acts": 3}
     assert game.report().items() >= report.items() and 0.9 < float(game.report()["ndtw"]) < 1
 
 
-def test_a_stop_elsewhere_pays_nothing() -> None:
-    game = started()
+def test_stopping_elsewhere_earns_nothing() -> None:
+    game = start_game()
     game.step("stop")
     assert game.payoffs() == {"viewer": 0.0} and game.report()["spl"] == 0.0 and game.report()["success"] is False
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3])
-def test_matches_end_at_a_multiple_of_the_experts_acts(budget: int) -> None:
-    game = started(budget=budget)
+def test_budget_is_a_multiple_of_the_experts_acts(budget: int) -> None:
+    game = start_game(budget=budget)
     while not game.ended:
         game.step("left 15 left 15 left 15")
     assert game.ended == "budget" and game.report()["acts"] == budget * len(game.route.acts)
-    assert conformance.play(game, 3, "oracle")["success"] is True, "the expert's own acts are enough"
+    assert conformance.play(game, 3, "oracle")["success"] is True, "the budget is too small for the expert"
 
 
 @pytest.mark.parametrize("distance", [1, 3])
-def test_a_distance_starts_part_way_on_the_experts_path(distance: int) -> None:
+def test_distance_option_starts_on_the_experts_path(distance: int) -> None:
     for seed in range(20):
-        game, whole = started(seed, distance=distance), started(seed)
+        game, full_game = start_game(seed, distance=distance), start_game(seed)
         steps = len(game.route.places) - 1
-        if game.pose != whole.pose:
-            assert game.pose[:2] in [place[:2] for place in whole.route.places]
-            ahead = len(whole.route.places) - 1 - [place[:2] for place in whole.route.places].index(game.pose[:2])
-            assert 0 <= ahead - distance * 4 <= 2 and steps <= 1.5 * ahead + 2
+        if game.pose != full_game.pose:
+            assert game.pose[:2] in [place[:2] for place in full_game.route.places]
+            remaining = (
+                len(full_game.route.places) - 1 - [place[:2] for place in full_game.route.places].index(game.pose[:2])
+            )
+            assert 0 <= remaining - distance * 4 <= 2 and steps <= 1.5 * remaining + 2
         else:
-            assert whole.route.part_way(distance * 1000) == 0
+            assert full_game.route.part_way(distance * 1000) == 0
 
 
-def test_a_landmark_that_is_passed_before_the_start_is_not_visited_again() -> None:
+def test_landmark_before_the_start_is_not_visited_again() -> None:
     lengths = set()
     for seed in range(12):
-        game, whole = started(seed, landmark=True, distance=1), started(seed, landmark=True)
-        assert game.instruction == whole.instruction and ", then to the " in game.instruction
+        game, full_game = start_game(seed, landmark=True, distance=1), start_game(seed, landmark=True)
+        assert game.instruction == full_game.instruction and ", then to the " in game.instruction
         lengths.add(len(game.route.stations))
-        assert len(game.route.acts) <= len(whole.route.acts) + 4, "at most a turn around more"
+        assert len(game.route.acts) <= len(full_game.route.acts) + 4, "longer than the full route with a turn"
         assert conformance.play(Rooms3D(landmark=True, distance=1), seed, "oracle")["success"] is True
     assert lengths == {1} or lengths == {1, 2}
 
@@ -279,15 +292,15 @@ def test_a_landmark_that_is_passed_before_the_start_is_not_visited_again() -> No
         "٣",
     ],
 )
-def test_other_texts_are_illegal_and_change_nothing(act: str) -> None:
-    game = started()
+def test_other_text_is_illegal_and_changes_nothing(act: str) -> None:
+    game = start_game()
     before = game.pose
     game.step(act)
     assert game.infos["viewer"]["valid"] is False and game.pose == before and game.acts == 0
 
 
 @given(st.lists(st.sampled_from(ACTS), min_size=1, max_size=3), st.sampled_from([" ", ", ", "\n", "; ", " , "]))
-def test_every_written_turn_is_read_back(acts: list[Act], separator: str) -> None:
+def test_every_turn_is_parsed_back(acts: list[Act], separator: str) -> None:
     assert (
         read_acts(separator.join(map(str, acts)))
         == acts
@@ -304,8 +317,8 @@ def test_any_text_is_at_most_three_acts(text: str) -> None:
 # -- players
 
 
-def chance(rooms: int, things: int) -> float:
-    """Share of free places from which a stop would be right."""
+def estimate_chance(rooms: int, things: int) -> float:
+    """Return the share of free positions at which a stop would succeed."""
     hits = []
     for seed in range(40):
         house = draw_house(np.random.default_rng(seed), rooms, things)
@@ -315,7 +328,7 @@ def chance(rooms: int, things: int) -> float:
     return float(np.mean(hits))
 
 
-def test_yardsticks_stand_in_order() -> None:
+def test_scripted_players_are_ordered() -> None:
     for options in OPTIONS[:2]:
         game = Rooms3D(**options)
         rates = {
@@ -327,45 +340,45 @@ def test_yardsticks_stand_in_order() -> None:
 
 
 @pytest.mark.parametrize(("rooms", "things"), [(3, 4), (1, 2)])
-def test_who_sees_nothing_does_no_better_than_who_stops_anywhere(rooms: int, things: int) -> None:
-    game, share = Rooms3D(rooms=rooms, things=things), chance(rooms, things)
+def test_blind_player_does_not_beat_chance(rooms: int, things: int) -> None:
+    game, share = Rooms3D(rooms=rooms, things=things), estimate_chance(rooms, things)
     rate = np.mean([conformance.play(game, seed, "blind")["success"] for seed in range(300)])
     assert rate <= share + 0.02 + 2 * (share / 300) ** 0.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rooms", "things"), [(3, 4), (1, 2)])
-def test_who_sees_nothing_is_at_chance(rooms: int, things: int) -> None:
+def test_blind_player_is_at_chance(rooms: int, things: int) -> None:
     game = Rooms3D(rooms=rooms, things=things)
     assert (
         np.mean([conformance.play(game, seed, "blind")["success"] for seed in range(3000)])
-        <= chance(rooms, things) + 0.02
+        <= estimate_chance(rooms, things) + 0.02
     )
 
 
 # -- lessons
 
 
-def test_lessons_tell_colours_in_place_and_where_a_colour_is() -> None:
+def test_lessons_label_colours_and_directions() -> None:
     game, rng = Rooms3D(rooms=1, things=2), random.Random(1)
     lessons = [game.lesson(rng, "colours") for _ in range(60)]
-    words = [word for one in lessons for row in one.labels[0] for (word,) in row]
+    words = [word for item in lessons for row in item.labels[0] for (word,) in row]
     assert len(words) == 60 * 9 and {"none", "red", "blue", "green"} <= {*words}
-    assert all(set(one.pictures) == {one.parts[1].hash} for one in lessons)  # type: ignore[union-attr]
-    found = [game.lesson(rng, "find") for _ in range(200)]
-    for one in found:
-        words = [word for row in one.labels[0] for (word,) in row]
-        assert (one.answer == "none") == ({*words} == {"none"})
-        side = one.answer.split()[0]
-        assert side not in ("left", "right") or one.answer.endswith("15") or side in words
-    answers = [one.answer.split()[0] for one in found]
+    assert all(set(item.pictures) == {item.parts[1].hash} for item in lessons)  # type: ignore[union-attr]
+    find_lessons = [game.lesson(rng, "find") for _ in range(200)]
+    for item in find_lessons:
+        words = [word for row in item.labels[0] for (word,) in row]
+        assert (item.answer == "none") == ({*words} == {"none"})
+        side = item.answer.split()[0]
+        assert side not in ("left", "right") or item.answer.endswith("15") or side in words
+    answers = [item.answer.split()[0] for item in find_lessons]
     assert {*answers} == {"left", "go", "right", "none"} and min(map(answers.count, {*answers})) >= 20
     with pytest.raises(ValueError, match="there is no lesson 'x'"):
         game.lesson(rng, "x")
 
 
-def test_headings_are_a_circle() -> None:
-    turned = at(1000, 2000)
+def test_headings_wrap_around() -> None:
+    pose = make_pose(1000, 2000)
     for _ in range(HEADINGS):
-        turned = perform(house_by_hand(), turned, Act("right", 15))[0]
-    assert turned == at(1000, 2000)
+        pose = perform(make_house(), pose, Act("right", 15))[0]
+    assert pose == make_pose(1000, 2000)

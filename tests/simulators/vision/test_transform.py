@@ -1,4 +1,4 @@
-"""Transform: code is interpreted within bounds, damage is undone by it, and rewards are CodeVision's."""
+"""Transform: bounded interpretation of code, repair of damage, and CodeVision's rewards."""
 
 import random
 import time
@@ -17,62 +17,66 @@ from simulators.vision.image_code import MAX_SIZE, CodeError, Picture, run, spel
 from simulators.vision.scenes import CELL, compute_iou, crop_cell, mark_corner, paint, resize
 from simulators.vision.transform_lessons import make_corner_labels
 from simulators.vision.transform_players import write_repair
-from tests.simulators.promises import broken, kept_over_many
-from tests.simulators.vision.probes import accuracy, decoded
+from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
+from tests.simulators.vision.probes import decode_pixels, train_probe_accuracy
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (30, 20, 3), dtype=np.uint8)
 
 
-def started(seed: int = 3, **options: Any) -> Transform:
+def start_game(seed: int = 3, **options: Any) -> Transform:
     game = Transform(**options)
     game.reset(seed=seed)
     return game
 
 
-def seen(game: Transform) -> np.ndarray:
-    """The picture in the newest message."""
-    return decoded(game.picture(game.messages("viewer")[-1].images[0].hash))
+def decode_newest_picture(game: Transform) -> np.ndarray:
+    """Return the pixels of the picture in the newest message."""
+    return decode_pixels(game.picture(game.messages("viewer")[-1].images[0].hash))
 
 
-def having(**damage: Any) -> Transform:
-    """A match whose picture has this damage."""
+def start_damaged_game(**damage: Any) -> Transform:
+    """Start a match whose picture has this damage."""
     for seed in range(500):
-        game = started(seed)
+        game = start_game(seed)
         if all(getattr(game.damage, name) == value for name, value in damage.items()):
             return game
     raise AssertionError(damage)
 
 
 @pytest.mark.parametrize("options", [{}, {"split": "test", "max_turns": 2}, {"terse": True}], ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: Transform(**options), seeds=3, acts=60) == []
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
+    assert find_failed_checks(lambda: Transform(**options), seeds=3, acts=60) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"terse": True}], ids=str)
-def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
-    assert kept_over_many(lambda: Transform(**options), options, capsys)
+def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any], capsys: Any) -> None:
+    assert passes_over_many_seeds(lambda: Transform(**options), options, capsys)
 
 
-def test_operations_are_those_of_pil() -> None:
-    """rotate is counter-clockwise, flip mirrors left and right, crop counts thousandths, factors scale levels."""
+def test_operations_match_pil() -> None:
+    """rotate is counter-clockwise, flip is horizontal, crop counts in thousandths, and factors scale levels."""
     image = {"image": Picture.of(PIXELS)}
 
-    def result(code: str) -> np.ndarray:
+    def apply_code(code: str) -> np.ndarray:
         return run(code, image)[0].pixels
 
-    assert (result("image.rotate(90)") == np.rot90(PIXELS)).all()
-    assert (result("image.rotate(-90)") == np.rot90(PIXELS, 3)).all() and (result("image.rotate(360)") == PIXELS).all()
-    assert (result("image.flip()") == PIXELS[:, ::-1]).all()
-    assert (result("image.crop(0, 0, 499, 332)") == PIXELS[:10, :10]).all()
-    assert (result("image.brighten(2.5)") == np.clip(PIXELS * 2.5, 0, 255).astype(np.uint8)).all()
-    assert result("image.contrast(16)").max() == 255 and (result("image.resize(40, 60)")[::2, ::2] == PIXELS).all()
-    assert (result("a = image.flip()\nb = a.rotate(180)\nb.flip().rotate(180)") == PIXELS).all()
+    assert (apply_code("image.rotate(90)") == np.rot90(PIXELS)).all()
+    assert (apply_code("image.rotate(-90)") == np.rot90(PIXELS, 3)).all() and (
+        apply_code("image.rotate(360)") == PIXELS
+    ).all()
+    assert (apply_code("image.flip()") == PIXELS[:, ::-1]).all()
+    assert (apply_code("image.crop(0, 0, 499, 332)") == PIXELS[:10, :10]).all()
+    assert (apply_code("image.brighten(2.5)") == np.clip(PIXELS * 2.5, 0, 255).astype(np.uint8)).all()
+    assert (
+        apply_code("image.contrast(16)").max() == 255 and (apply_code("image.resize(40, 60)")[::2, ::2] == PIXELS).all()
+    )
+    assert (apply_code("a = image.flip()\nb = a.rotate(180)\nb.flip().rotate(180)") == PIXELS).all()
     assert run("image.flip().rotate(90)", image)[1] == ("flip", "rotate")
 
 
 @pytest.mark.parametrize(
-    ("code", "why"),
+    ("code", "message"),
     [
         ("", "1 to 8 lines"), ("image.rotate(45)", "rotate takes 90"), ("image.blur()", "no operation blur"),
         ("picture", "no image picture; there are: image"), ("image.rotate()", "rotate takes 1"),
@@ -88,17 +92,17 @@ def test_operations_are_those_of_pil() -> None:
         ("image.rotate(--90)", "arguments are numbers"), ("del image", "a line is"), ("image.crop(n, 0, 1, 1)", "arg"),
     ],
 )  # fmt: skip
-def test_other_code_is_refused_in_one_line(code: str, why: str) -> None:
-    with pytest.raises(CodeError, match=why) as refused:
+def test_refuses_other_code_in_one_line(code: str, message: str) -> None:
+    with pytest.raises(CodeError, match=message) as refused:
         run(code, {"image": Picture.of(PIXELS)})
     assert "\n" not in str(refused.value) and len(str(refused.value)) < 300
 
 
-def test_the_largest_program_is_quick() -> None:
-    began = time.process_time()
+def test_largest_program_is_fast() -> None:
+    started_at = time.process_time()
     code = f"a=image.resize({MAX_SIZE},{MAX_SIZE})\n" + "\n".join(["a=a.brighten(9)"] * 7)
     assert run(code, {"image": Picture.of(PIXELS)})[0].pixels.shape == (MAX_SIZE, MAX_SIZE, 3)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - started_at < 1.0
 
 
 @settings(deadline=None)
@@ -111,54 +115,54 @@ def test_any_text_runs_or_is_refused(code: str) -> None:
     assert max(picture.pixels.shape) <= MAX_SIZE and picture.pixels.shape[:2] == picture.rows.shape
 
 
-def test_every_damage_is_undone_to_the_pixel() -> None:
-    kinds = set()
+def test_repairs_are_exact() -> None:
+    damages = set()
     for seed in range(40):
-        game = started(seed)
-        clean = mark_corner(paint(game.scene, rng_after_scene(game, seed)))
-        dark = clean // 8 * 8 if game.damage.dimmed else clean
+        game = start_game(seed)
+        clean = mark_corner(paint(game.scene, replay_generator(game, seed)))
+        expected = clean // 8 * 8 if game.damage.dimmed else clean
         game.step(write_repair(game, game.scene.target))
-        assert (seen(game) == crop_cell(dark, game.scene.target, CELL)).all()
-        kinds.add(game.damage)
-    assert len(kinds) >= 12
+        assert (decode_newest_picture(game) == crop_cell(expected, game.scene.target, CELL)).all()
+        damages.add(game.damage)
+    assert len(damages) >= 12
 
 
-def rng_after_scene(game: Transform, seed: int) -> np.random.Generator:
-    """The generator of a match as it was when its picture was painted."""
+def replay_generator(game: Transform, seed: int) -> np.random.Generator:
+    """Return a match's generator in its state before the picture was painted."""
     rng = np.random.default_rng(seed)
     assert (game.draw_scene(rng), Damage.draw(rng)) == (game.scene, game.damage)
     return rng
 
 
-def test_a_careful_match_by_hand() -> None:
-    game = having(turned=90, flipped=True, dimmed=True)
+def test_perfect_match_by_hand() -> None:
+    game = start_damaged_game(turned=90, flipped=True, dimmed=True)
     game.step(write_repair(game, game.scene.target))
     game.step(str(game.digit))
-    paid = {"right": 1.0, "format": 0.1, "recall": 1.0, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
-    assert game.infos["viewer"]["rewards"] == paid and game.payoffs() == {"viewer": 2.1}
+    rewards = {"right": 1.0, "format": 0.1, "recall": 1.0, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
+    assert game.infos["viewer"]["rewards"] == rewards and game.payoffs() == {"viewer": 2.1}
 
 
 def test_a_careless_match_by_hand() -> None:
-    """Mandatory is the crop alone: turned needlessly, in four runs, one of which failed, and with contrast besides."""
-    game = having(turned=0, flipped=False, dimmed=False)
+    """Only the crop is mandatory: a needless rotation, four runs, one of which fails, and a useful contrast."""
+    game = start_damaged_game(turned=0, flipped=False, dimmed=False)
     for act in ("image.rotate(180)", "image.contrast(2)", "image.blur()", "image"):
         game.step(act)
         assert game.infos["viewer"]["valid"]
     game.step(f"answer: {game.digit}")
-    paid = {"right": 1.0, "format": 0.0, "recall": 1 / 9, "bonus": 0.2, "overuse": -0.5, "spurious": -0.5}
-    assert game.infos["viewer"]["rewards"] == pytest.approx(paid)
+    rewards = {"right": 1.0, "format": 0.0, "recall": 1 / 9, "bonus": 0.2, "overuse": -0.5, "spurious": -0.5}
+    assert game.infos["viewer"]["rewards"] == pytest.approx(rewards)
 
 
-def test_a_mended_picture_left_whole_is_paid_by_its_parts_by_hand() -> None:
-    """Of three mandatory operations two are done, and a ninth of the whole picture's area is the cell's."""
-    game = having(turned=270, dimmed=True, flipped=False)
+def test_repair_without_crop_is_partly_paid() -> None:
+    """Two of three mandatory operations are done; the uncropped picture has nine times the cell's area."""
+    game = start_damaged_game(turned=270, dimmed=True, flipped=False)
     game.step("image.rotate(90).brighten(8)")
     game.step(str((game.digit + 1) % 10))
-    paid = {"right": 0.0, "format": 0.1, "recall": 19 / 27, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
-    assert game.infos["viewer"]["rewards"] == pytest.approx(paid)
+    rewards = {"right": 0.0, "format": 0.1, "recall": 19 / 27, "bonus": 0.0, "overuse": 0.0, "spurious": 0.0}
+    assert game.infos["viewer"]["rewards"] == pytest.approx(rewards)
 
 
-def test_words_are_short_for_code_on_the_newest_result() -> None:
+def test_words_expand_to_code() -> None:
     assert spell_out(" rotate 3 flip bright ") == "last.rotate(270).flip().brighten(8)"
     assert spell_out("crop A crop f") == "last.crop(0, 0, 332, 332).crop(666, 333, 999, 665)"
     for text in ("rotate 0", "rotate 90", "rotate", "flip flip crop", "crop J", "flip  flip", "", "7", "flip\nflip"):
@@ -166,37 +170,37 @@ def test_words_are_short_for_code_on_the_newest_result() -> None:
 
 
 @given(st.text(alphabet="rotate flip bright crop 123 ABI", max_size=60))
-def test_any_words_are_code_that_runs_or_stay_as_they_are(text: str) -> None:
+def test_any_words_expand_to_valid_code_or_stay(text: str) -> None:
     code = spell_out(text)
     if code != text.strip():
         try:
             run(code, {"last": Picture.of(PIXELS)})
-        except CodeError as why:
-            assert "12 calls" in str(why) or "400 char" in str(why)
+        except CodeError as error:
+            assert "12 calls" in str(error) or "400 char" in str(error)
 
 
 @pytest.mark.parametrize("terse", [False, True])
-def test_who_mends_in_steps_does_all_that_is_mandatory_and_hits_half_of_the_time(terse: bool) -> None:
+def test_stepwise_player_repairs_everything_and_hits_half_of_the_time(terse: bool) -> None:
     game, hits = Transform(terse=terse), 0
     for seed in range(100):
         report = conformance.play(game, seed, "colour_in_steps")
         assert not report["errors"] and not report["spurious"]
-        assert report["runs"] == 1 + any(game.damage), "it mends only what needs it"
+        assert report["runs"] == 1 + any(game.damage), "a needless repair"
         assert all(value == 1.0 for name, value in game.done.items() if name != "crop")
         hits += game.done["crop"] == 1.0
     assert 35 <= hits <= 65
     assert all(conformance.play(game, seed, "oracle")["recall"] == 1.0 for seed in range(30))
 
 
-def test_words_are_read_only_if_the_game_is_terse() -> None:
+def test_words_need_the_terse_option() -> None:
     for terse in (False, True):
-        game = started(terse=terse)
+        game = start_game(terse=terse)
         game.step("flip")
         assert game.errors == (not terse)
 
 
 @pytest.mark.parametrize("kind", Transform.lesson_kinds)
-def test_lessons_label_each_cell_and_answer_with_words_that_run(kind: str) -> None:
+def test_lessons_label_each_cell_with_valid_answers(kind: str) -> None:
     game, rng = Transform(terse=True), random.Random(4)
     assert isinstance(game, GroundingLessons)
     for _ in range(30):
@@ -212,7 +216,7 @@ def test_lessons_label_each_cell_and_answer_with_words_that_run(kind: str) -> No
 
 @pytest.mark.parametrize("flipped", [False, True])
 @pytest.mark.parametrize("turned", [0, 90, 180, 270])
-def test_a_corner_is_labelled_where_it_lies_by_the_direction_of_the_longer_arm(flipped: bool, turned: int) -> None:
+def test_corner_label_is_the_direction_of_the_longer_arm(flipped: bool, turned: int) -> None:
     damage = Damage(flipped, turned, False)
     lit = resize(damage.apply(mark_corner(np.zeros((3 * CELL, 3 * CELL, 3), np.uint8))).pixels)[..., 0] > 0
     ((row, column, arm),) = [
@@ -227,21 +231,21 @@ def test_a_corner_is_labelled_where_it_lies_by_the_direction_of_the_longer_arm(f
     assert lit[tuple(corner + 20 * step)] and lit[tuple(corner + 8 * other)] and not lit[tuple(corner + 20 * other)]
 
 
-def test_a_single_pixel_is_not_upright() -> None:
-    game = having(turned=180, flipped=False)
+def test_single_pixel_does_not_count_as_upright() -> None:
+    game = start_damaged_game(turned=180, flipped=False)
     game.step("image.crop(0, 0, 1, 1)")
     assert game.done["upright"] == 0.0
     game.step("image.rotate(180)")
     assert game.done["upright"] == 1.0
 
 
-def test_the_area_in_common_by_hand() -> None:
+def test_iou_by_hand() -> None:
     assert compute_iou((0, 0, 2, 2), (1, 1, 3, 3)) == pytest.approx(1 / 7)
     assert compute_iou((0, 0, 2, 2), (2, 0, 4, 2)) == 0.0 and compute_iou((0, 0, 2, 2), (0, 0, 2, 2)) == 1.0
 
 
-def test_an_error_is_an_observation_and_the_match_ends_with_its_turns() -> None:
-    game = started(max_turns=2)
+def test_errors_are_observations_and_use_turns() -> None:
+    game = start_game(max_turns=2)
     game.step("image.blur()")
     (message,) = game.messages("viewer")
     assert message.sender == "tool" and message.text.startswith("Error: there is no operation blur")
@@ -249,31 +253,31 @@ def test_an_error_is_an_observation_and_the_match_ends_with_its_turns() -> None:
     assert game.ended == "turns" and game.payoffs() == {"viewer": 0.0} and game.report()["errors"] == 2
 
 
-def test_the_blind_are_at_chance_and_the_oracle_is_right() -> None:
+def test_scripted_players_are_ordered() -> None:
     game = Transform()
     assert all(conformance.play(game, seed, "oracle")["score"] == 1.0 for seed in range(60))
     assert 0.35 <= np.mean([conformance.play(game, seed, "colour")["score"] for seed in range(100)]) <= 0.75
-    digits = [started(seed).digit for seed in range(600)]
+    digits = [start_game(seed).digit for seed in range(600)]
     assert {game.players["blind"](game, seed)(None) for seed in range(9)} == {"7"}  # type: ignore[arg-type]
     assert digits.count(7) / len(digits) <= 0.12
 
 
-def test_what_is_shown_first_is_the_same_for_every_digit() -> None:
+def test_first_picture_does_not_depend_on_the_digits() -> None:
     for seed in range(60):
-        game = started(seed)
+        game = start_game(seed)
         scene = game.scene._replace(digits=tuple((digit + 1) % 10 for digit in game.scene.digits))
-        other = game.damage.apply(mark_corner(paint(scene, rng_after_scene(game, seed))))
-        assert (resize(other.pixels) == seen(game)).all() and (other.pixels != game.image.pixels).any()
+        other = game.damage.apply(mark_corner(paint(scene, replay_generator(game, seed))))
+        assert (resize(other.pixels) == decode_newest_picture(game)).all() and (other.pixels != game.image.pixels).any()
 
 
 @pytest.mark.slow
-def test_a_probe_reads_no_digit_from_what_is_shown_first() -> None:
+def test_probe_reads_no_digit_from_the_first_picture() -> None:
     pixels, digits, lengths, game = list[np.ndarray](), list[int](), set(), Transform()
     for seed in range(2000):
         game.reset(seed=seed)
         (image,) = game.messages("viewer")[0].images
         lengths.add((len(game.picture(image.hash)), image.width, image.height))
-        pixels.append(seen(game))
+        pixels.append(decode_newest_picture(game))
         digits.append(game.digit)
     assert len(lengths) == 1
-    assert accuracy(pixels, digits) < 0.1 + 4 * (0.09 / 400) ** 0.5
+    assert train_probe_accuracy(pixels, digits) < 0.1 + 4 * (0.09 / 400) ** 0.5

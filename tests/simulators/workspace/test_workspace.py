@@ -1,4 +1,4 @@
-"""A workspace of three apps: what its tools change, how a difference of states scores, and what its tasks ask for."""
+"""A workspace of three apps: effects of tools, scoring of state differences, and tasks."""
 
 import copy
 import json
@@ -25,41 +25,41 @@ START = State(
 )
 
 
-def started(seed: int = 3, **options: Any) -> Workspace:
+def start_game(seed: int = 3, **options: Any) -> Workspace:
     game = Workspace(**options)
     game.reset(seed=seed)
     return game
 
 
-def apps() -> Apps:
+def make_apps() -> Apps:
     return Apps(copy.deepcopy(START))
 
 
-def told(game: Workspace) -> list[str]:
+def read_messages(game: Workspace) -> list[str]:
     return [message["text"] for message in game.observe("agent")["messages"]]
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", [{}, {"steps": 3, "split": "test"}, {"terse": True, "steps": 1}], ids=str)
-def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
     findings = conformance.check(lambda: Workspace(**options), seeds=10, acts=150)
     assert [finding for finding in findings if finding.ok is False] == []
-    assert [finding.name for finding in findings if finding.ok is None] == ["secrets"]  # nothing differs unseen
+    assert [finding.name for finding in findings if finding.ok is None] == ["secrets"]  # the game has no hidden facts
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"steps": 1}, {"terse": True, "steps": 2}], ids=str)
-def test_it_keeps_its_promises_over_many_seeds(options: dict[str, Any]) -> None:
+def test_passes_the_conformance_kit_over_many_seeds(options: dict[str, Any]) -> None:
     findings = conformance.check_outcomes(lambda: Workspace(**options), 1000)
     assert [finding for finding in findings if not finding.ok] == []
 
 
-def test_the_score_of_a_difference_by_hand() -> None:
-    """Wanted: ticket 3 closed, Bo's file moved (one record goes, one comes). Three records need to change."""
-    wanted = apps()
+def test_difference_score_by_hand() -> None:
+    """Ticket 3 must be closed and Bo's file moved (one record removed, one added): three records change."""
+    wanted = make_apps()
     wanted.close_ticket(3)
     wanted.move_file("inbox/Bo", "archive/Bo")
-    end = apps()
+    end = make_apps()
     assert compare(START, wanted.state, end.state).share == 0.0
     end.close_ticket(3)
     assert compare(START, wanted.state, end.state).share == pytest.approx(1 / 3)
@@ -69,7 +69,7 @@ def test_the_score_of_a_difference_by_hand() -> None:
     difference = compare(START, wanted.state, end.state)
     assert (difference.needed, difference.right, difference.collateral) == (3, 3, 1)
     assert difference.share == pytest.approx(2 / 3) and not difference.is_equal
-    end.book_meeting("Ada", "Fri", 10)  # also collateral: the meeting is gone, and another has come
+    end.book_meeting("Ada", "Fri", 10)  # also collateral: one meeting is removed and another added
     assert compare(START, wanted.state, end.state).share == pytest.approx(2 / 3)
     end.delete_file("inbox/Ada")
     end.comment_ticket(6, "x")
@@ -77,8 +77,8 @@ def test_the_score_of_a_difference_by_hand() -> None:
     assert compare(START, wanted.state, end.state).share == 0.0
 
 
-def test_numbers_of_new_records_make_no_difference_but_their_contents_do() -> None:
-    wanted, end = apps(), apps()
+def test_new_records_are_compared_by_content_not_number() -> None:
+    wanted, end = make_apps(), make_apps()
     wanted.create_ticket("Ada", "login")
     wanted.create_ticket("Bo", "phone")
     end.create_ticket("Bo", "phone")
@@ -86,19 +86,19 @@ def test_numbers_of_new_records_make_no_difference_but_their_contents_do() -> No
     difference = compare(START, wanted.state, end.state)
     assert (difference.needed, difference.right, difference.collateral) == (2, 1, 1)
     end.create_ticket("Ada", "login")
-    assert compare(START, wanted.state, end.state).share == 0.5  # the misspelt one is still there
-    other = apps()
+    assert compare(START, wanted.state, end.state).share == 0.5  # the misspelt ticket remains
+    other = make_apps()
     other.book_meeting("Ada", "Tue", 9)
     other.cancel_meeting(3)
     for owner, title in (("Bo", "phone"), ("Ada", "login")):
         other.create_ticket(owner, title)
     assert compare(START, wanted.state, other.state).is_equal
     other.create_ticket("Ada", "login")
-    assert compare(START, wanted.state, other.state).collateral == 1  # once is enough
+    assert compare(START, wanted.state, other.state).collateral == 1  # a duplicate is collateral
 
 
 def test_undoing_collateral_is_forgiven() -> None:
-    wanted, end = apps(), apps()
+    wanted, end = make_apps(), make_apps()
     wanted.close_ticket(3)
     end.close_ticket(3)
     end.move_meeting(2, "Tue", 9)
@@ -107,16 +107,16 @@ def test_undoing_collateral_is_forgiven() -> None:
     assert compare(START, wanted.state, end.state).is_equal
 
 
-def test_what_each_template_changes() -> None:
-    """The plan of each template, on a state small enough to check by eye."""
+def test_each_template_changes_its_records() -> None:
+    """Solve each template on a small state."""
     changed = {}
     for name, template in TEMPLATES.items():
-        own = apps()
+        own_apps = make_apps()
         step = template(Draft(np.random.default_rng(1), copy.deepcopy(START), terse=False), "Ada")
-        calls = solve([step], own)
-        before, after = START.records(START), own.state.records(START)
-        found = {key for key in before | after if before.get(key) != after.get(key)}
-        changed[name] = {(kind, "new" if str(key).startswith("new") else key) for kind, key in found}
+        calls = solve([step], own_apps)
+        before, after = START.records(START), own_apps.state.records(START)
+        changed_keys = {key for key in before | after if before.get(key) != after.get(key)}
+        changed[name] = {(kind, "new" if str(key).startswith("new") else key) for kind, key in changed_keys}
         assert "Ada" in step.words and "Ada" in step.short
         assert all(call.is_write for call in calls[-1:]) and sum(call.is_write for call in calls) == 1
     assert changed == {
@@ -127,30 +127,32 @@ def test_what_each_template_changes() -> None:
     }  # fmt: skip
 
 
-def test_a_meeting_moves_to_the_hour_if_it_is_free_and_else_to_the_next() -> None:
-    seen = set()
+def test_move_template_uses_the_hour_or_the_later_one() -> None:
+    outcomes = set()
     for seed in range(20):
-        own = apps()
+        own_apps = make_apps()
         step = TEMPLATES["move"](Draft(np.random.default_rng(seed), copy.deepcopy(START), terse=True), "Ada")
         _, _, day, hour, _, later = step.short.split()
-        solve([step], own)
-        is_free = START.is_free(own.state.meetings[1].day, int(hour))
-        assert own.state.meetings[1] == Meeting("Ada", own.state.meetings[1].day, int(hour if is_free else later))
-        assert own.state.meetings[1].day == day
-        seen.add(is_free)
-    assert seen == {True, False}
+        solve([step], own_apps)
+        is_free = START.is_free(own_apps.state.meetings[1].day, int(hour))
+        assert own_apps.state.meetings[1] == Meeting(
+            "Ada", own_apps.state.meetings[1].day, int(hour if is_free else later)
+        )
+        assert own_apps.state.meetings[1].day == day
+        outcomes.add(is_free)
+    assert outcomes == {True, False}
 
 
-def test_steps_are_done_one_after_the_other() -> None:
-    """The number that is written is that of the tickets left open by the first step."""
+def test_steps_are_solved_in_order() -> None:
+    """The count includes the effect of the first step."""
     draft = Draft(np.random.default_rng(0), copy.deepcopy(START), terse=False)
-    own = apps()
-    solve([TEMPLATES["close"](draft, "Ada"), TEMPLATES["count"](draft, "Ada")], own)
-    assert own.state.files["notes/Ada"] == "1"
+    own_apps = make_apps()
+    solve([TEMPLATES["close"](draft, "Ada"), TEMPLATES["count"](draft, "Ada")], own_apps)
+    assert own_apps.state.files["notes/Ada"] == "1"
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         ("close_ticket(ticket=4)", "Error: there is no ticket 4"),
         ("close_ticket(ticket='3')", 'Error: argument "ticket"'),
@@ -164,17 +166,17 @@ def test_steps_are_done_one_after_the_other() -> None:
         ("close()", 'Error: there is no tool "close"'),
     ],
 )
-def test_an_invalid_call_says_why_costs_and_changes_nothing(call: str, says: str) -> None:
-    game = started()
-    game.apps = apps()
+def test_invalid_call_is_explained_and_penalised(call: str, message: str) -> None:
+    game = start_game()
+    game.apps = make_apps()
     game.step(call)
-    assert told(game)[0].startswith(says)
+    assert read_messages(game)[0].startswith(message)
     assert game.infos["agent"]["rewards"] == {"invalid": -0.05} and game.apps.state == START
     assert game.infos["agent"]["valid"] is True
 
 
-def test_invalid_calls_cost_a_quarter_at_most() -> None:
-    game = started(max_turns=3)
+def test_penalty_for_invalid_calls_is_bounded() -> None:
+    game = start_game(max_turns=3)
     for _ in range(3):
         game.step("\n".join(["close_ticket(0)"] * 4))
     report = game.report()
@@ -182,22 +184,26 @@ def test_invalid_calls_cost_a_quarter_at_most() -> None:
     assert game.payoffs() == {"agent": pytest.approx(-0.25)} and report["score"] == 0.0
 
 
-def test_what_is_paid() -> None:
-    """Of the two required functions one was called: 0.2 / 2. The state is as it was."""
-    game = next(game for seed in range(99) if (game := started(seed, steps=1)).templates == ["close"])
+def test_rewards_by_hand() -> None:
+    """One of the two required functions is called: 0.2 / 2. The state is unchanged."""
+    game = next(game for seed in range(99) if (game := start_game(seed, steps=1)).templates == ["close"])
     assert game.required == {"find_tickets", "close_ticket"}
     game.step("find_tickets()")
     game.step("done()")
     assert game.payoffs() == {"agent": pytest.approx(0.1)} and not game.report()["success"]
-    again = next(game for seed in range(99) if (game := started(seed, steps=1)).templates == ["close"])
-    for call in again.solution:
-        again.step(f"<tool_call>{json.dumps({'name': call.tool, 'arguments': call.arguments})}</tool_call>")
-    again.step('<tool_call>{"name": "done", "arguments": {}}</tool_call>')
-    assert again.payoffs() == {"agent": pytest.approx(1.0)} and again.report()["success"] and again.ended == "done"
+    solved_game = next(game for seed in range(99) if (game := start_game(seed, steps=1)).templates == ["close"])
+    for call in solved_game.solution:
+        solved_game.step(f"<tool_call>{json.dumps({'name': call.tool, 'arguments': call.arguments})}</tool_call>")
+    solved_game.step('<tool_call>{"name": "done", "arguments": {}}</tool_call>')
+    assert (
+        solved_game.payoffs() == {"agent": pytest.approx(1.0)}
+        and solved_game.report()["success"]
+        and solved_game.ended == "done"
+    )
 
 
-def test_who_ends_by_an_illegal_act_is_not_scored() -> None:
-    game = started(illegal="end", steps=1)
+def test_illegal_end_is_not_scored() -> None:
+    game = start_game(illegal="end", steps=1)
     for call in game.solution:
         game.step(f"{call.tool}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})")
     game.step("I am finished, I think")
@@ -206,27 +212,32 @@ def test_who_ends_by_an_illegal_act_is_not_scored() -> None:
     assert game.payoffs() == {"agent": -0.25}
 
 
-def test_train_and_test_share_no_template_with_a_person() -> None:
-    met: dict[Literal["train", "test"], set[tuple[str, str]]] = {"train": set(), "test": set()}
-    for split, pairs in met.items():
+def test_splits_share_no_template_with_a_person() -> None:
+    pairs_by_split: dict[Literal["train", "test"], set[tuple[str, str]]] = {"train": set(), "test": set()}
+    for split, pairs in pairs_by_split.items():
         game = Workspace(terse=True, split=split)
         for seed in range(150):
             game.reset(seed=seed)
             pairs |= {(name, step.split()[1]) for name, step in zip(game.templates, game.task.split("; "), strict=True)}
-    given = {
-        split: {pair for pair in pairs if pair[0] in ("close", "cancel", "create")} for split, pairs in met.items()
+    single_person_pairs = {
+        split: {pair for pair in pairs if pair[0] in ("close", "cancel", "create")}
+        for split, pairs in pairs_by_split.items()
     }
-    assert given["train"] and given["test"] and not given["train"] & given["test"]
+    assert (
+        single_person_pairs["train"]
+        and single_person_pairs["test"]
+        and not single_person_pairs["train"] & single_person_pairs["test"]
+    )
 
 
-def test_the_flawed_player_is_right_half_of_the_time_and_sometimes_repairs() -> None:
+def test_flawed_player_is_right_half_of_the_time() -> None:
     game = Workspace(terse=True)
     reports = [play(game, seed, "flawed") for seed in range(200)]
-    right = [report for report in reports if report["success"]]
-    assert 0.4 < len(right) / 200 < 0.65
-    repaired = sum(float(report["invalid_calls"]) > 0 for report in right) / len(right)
+    successes = [report for report in reports if report["success"]]
+    assert 0.4 < len(successes) / 200 < 0.65
+    repaired = sum(float(report["invalid_calls"]) > 0 for report in successes) / len(successes)
     assert 0.15 < repaired < 0.45
-    assert all(float(report["score"]) == pytest.approx(0.95) for report in right if report["invalid_calls"])
+    assert all(float(report["score"]) == pytest.approx(0.95) for report in successes if report["invalid_calls"])
 
 
 def test_terse_texts_are_short_and_every_template_occurs() -> None:
@@ -244,8 +255,8 @@ def test_terse_texts_are_short_and_every_template_occurs() -> None:
     assert len(set(SHORT.values())) == len(SHORT) and set(READS) < set(SHORT)
 
 
-def test_a_clone_goes_its_own_way() -> None:
-    game = started()
+def test_clone_is_independent() -> None:
+    game = start_game()
     twin = game.clone()
     for call in game.solution:
         game.step(f"{call.tool}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})")
@@ -273,8 +284,8 @@ PARAMETERS = ("path", "to", "text", "owner", "status", "ticket", "title", "perso
         st.tuples(st.sampled_from(sorted(SHORT)), st.dictionaries(st.sampled_from(PARAMETERS), ARGUMENT)), max_size=8
     )
 )
-def test_no_arguments_break_it(calls: list[tuple[str, dict[str, Any]]]) -> None:
-    game = started(max_turns=9)
+def test_any_arguments_are_handled(calls: list[tuple[str, dict[str, Any]]]) -> None:
+    game = start_game(max_turns=9)
     for name, arguments in calls:
         if not game.ended:
             game.step(json.dumps({"name": name, "arguments": arguments}))
@@ -282,6 +293,6 @@ def test_no_arguments_break_it(calls: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("steps", 0), ("steps", 4), ("terse", 1), ("max_turns", 0)])
-def test_wrong_options_are_refused(option: str, value: object) -> None:
+def test_refuses_invalid_options(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=option):
         Workspace(**{option: value})  # type: ignore[arg-type]
