@@ -424,7 +424,7 @@ def test_any_options_give_valid_reproducible_clonable_matches(options, seed, act
 
     expected = play_until(start_game(seed, **options), np.random.default_rng(acts))
     game, rng = start_game(seed, **options), np.random.default_rng(acts)
-    play_until(game, rng, until=2)
+    play_until(game, rng, max_turns=2)
     twin, state = game.clone(), rng.bit_generator.state
     assert play_until(game, rng) == expected
     rng.bit_generator.state = state

@@ -129,9 +129,8 @@ def test_first_reply_without_room_fails_the_match() -> None:
 def test_fork_by_a_smaller_model_has_no_room() -> None:
     original = play_maze(LongRepliesEngine(), replace(POLICIES["p"], positions=10**6), make_role())
     small = make_contender(LongRepliesEngine(), replace(POLICIES["p"], positions=200), make_role())
-    record = play_maze(
-        LongRepliesEngine(), POLICIES["p"], make_role(), who=JoiningContender(small, ForkPoint(original, 20, ""))
-    )
+    joining = JoiningContender(small, ForkPoint(original, 20, ""))
+    record = play_maze(LongRepliesEngine(), POLICIES["p"], make_role(), maze_contender=joining)
     assert record.status == "failed" and record.failure and record.failure.kind == "limit"
     assert "no room for the match so far" in record.reason and "of 200" in record.reason
 
