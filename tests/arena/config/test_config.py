@@ -41,9 +41,9 @@ def experiment(*assignments: str, text: str = "") -> Experiment:
 
 
 def refusal(*assignments: str, text: str = "") -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         experiment(*assignments, text=text)
-    message = str(caught.value)
+    message = str(error.value)
     assert "\n" not in message
     return message
 
@@ -211,7 +211,7 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "message"),
     [
         ("game.name=negotiaton", "unknown game 'negotiaton' — did you mean 'negotiation'?"),
         ("seats.opener.role=nano_opner", "unknown role 'nano_opner' — did you mean 'nano_opener'?"),
@@ -223,10 +223,10 @@ def test_broken_files_and_recipes_are_one_line(tmp_path: Path) -> None:
         ("game.options.turns=3", "game.options"),
     ],
 )
-def test_names_that_nobody_knows_are_told_with_the_nearest(assignment: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_names_that_nobody_knows_are_told_with_the_nearest(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         resolve_tables(experiment(assignment))
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_policies_apart_or_together() -> None:
@@ -286,7 +286,7 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("game: null", "game: missing: give `game` and `seats`, or `tables`"),
         ("seats: null", "seats: missing"),
@@ -299,8 +299,8 @@ def test_several_games_are_several_tables_that_are_written_and_read_back() -> No
         (TABLES + "    seat: {}\n", "did you mean 'seats'?"),
     ],
 )
-def test_tables_that_cannot_be_laid_are_told(text: str, told: str) -> None:
-    assert told in refusal(text=text)
+def test_tables_that_cannot_be_laid_are_told(text: str, message: str) -> None:
+    assert message in refusal(text=text)
 
 
 def test_several_games_replace_one_and_one_several() -> None:
@@ -312,7 +312,7 @@ def test_several_games_replace_one_and_one_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("kuhn_poker", "kuhn_pokr", "tables[1].unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
         ("{first: ", "{frist: ", "tables[1].seats: kuhn_poker has no seat 'frist' — did you mean 'first'?"),
@@ -325,10 +325,10 @@ def test_several_games_replace_one_and_one_several() -> None:
         ),
     ],
 )
-def test_every_table_is_checked(old: str, new: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_every_table_is_checked(old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         resolve_tables(experiment(text=TABLES.replace(old, new)))
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_some_of_who_are_imitated_must_play_each_game_of_the_policy() -> None:
@@ -385,7 +385,7 @@ def test_a_league_is_read_and_written_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (league(""), "league.opponents"),
         (league("{play: pasts, lag: 1}"), "did you mean 'past'?"),
@@ -405,22 +405,22 @@ def test_a_league_is_read_and_written_back() -> None:
         (league("{play: self}", "seats: {opener: {policy: conceder}}"), "no game has two seats with trained policies"),
     ],
 )
-def test_leagues_that_cannot_be_played_are_told(text: str, told: str) -> None:
-    assert told in refusal(text=text)
+def test_leagues_that_cannot_be_played_are_told(text: str, message: str) -> None:
+    assert message in refusal(text=text)
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "message"),
     [
         ("conceeder", "league.opponents[0].policy: unknown policy 'conceeder' — did you mean 'conceder'?"),
         ("minimax", "league.opponents[0].policy: minimax"),
         ("mcts:many", "league.opponents[0].policy: scripted policy 'mcts:many': "),
     ],
 )
-def test_fixed_opponents_must_be_known_and_able_to_play(policy: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_fixed_opponents_must_be_known_and_able_to_play(policy: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         resolve_tables(experiment(text=league(f"{{play: fixed, policy: '{policy}'}}")))
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_frozen_policy_may_be_an_opponent_though_it_has_no_seat() -> None:

@@ -142,16 +142,16 @@ def test_a_sample_on_the_command_line(command: str, tmp_path: Path) -> None:
         if command == "check":
             (name, text), file = next(hostile.mutants(written, rng, 1)), tmp_path / f"role-{n}.yaml"
             file.write_text(text, encoding="utf-8", errors="surrogatepass")
-            told = arena("check", "role", file, "--game", "negotiation")
+            result = arena("check", "role", file, "--game", "negotiation")
         else:
             name, text = next(hostile.mutants(hostile.experiments(), rng, 1))
             text = text if n % 2 else "no_such_field: 1\n" + text  # refused at the latest by that: nothing is to begin
             (tmp_path / "mine.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
-            told = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
-        codes.append(told.code)
-        if told.code:
-            assert told.code == 2 and told.line, f"{name}: {text}"
-            assert told.line.isprintable() and len(told.line) <= 1000
+            result = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
+        codes.append(result.code)
+        if result.code:
+            assert result.code == 2 and result.line, f"{name}: {text}"
+            assert result.line.isprintable() and len(result.line) <= 1000
     assert set(codes) == ({0, 2} if command == "check" else {2})
 
 
@@ -164,8 +164,8 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
         try_roles(rng, 1000, tmp_path)
     for _ in range(300):
         name, setting = hostile.setting(rng)
-        told = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
-        assert told.code == 2 and told.line and len(told.line) <= 1000, setting
+        result = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
+        assert result.code == 2 and result.line and len(result.line) <= 1000, setting
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,13 @@ SLIPS = [
 NAMES = ["../../x", "/etc/passwd", "a/b", ".", "..", "", "A", "a b", "x" * 65, "a\\nb", "\u202ea", "-a", "é"]
 
 
-@pytest.mark.parametrize(("stages", "says"), SLIPS)
+@pytest.mark.parametrize(("stages", "message"), SLIPS)
 def test_a_slip_is_one_line_with_file_and_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("chain.yaml").write_text(HEAD + stages)
-    assert says in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
+    assert message in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
     assert not Path("run").exists()
 
 
@@ -138,7 +138,7 @@ def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both(
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "message"),
     [
         ("stages.plai.play.iterations=1", "no stage 'plai' — did you mean 'play'? (there are first, play, last)"),
         ("stages.0.play.iterations=1", "no stage '0'"),
@@ -147,10 +147,10 @@ def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both(
         ("stages=1", "settings of stages by name belong here"),
     ],
 )
-def test_a_change_of_no_stage_is_refused(assignment: str, says: str) -> None:
+def test_a_change_of_no_stage_is_refused(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         pipeline(assignment)
-    assert says in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
+    assert message in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
 
 
 def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +185,8 @@ def test_a_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    told = arena("check", "experiment", file)
-    assert told.code == 0 and "stage 3: last (play)" in told.out and "chain: fit to run" in told.out
+    result = arena("check", "experiment", file)
+    assert result.code == 0 and "stage 3: last (play)" in result.out and "chain: fit to run" in result.out
     assert "stage last: " in refused("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
 
 

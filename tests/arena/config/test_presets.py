@@ -79,7 +79,7 @@ def test_what_stands_beside_it_or_above_it_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ("learn.loss=grpoo", "unknown loss 'grpoo' — did you mean 'grpo'?"),
         ("learn.loss={cispo: {high: 2.0}}", "cispo is a preset and takes no settings"),
@@ -91,13 +91,13 @@ def test_what_stands_beside_it_or_above_it_wins() -> None:
         ("learn.loss.policy_gradient.clip=token_mean", "it is a aggregate (learn.aggregate)"),
     ],
 )
-def test_a_name_in_the_wrong_place_is_told_the_right_one(setting: str, told: str) -> None:
+def test_a_name_in_the_wrong_place_is_told_the_right_one(setting: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         learn(setting)
-    assert told.replace("a aggregate", "an aggregate").replace("a estimator", "an estimator") in str(raised.value)
+    assert message.replace("a aggregate", "an aggregate").replace("a estimator", "an estimator") in str(raised.value)
 
 
 def test_they_are_listed() -> None:
-    told = arena("list", "presets", "--json")
-    assert told.code == 0 and "cispo: {low: 1.0, high: 4.0}" in told.out
+    result = arena("list", "presets", "--json")
+    assert result.code == 0 and "cispo: {low: 1.0, high: 4.0}" in result.out
     assert "did you mean 'presets'" in refused("list", "preset")

@@ -45,7 +45,7 @@ def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "told"),
+    ("kind", "text", "message"),
     [
         ("experiment", "lern: {}", "lern"),
         ("experiment", "learn: {lrr: 1.0}", "lrr"),
@@ -62,8 +62,8 @@ def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path)
         ("panel", "panel: p\ngame: {name: nim}\nmembers: [a]\ndeals: 1", "1"),
     ],
 )
-def test_slips_are_seen(kind: str, text: str, told: str) -> None:
-    assert any(told in error for error in errors(kind, text))
+def test_slips_are_seen(kind: str, text: str, message: str) -> None:
+    assert any(message in error for error in errors(kind, text))
 
 
 def test_a_preset_a_number_for_a_schedule_and_a_file_over_a_recipe_are_fine() -> None:

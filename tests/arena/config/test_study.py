@@ -36,7 +36,7 @@ def experiment(before: str = "", after: str = "") -> Experiment:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ("arm: mars", "arm: zero", "`arms` has 'zero', as the recipe itself is called"),
         (
@@ -51,11 +51,11 @@ def experiment(before: str = "", after: str = "") -> Experiment:
         ("minutes: 1", "minutes: soon", "study.minutes"),
     ],
 )
-def test_a_bad_section_is_one_line(before: str, after: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_a_bad_section_is_one_line(before: str, after: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         experiment(before, after)
-    line = str(caught.value)
-    assert "\n" not in line and "mine.yaml:" in line and told in line
+    line = str(error.value)
+    assert "\n" not in line and "mine.yaml:" in line and message in line
 
 
 def test_an_arm_is_the_recipe_with_its_settings_and_nothing_else() -> None:

@@ -37,16 +37,16 @@ def make_batch(trajectories: list[Trajectory], **measures: list[list[float]]) ->
     return TurnBatch(trajectories, measures=arrays)
 
 
-def flatten_rewards(shape_lists: list[Shape]) -> np.ndarray:
-    return np.array([r for shape in shape_lists for _, _, r in shape], float)
+def flatten_rewards(shapes: list[Shape]) -> np.ndarray:
+    return np.array([r for shape in shapes for _, _, r in shape], float)
 
 
-def compute_advantages(name: str, shape_lists: list[Shape], values: list[list[float]], **settings: Any) -> list[float]:
+def compute_advantages(name: str, shapes: list[Shape], values: list[list[float]], **settings: Any) -> list[float]:
     """Return the advantages: per turn for gae_turn, per token for the others. `values` are per trajectory."""
     measure = "values" if name == "gae_turn" else "token_values"
     window = settings.pop("window", False)
-    batch = make_batch([make_trajectory(shape, window=window) for shape in shape_lists], **{measure: values})
-    advantages = choose("estimator", name, **settings)(batch, flatten_rewards(shape_lists))
+    batch = make_batch([make_trajectory(shape, window=window) for shape in shapes], **{measure: values})
+    advantages = choose("estimator", name, **settings)(batch, flatten_rewards(shapes))
     return (advantages if name == "gae_turn" else advantages.values).tolist()
 
 

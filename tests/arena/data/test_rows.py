@@ -86,9 +86,9 @@ CHAT = chats(1)[0]
 )
 def test_malformed_rows_are_refused_in_one_line(rows: list[Any], why: str, tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         DataSet(path).check()
-    assert str(caught.value).startswith(f"{path}{why}"), caught.value
+    assert str(error.value).startswith(f"{path}{why}"), error.value
 
 
 def test_a_line_of_a_gigabyte_is_refused_in_bounded_memory(tmp_path: Path) -> None:

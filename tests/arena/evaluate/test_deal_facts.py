@@ -46,7 +46,7 @@ def test_a_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
 
 
 def test_a_match_that_nobody_played_by_hand_begins_with_its_deal() -> None:
-    told = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "1=random", "--seed", 3)
-    (_, everybody, first, second, *_) = told.out.splitlines()
+    result = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "1=random", "--seed", 3)
+    (_, everybody, first, second, *_) = result.out.splitlines()
     assert everybody == "    dealt to all: public.pot = 2"
     assert first.startswith("    dealt to first: private.card = ") and second.startswith("    dealt to second: ")

@@ -84,8 +84,10 @@ def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]
 def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     few = ["--matches", "2"]
-    told = arena("eval", run, "--game", "nim", *few)
-    assert told.code == 0 and "never played nim, and none of its roles (" in told.line and "nano_player" in told.line
+    result = arena("eval", run, "--game", "nim", *few)
+    assert (
+        result.code == 0 and "never played nim, and none of its roles (" in result.line and "nano_player" in result.line
+    )
     assert arena("eval", run, "--game", "nim", "--role", "nano_player", *few).err == ""
     assert arena("eval", run, "--game", "kuhn_poker", *few).err == ""
     assert "never played nim" in arena("play", "--game", "nim", "--seat", f"0={run}", "--seat", "1=random").err
@@ -234,18 +236,18 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("game", "says"),
+    ("game", "message"),
     [
         (GameSpec(name="kuhn_pokr"), "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
         (GameSpec(name="nim", options={"illegal": "never"}), "nim: illegal must be"),
         (GameSpec(name="negotiation"), "mcts"),
     ],
 )
-def test_bad_input_is_told(game: GameSpec, says: str) -> None:
+def test_bad_input_is_told(game: GameSpec, message: str) -> None:
     who, other = contenders("random", "mcts:5")
     with pytest.raises(ConfigError) as error:
         wait(evaluate(who, [other], game, 2, 0))
-    assert says in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_intervals_shrink_with_deals() -> None:

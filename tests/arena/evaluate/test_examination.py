@@ -110,16 +110,16 @@ def test_its_deals_are_none_of_training_and_the_same_each_time(judged: tuple[Pat
 def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path) -> None:
     panel = tmp_path / "talks.yaml"
     panel.write_text("panel: talks\ngame: {name: negotiation}\nmembers: [random, fair_split]\ndeals: 3\n")
-    told = arena("eval", judged[0], "--panel", panel, "--before", "--json", "--out", tmp_path / "out.json")
-    assert told.code == 0, told.err
-    data = json.loads(told.out)
+    result = arena("eval", judged[0], "--panel", panel, "--before", "--json", "--out", tmp_path / "out.json")
+    assert result.code == 0, result.err
+    data = json.loads(result.out)
     assert json.loads((tmp_path / "out.json").read_text()) == data
     first, *_, last = read_evaluations(judged[0])
     for kept, found in ((first, data["before"]), (last, data["after"])):
         assert found["key"] == kept.key
         assert [c["payoff"] for c in found["cells"]] == [c.payoff for c in kept.cells]
-    told = arena("eval", judged[0], "--panel", panel)
-    assert "fair_split, opener" in told.out and "deal rate  valid per match" in told.out
+    result = arena("eval", judged[0], "--panel", panel)
+    assert "fair_split, opener" in result.out and "deal rate  valid per match" in result.out
 
 
 @pytest.mark.slow_after(1)
@@ -205,7 +205,7 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "message"),
     [
         (lambda text: "garbage\n" + text, "panel.jsonl is not as it was written"),
         (lambda text: text.replace("fair_split", "fair_splat"), "panel.jsonl is not as it was written"),
@@ -213,12 +213,12 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
     ],
 )
 def test_an_edited_file_is_seen_as_edited_metrics_are(
-    judged: tuple[Path, Quiet], tmp_path: Path, damage: Any, says: str
+    judged: tuple[Path, Quiet], tmp_path: Path, damage: Any, message: str
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(judged[0], folder)
     (folder / PANEL).write_text(damage((folder / PANEL).read_text()))
-    assert says in refused("show", folder)
+    assert message in refused("show", folder)
 
 
 @pytest.mark.parametrize("line", ["garbage", "{}", '{"iteration": 1}', '{"iteration": 2, "cells": [[[]]]}'])
@@ -234,7 +234,7 @@ def test_a_line_that_is_no_evaluation_is_told(judged: tuple[Path, Quiet], tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("asked", "message"),
     [
         ("{panel: kuhn_pokr}", "evaluate.panel: unknown panel 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
         ("{panel: {panel: p, game: {name: nim}, members: [randm]}}", "unknown contender 'randm'"),
@@ -251,10 +251,10 @@ def test_a_line_that_is_no_evaluation_is_told(judged: tuple[Path, Quiet], tmp_pa
         ("{panel: {panel: p, game: {name: nim}, members: ['endpoint:']}}", "endpoint"),
     ],
 )
-def test_what_cannot_judge_is_refused_before_the_run(tmp_path: Path, asked: str, says: str) -> None:
+def test_what_cannot_judge_is_refused_before_the_run(tmp_path: Path, asked: str, message: str) -> None:
     out = tmp_path / "run"
     line = refused(*COMMAND, "--set", f"evaluate={asked}", "--out", out)
-    assert says in line and not out.exists(), line
+    assert message in line and not out.exists(), line
 
 
 def test_a_server_that_is_down_is_told_before_the_run(tmp_path: Path) -> None:
@@ -295,27 +295,27 @@ def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path
     league = "league={opponents: [{play: self}, {play: fixed, policy: nash}]}"
     settings = ["--set", league, "--set", "evaluate={panel: kuhn_poker, deals: 2, every: 1}"]
     command = [part for part in COMMAND if part != "--json"]
-    told = arena(*command, *settings, "--out", run)
-    assert told.code == 0, told.err
-    panel, _, rest = told.out.partition("Iteration 1 against 2")
+    result = arena(*command, *settings, "--out", run)
+    assert result.code == 0, result.err
+    panel, _, rest = result.out.partition("Iteration 1 against 2")
     assert "against the panel kuhn_poker" in panel and rest and "before" in panel and "iteration 2" in panel
     assert "nash*, first" in panel and "random†, second" in panel and "* met in training" in panel
     assert "panel by iteration: 0: " in panel
-    assert any(line.startswith("it 1 ") and "  panel " in line for line in told.out.splitlines())
+    assert any(line.startswith("it 1 ") and "  panel " in line for line in result.out.splitlines())
     assert "against the panel kuhn_poker" in arena("show", run).out
     line = refused("resume", run, "--iterations", "3", "--set", "evaluate.panel=kuhn_pokr")
     assert "unknown panel 'kuhn_pokr'" in line
     members = "evaluate.panel.members=[random, negotiatr]"
     assert "unknown contender 'negotiatr'" in refused("resume", run, "--iterations", "3", "--set", members)
-    told = arena("resume", run, "--iterations", "3", "--set", "evaluate.every=null", "--json")
-    assert told.code == 0, told.err
-    summary = json_lines(told.out)[-1]["panel"]
+    result = arena("resume", run, "--iterations", "3", "--set", "evaluate.every=null", "--json")
+    assert result.code == 0, result.err
+    summary = json_lines(result.out)[-1]["panel"]
     assert [point["iteration"] for point in summary["curve"]] == [0, 1, 2, 3] and summary["met"] == ["nash"]
     assert summary["after"]["iteration"] == 3 and summary["before"]["iteration"] == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--panel", "kuhn_poker", "--game", "nim"], "leave --game out"),
         (["--panel", "kuhn_poker", "--matches", "9", "--against", "nash"], "leave --against, --matches out"),
@@ -326,8 +326,8 @@ def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path
         (["--panel", "negotiation", "--role", "nobody"], "nobody"),
     ],
 )
-def test_a_command_that_cannot_be_meant_is_refused(arguments: list[str], says: str) -> None:
-    assert says in refused("eval", "random", *arguments)
+def test_a_command_that_cannot_be_meant_is_refused(arguments: list[str], message: str) -> None:
+    assert message in refused("eval", "random", *arguments)
 
 
 def test_panels_are_listed_and_shown() -> None:

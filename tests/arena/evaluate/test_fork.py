@@ -311,9 +311,9 @@ def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> 
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     run, out = logged(tmp_path / "run", record), tmp_path / "fork.json"
     arguments = ["fork", run, record.id, "--turn", "1", "--seat", "first=nash", "-n", "50"]
-    told = arena(*arguments, "--json", "--out", out)
-    data = json.loads(told.out)
-    assert told.code == 0 and json.loads(out.read_text()) == data
+    result = arena(*arguments, "--json", "--out", out)
+    data = json.loads(result.out)
+    assert result.code == 0 and json.loads(out.read_text()) == data
     assert data["sat"] == {"first": "random", "second": "random"} and data["others"] == {"first": "nash"}
     figure = data["figures"]["payoff first"]
     assert figure["logged"] == record.payoffs["first"] and len(figure["forked"]) == 3

@@ -52,14 +52,14 @@ def test_a_run_ends_with_the_table_it_asked_for(tmp_path: Path) -> None:
     config = tmp_path / "asked.yaml"
     config.write_text(ASKED)
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--config", config, "--out", tmp_path / "run"]
-    told = arena(*command, *(part for setting in SETTINGS for part in ("--set", setting)))
-    assert told.code == 0, told.err
-    assert "before" in told.out and "tic_tac_toe" in told.out and "first_legal" in told.out
+    result = arena(*command, *(part for setting in SETTINGS for part in ("--set", setting)))
+    assert result.code == 0, result.err
+    assert "before" in result.out and "tic_tac_toe" in result.out and "first_legal" in result.out
     assert (tmp_path / "run" / FILE).is_file()
 
 
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "message"),
     [
         ("evaluate={games: [{name: tic_tac_to}]}", "unknown game 'tic_tac_to' — did you mean 'tic_tac_toe'?"),
         ("evaluate={games: [{name: nim}], against: [randm]}", "randm"),
@@ -68,10 +68,10 @@ def test_a_run_ends_with_the_table_it_asked_for(tmp_path: Path) -> None:
         ("evaluate={games: [{name: nim}], matchs: 3}", "matches"),
     ],
 )
-def test_what_cannot_be_evaluated_is_refused_before_the_run(tmp_path: Path, setting: str, says: str) -> None:
+def test_what_cannot_be_evaluated_is_refused_before_the_run(tmp_path: Path, setting: str, message: str) -> None:
     out = tmp_path / "run"
     line = refused("run", "selfplay", "--recipe", "kuhn_poker-nano", "--set", setting, "--out", out)
-    assert says in line and not out.exists()
+    assert message in line and not out.exists()
 
 
 def test_who_is_to_play_another_game_has_to_be_known_before_the_run(tmp_path: Path) -> None:

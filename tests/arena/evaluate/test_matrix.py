@@ -39,9 +39,9 @@ class Faulty(Clinic):
 
 
 def played(*arguments: str | Path) -> Any:
-    told = arena("matrix", *arguments, "--json")
-    assert told.code == 0, told.err
-    return json.loads(told.out)
+    result = arena("matrix", *arguments, "--json")
+    assert result.code == 0, result.err
+    return json.loads(result.out)
 
 
 def by_place(data: Any) -> dict[tuple[str, str], Any]:
@@ -126,13 +126,13 @@ def test_a_matrix_of_the_clinic(tmp_path: Path) -> None:
     picture, out = tmp_path / "m.png", tmp_path / "m.json"
     command = ["oracle", "random", "noop", "--game", "clinic", "--persons", "terse,forgetful+oracle", "--tasks", "8"]
     command += ["--trials", "4", "--k", "3", "--option", "diseases=4"]
-    told = arena("matrix", *command, "--plot", picture, "--out", out)
-    assert told.code == 0, told.err
+    result = arena("matrix", *command, "--plot", picture, "--out", out)
+    assert result.code == 0, result.err
     assert picture.read_bytes().startswith(b"\x89PNG")
     title = "clinic (diseases=4, split=test): 8 tasks × 4 trials"
     for words in (title, "pass^1", "pass^3", "turns", "forgetful", "+oracle"):
-        assert words in told.out
-    assert "pass^4" not in told.out and "pass^2" not in told.out, "the first and the deepest are enough to read"
+        assert words in result.out
+    assert "pass^4" not in result.out and "pass^2" not in result.out, "the first and the deepest are enough to read"
     alike = arena("matrix", "oracle", "noop", *command[3:])
     assert "pass^1 to pass^3" in alike.out and alike.out.count("pass^1") == 1
     data = json.loads(out.read_text())
@@ -179,8 +179,8 @@ def test_a_model_words_what_the_script_decides() -> None:
 def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "faulty.py").write_text(FAULTY)
     command = ["oracle", "--game", f"{tmp_path / 'faulty.py'}:Faulty", "--persons", "terse", "--tasks", "12"]
-    told = arena("matrix", *command, "--trials", "1")
-    assert told.code == 0 and "matches failed" in told.out and "the odd ones are out" in told.out
+    result = arena("matrix", *command, "--trials", "1")
+    assert result.code == 0 and "matches failed" in result.out and "the odd ones are out" in result.out
     (cell,) = played(*command, "--trials", "1")["cells"]
     assert 0 < cell["missing"] < 12 and cell["success"][0] == 1
     failed = cell["missing"] * league.ATTEMPTS
@@ -188,7 +188,7 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "says"),
+    ("command", "message"),
     [
         (["asker", "--game", "clinic", "--persons", "ters"], "did you mean 'terse'"),
         (["askr", "--game", "clinic"], "did you mean 'asker'"),
@@ -207,8 +207,8 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
         (["random", "--game", "kuhn_poker"], "kuhn_poker is not a simulator: use arena eval"),
     ],
 )
-def test_bad_input_is_one_line(command: list[str], says: str) -> None:
-    assert says in refused("matrix", *command)
+def test_bad_input_is_one_line(command: list[str], message: str) -> None:
+    assert message in refused("matrix", *command)
 
 
 def test_ctrl_c_keeps_the_cells_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,8 +221,8 @@ def test_ctrl_c_keeps_the_cells_that_are_done(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(Cell, "add", interrupted)
     command = ["noop", "--game", "clinic", "--persons", "terse,forgetful,mistaken", "--tasks", "2", "--trials", "1"]
-    told = arena("matrix", *command, "--out", out)
-    assert told.code == 130 and f"1 of 3 cells are done and in {out}" in told.err
+    result = arena("matrix", *command, "--out", out)
+    assert result.code == 130 and f"1 of 3 cells are done and in {out}" in result.err
     assert [cell["person"] for cell in json.loads(out.read_text())["cells"]] == ["terse"]
 
 
@@ -237,9 +237,9 @@ def test_its_picture_can_be_read_whatever_the_names() -> None:
 
 
 def test_a_simulator_without_personas_has_one_column() -> None:
-    told = arena("matrix", "oracle", "noop", "--game", "reasoning", "--tasks", "3", "--trials", "1", "--json")
-    assert told.code == 0, told.err
-    cells = {cell["agent"]: cell for cell in json.loads(told.out)["cells"]}
+    result = arena("matrix", "oracle", "noop", "--game", "reasoning", "--tasks", "3", "--trials", "1", "--json")
+    assert result.code == 0, result.err
+    cells = {cell["agent"]: cell for cell in json.loads(result.out)["cells"]}
     assert {cell["person"] for cell in cells.values()} == {"default"}
     assert cells["oracle"]["successes"] == [1, 1, 1] and cells["noop"]["successes"] == [0, 0, 0]
 
@@ -276,9 +276,9 @@ def test_the_simulator_that_one_begins_with_has_a_matrix(tmp_path: Path, monkeyp
     """It has personas, but no model can word what its person says."""
     monkeypatch.chdir(tmp_path)
     assert arena("init", "simulator", "shop").code == 0
-    told = arena("matrix", "oracle", "--game", "shop.py:Shop", "--tasks", "2", "--trials", "1", "--json")
-    assert told.code == 0, told.err
-    cells = json.loads(told.out)["cells"]
+    result = arena("matrix", "oracle", "--game", "shop.py:Shop", "--tasks", "2", "--trials", "1", "--json")
+    assert result.code == 0, result.err
+    cells = json.loads(result.out)["cells"]
     assert [(cell["person"], cell["successes"]) for cell in cells] == [("cooperative", [1, 1]), ("terse", [1, 1])]
     line = refused("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
     assert "has no option `person`" in line

@@ -338,7 +338,7 @@ def test_any_text_is_a_panel_or_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("negotation", "unknown panel 'negotation' — did you mean 'negotiation'? (arena list panels"),
         ("nothing.yaml", "nothing.yaml: cannot be read: No such file or directory"),
@@ -348,10 +348,10 @@ def test_any_text_is_a_panel_or_one_line(text: str) -> None:
         ("", "unknown panel ''"),
     ],
 )
-def test_a_panel_that_is_not_there_is_told(name: str, says: str) -> None:
+def test_a_panel_that_is_not_there_is_told(name: str, message: str) -> None:
     with pytest.raises((ConfigError, StoreError)) as refused:
         load_panel(name)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_whom_a_run_met_in_training_is_known() -> None:

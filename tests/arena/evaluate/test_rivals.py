@@ -37,9 +37,9 @@ def test_a_simulator_s_seats_are_no_rivals_and_a_game_s_are() -> None:
 
 
 def test_an_evaluation_there_says_so_instead() -> None:
-    told = arena("eval", "oracle", "--game", "proposer_solver", "--against", "random", "--matches", "4")
-    assert told.code == 0, told.err
-    assert "a win rate would say nothing here" in told.out and "draw" not in told.out
+    result = arena("eval", "oracle", "--game", "proposer_solver", "--against", "random", "--matches", "4")
+    assert result.code == 0, result.err
+    assert "a win rate would say nothing here" in result.out and "draw" not in result.out
     rivals = arena("eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "4")
     assert "say nothing here" not in rivals.out and "draw" in rivals.out
 

@@ -74,9 +74,11 @@ def test_a_role_that_writes_none_is_as_it_was() -> None:
     assert role == Casting(name="p", policies={"p": POLICIES["p"]})("maze", "walker")[1]
 
 
-@pytest.mark.parametrize(("given", "says"), [("{summaries: 4, panel: x}", "panel"), ("{summaries: 4}", "give `panel")])
-def test_summaries_belong_to_games(given: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as error:
+@pytest.mark.parametrize(
+    ("given", "message"), [("{summaries: 4, panel: x}", "panel"), ("{summaries: 4}", "give `panel")]
+)
+def test_summaries_belong_to_games(given: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         experiment(f"evaluate: {given}\n")
     assert "\n" not in str(error.value)
     with pytest.raises(ConfigError, match="greater than or equal to 1"):

@@ -60,25 +60,25 @@ def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "message"),
     [
         ("learn.lr=1e-9", "iterations=3", "slow: plays 2 × 8 + 2 × 8 + 3 × 8 matches, all 2 × 8 + 2 × 8 + 2 × 8"),
         ("stages.last.play", "stages.lats.play", "no stage 'lats' — did you mean 'last'?"),
         ("evaluation.payoff", "evaluation.2.payoff", "names game 2 of `evaluate`"),
     ],
 )
-def test_a_wrong_arm_is_told(before: str, after: str, says: str) -> None:
+def test_a_wrong_arm_is_told(before: str, after: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         check_arms(staged_recipe(STUDIED.replace(before, after)))
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.slow
 def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "study"
     file.write_text(STUDIED)
-    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
-    assert told.code == 0, told
+    result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert result.code == 0, result
     data = json.loads((out / "study.json").read_text())
     assert [(run["arm"], run["seed"]) for run in data["runs"]] == [("all", 0), ("slow", 0)] and not data["missing"]
     assert all(len(run["curve"]) == 2 and len(run["also"]["payoff.first"]) == 2 for run in data["runs"])
@@ -96,8 +96,8 @@ def test_warm_arms_of_a_pipeline_share_the_imitation_of_the_last_stage(tmp_path:
     """The arm `same` differs from the first arm only in starting from its weights, and ends with the same weights."""
     file, out = tmp_path / "warm.yaml", tmp_path / "study"
     file.write_text(WARM)
-    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
-    assert told.code == 0, told
+    result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert result.code == 0, result
     first, same = (out / f"{arm}-0" / "stages" / "02-last" for arm in ("all", "same"))
     assert weight_files(first, 2, "player") == weight_files(same, 2, "player") != weight_files(first, 0, "player")
     saved = strict_yaml.read(same / "config.yaml")["policies"]["player"]
@@ -126,8 +126,10 @@ def test_a_sweep_tries_settings_of_stages(text: str) -> None:
 def test_a_sweep_runs_pipelines(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "sweep"
     file.write_text(CONFIG)
-    told = arena("sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json")
-    assert told.code == 0, told
+    result = arena(
+        "sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json"
+    )
+    assert result.code == 0, result
     finished = {path.parents[2].resolve().name for path in out.glob("*/stages/03-last/done.json")}
     assert finished == {"setting-1-1000", "setting-2-1000"}
     assert "copied from" in (out / "setting-2-1000.log").read_text(), "the first stages are equal"

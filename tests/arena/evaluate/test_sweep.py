@@ -89,7 +89,7 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arms", "setting", "says"),
+    ("arms", "setting", "message"),
     [
         ("zer", "learn.lr=1,2", "--arms: no arm 'zer' — did you mean 'zero'?"),
         ("", "learn.lr=1,2", "--arms: no arm ''"),
@@ -97,10 +97,10 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
         ("zero", "credit={estimator: mars}", "--set credit: arm zero keeps its own credit.estimator=zero"),
     ],
 )
-def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, says: str) -> None:
+def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         make_sweep(BASE, build_grid(read_axes([setting]), select_arms(compose([BASE]), [arms])), 2)
-    assert says in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
@@ -207,7 +207,7 @@ def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (["learn.lr"], "write it as a.b=value,value"),
         (["=1,2"], "write it as a.b=value,value"),
@@ -222,10 +222,10 @@ def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
         (["learn.minibatches=2,-1"], "--set learn.minibatches=-1: learn.minibatches"),
     ],
 )
-def test_what_is_no_grid_is_a_line(settings: list[str], says: str) -> None:
+def test_what_is_no_grid_is_a_line(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         of_grid(*settings)
-    assert says in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_json_is_plain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("specs", "game", "says"),
+    ("specs", "game", "message"),
     [
         (["random", "random"], "kuhn_poker", "'random' is named twice"),
         (["random"], "kuhn_poker", "at least two contenders"),
@@ -113,8 +113,8 @@ def test_json_is_plain() -> None:
         (["random", "minimax"], "kuhn_poker", "minimax"),
     ],
 )
-def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_what_cannot_be_held_is_refused(specs: list[str], game: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         held(*specs, game=game)
 
 

@@ -137,7 +137,7 @@ def test_a_kind_raised_to_one_lesson_gets_no_remainder_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         ("long", "the label 'unpronounceable' of .*Blocks is [0-9]+ tokens of the policy's: a label must be one"),
         ("ragged", "ValueError: the rows of a grid of labels differ in length"),
@@ -145,10 +145,10 @@ def test_a_kind_raised_to_one_lesson_gets_no_remainder_too() -> None:
         ("text", "ValueError: 1 grids of labels for 0 images"),
     ],
 )
-def test_lessons_that_cannot_be_learned_are_refused_in_one_line(kind: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refusal:
+def test_lessons_that_cannot_be_learned_are_refused_in_one_line(kind: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         lessons(kind).draw(kind, 0, 0)
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(error.value)
 
 
 def test_what_cannot_be_grounded_is_refused_in_one_line(tmp_path: Path) -> None:

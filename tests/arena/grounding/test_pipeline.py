@@ -79,7 +79,7 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
 
 
 @pytest.mark.parametrize(
-    ("assignments", "told"),
+    ("assignments", "message"),
     [
         (["stages.see.ground.policy=viewers"], "stage see: policy: there is no policy 'viewers'"),
         (["stages.see.ground.kinds={cells: 0}"], "kinds"),
@@ -88,10 +88,10 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
         (["stages.see.ground.game={nam: zoom}"], "game"),
     ],
 )
-def test_settings_that_cannot_be_are_one_line(assignments: list[str], told: str, given: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=told) as refusal:
+def test_settings_that_cannot_be_are_one_line(assignments: list[str], message: str, given: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         plan(pipeline(given, *assignments), tmp_path, lambda text: None)
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(error.value)
 
 
 def test_later_stages_are_planned_with_the_models_that_grounding_begins_with(given: str, tmp_path: Path) -> None:

@@ -123,14 +123,14 @@ def without_its_manifest(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (flipped, "left@0 is torn: deep/model.safetensors is not as it was written"),
         (swapped, "left@0 is of left@2: its folder was renamed"),
         (without_its_manifest, "left@0 is torn: it has no manifest.json"),
     ],
 )
-def test_weights_that_changed_are_never_played(tmp_path: Path, damage: Callable[[Path], None], told: str) -> None:
+def test_weights_that_changed_are_never_played(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
     pool = make(tmp_path)
     for k in range(3):
         pool.admit(k, ["left"], save)
@@ -138,9 +138,9 @@ def test_weights_that_changed_are_never_played(tmp_path: Path, damage: Callable[
     pool.check(["left"])
     assert find_past_weights(tmp_path, "left", 0) == tmp_path / "league" / "left@0"
     damage(tmp_path)
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         make(tmp_path, state=pool.state()).check(["left"])
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         find_past_weights(tmp_path, "left", 0)
 
 

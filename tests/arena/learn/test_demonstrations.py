@@ -227,11 +227,11 @@ def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_pat
 
 def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_path: Path) -> None:
     def refused(*assignments: str) -> str:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as error:
             lab = started(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *assignments)
             wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
+        assert "\n" not in str(error.value)
+        return str(error.value)
 
     assert "learn.demonstrations.run" in refused(f"learn.demonstrations={{run: {tmp_path / 'nowhere'}}}")
     told = refused(f"learn.demonstrations={{run: {shower}}}", "game.options.max_turns=6")
@@ -250,7 +250,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "message"),
     [
         ("learn.demonstrations={matches: 3}", "one of them demonstrates"),
         ("learn.demonstrations={scripted: [random], run: x}", "one of them demonstrates"),
@@ -265,10 +265,10 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
         ("learn.demonstrations={scripted: [random], weights: 1}", "weight"),
     ],
 )
-def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         started(tmp_path / "run", assignment)
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_another_schedule_takes_the_place_of_the_first() -> None:

@@ -37,9 +37,9 @@ def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage
     model = tiny()
     before = weights(model)
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-3, zero_stage=stage))
-    with pytest.raises(DivergedError) as caught:
+    with pytest.raises(DivergedError) as error:
         updated(trainer, poisoned(model), np.random.default_rng(0))
-    message = str(caught.value)
+    message = str(error.value)
     assert "policy 'seller'" in message and "minibatch 1" in message and "lower learn.lr (0.001)" in message
     assert "learn.nonfinite=skip" in message and "\n" not in message
     with trainer.gather():
@@ -102,8 +102,10 @@ def test_critics_stop_or_leave_out(name: str) -> None:
 def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     """A run that learns, then is made to diverge: the commit before is still there, and the run goes on from it."""
     run = tmp_path / "run"
-    told = arena(*TINY, *SLOW_DOWN, "--out", run)
-    assert told.code == 1 and "policy 'shared', iteration 1" in told.line and "lower learn.lr (1e+30)" in told.line
-    assert f"arena resume {run}" in told.line
+    result = arena(*TINY, *SLOW_DOWN, "--out", run)
+    assert (
+        result.code == 1 and "policy 'shared', iteration 1" in result.line and "lower learn.lr (1e+30)" in result.line
+    )
+    assert f"arena resume {run}" in result.line
     assert {n.split("/")[1] for n in left(run).files} == {"0000"}
     assert arena("eval", f"{run}@0", "--game", "negotiation", "--matches", "2").code == 0

@@ -159,9 +159,9 @@ def test_a_damaged_folder_is_refused_in_one_line(saved: tuple[RewardModel, Path]
         if damage == "no head":
             del tensors["score.weight"]
         save_file(tensors, weights, {"format": "pt"})
-    with pytest.raises(WeightsError) as refusal:
+    with pytest.raises(WeightsError) as error:
         RewardModel.load(folder)
-    assert str(folder) in str(refusal.value) and "\n" not in str(refusal.value)
+    assert str(folder) in str(error.value) and "\n" not in str(error.value)
 
 
 def test_another_tokenizer_or_a_shorter_context_is_refused(saved: tuple[RewardModel, Path], tmp_path: Path) -> None:

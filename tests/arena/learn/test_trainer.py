@@ -294,9 +294,9 @@ def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
     before = weights(model)
     given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
-    with pytest.raises(GateError) as caught:
+    with pytest.raises(GateError) as error:
         updated(trainer, given, np.random.default_rng(0))
-    message = str(caught.value)
+    message = str(error.value)
     assert "'seller'" in message and "0.25 on average" in message and "0.05" in message and "\n" not in message
     assert f"over {sum(len(s.behaviour) for s in given)} tokens" in message
     assert same(weights(model), before)

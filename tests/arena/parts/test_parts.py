@@ -66,7 +66,7 @@ def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "message"),
     [
         ("credit.estimator=mrs", "unknown estimator 'mrs' — did you mean 'mars'? (arena list estimators)"),
         ("credit.estimator={mars: {gama: 1}}", "credit.estimator.mars.gama: unknown setting of estimator mars"),
@@ -87,10 +87,10 @@ def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
         ("learn.regularisers={k: {}}", "unknown regulariser 'k'"),
     ],
 )  # fmt: skip
-def test_what_does_not_exist_or_fit_is_one_line(assignment: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_what_does_not_exist_or_fit_is_one_line(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         experiment(assignment)
-    assert says in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_another_part_takes_the_place_whole_and_the_same_one_is_laid_over() -> None:

@@ -69,7 +69,7 @@ def test_labels_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "objective", "told"),
+    ("rows", "objective", "message"),
     [
         ([pair(0), pair(1, rejected=said("yes please"))], "bradley_terry", "jsonl:2: rejected: the same as chosen"),
         ([pair(0), {"prompt": ASKED, "chosen": said("a")}], "bradley_terry", "jsonl:2: "),
@@ -89,11 +89,11 @@ def test_labels_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_teaches_nothing_is_told_with_file_and_line(
-    tmp_path: Path, rows: list[Any], objective: Any, told: str
+    tmp_path: Path, rows: list[Any], objective: Any, message: str
 ) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as error:
         read(written(tmp_path / "data.jsonl", rows), objective)
-    assert told in str(refusal.value) and "\n" not in str(refusal.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 # -- logs, and the stage -----------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def test_a_wrong_name_or_tokenizer_is_told_in_one_line(run: Path, tmp_path: Path
         ("shard", "payoff", "has no policy 'shard' — did you mean 'shared'?"),
         ("shared", "payof", "has no outcome 'payof' of policy 'shared' — did you mean 'payoff'?"),
     ):
-        with pytest.raises(ConfigError) as refusal:
+        with pytest.raises(ConfigError) as error:
             read_outcomes(run, policy, outcome, "deal", 1000, resolve("nano"))
-        assert told in str(refusal.value) and "\n" not in str(refusal.value)
+        assert told in str(error.value) and "\n" not in str(error.value)
     other = tmp_path / "other"
     RewardModel.load(resolve("nano")).save(other)
     template = (other / "chat_template.jinja").read_text()
@@ -164,14 +164,14 @@ def test_the_stage_trains_and_names_its_weights(run: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"policy": "shard", "data": "x"}, "there is no policy 'shard' — did you mean 'shared'?"),
         ({"policy": "shared"}, "give `data: FILE` or `log: RUN`"),
         ({"policy": "shared", "data": "x", "log": "y"}, "give `data: FILE` or `log: RUN`"),
     ],
 )
-def test_a_stage_that_cannot_work_is_refused_before_the_first_runs(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
+def test_a_stage_that_cannot_work_is_refused_before_the_first_runs(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         choose(PIPELINE_STAGE, "reward_model", **settings)(context())
-    assert told in str(refusal.value)
+    assert message in str(error.value)

@@ -99,7 +99,7 @@ def test_deals_are_on_one_side_only_and_pairs_are_of_peers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objective", "given", "told"),
+    ("objective", "given", "message"),
     [
         ("bradley_terry", [], "no conversation of the policy"),
         ("bradley_terry", [Outcome(spoken([n]), 1.0, n, n) for n in range(9)], "differ in outcome"),
@@ -108,10 +108,10 @@ def test_deals_are_on_one_side_only_and_pairs_are_of_peers() -> None:
         ("squared", [Outcome(spoken([1]), 2.5, 1, 1)], "held out"),
     ],
 )
-def test_data_that_teach_nothing_are_refused_in_one_line(objective: Any, given: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as refusal:
+def test_data_that_teach_nothing_are_refused_in_one_line(objective: Any, given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
         make_examples(given, objective, 0.1, 4, 0.0, np.random.default_rng(0))
-    assert "\n" not in str(refusal.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_run_is_not_resumed_with_other_settings_or_examples(tmp_path: Path) -> None:
