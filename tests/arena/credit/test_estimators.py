@@ -721,13 +721,13 @@ def draw_trajectories(draw: st.DrawFn) -> list[Trajectory]:
 
 @pytest.mark.parametrize("estimator", TURN_LEVEL)
 @settings(max_examples=25, deadline=None)
-@given(found=draw_trajectories())
+@given(trajectories=draw_trajectories())
 def test_vectorised_equals_naive(estimator: str, trajectories: list[Trajectory]) -> None:
     assert compute_advantages(estimator, trajectories) == approximate(compute_naively(estimator, trajectories), 1e-6)
 
 
 @settings(max_examples=40, deadline=None)
-@given(found=draw_trajectories())
+@given(trajectories=draw_trajectories())
 def test_mars_released_equals_naive(trajectories: list[Trajectory]) -> None:
     batch, rewards = make_batch(trajectories)
     actual = choose("estimator", "mars_released")(batch, rewards)[batch.token_turns]
