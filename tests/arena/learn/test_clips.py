@@ -16,12 +16,12 @@ from tests.factories.token_batches import batch, gradient, tensor
 BOUNDS = {"low": 0.1, "high": 0.3}
 
 
-def loss_slope_clipped(clip: str, ratio: float, advantage: float, **settings: Any) -> tuple[float, float, bool]:
-    """Of one token: its loss, the gradient by its log-probability, and whether it counts as clipped."""
+def compute_loss_slope_clipped(clip: str, ratio: float, advantage: float, **settings: Any) -> tuple[float, float, bool]:
+    """Return one token's loss, its gradient by the log-probability, and whether it counts as clipped."""
     old = tensor(-1.0)
     now = (old + math.log(ratio)).requires_grad_()
-    found = policy_gradient(batch(now, old, tensor(advantage)), clip=choose("clip", clip, **settings))
-    return found.loss.item(), gradient(found.loss, now)[0], bool(found.clipped)
+    result = policy_gradient(batch(now, old, tensor(advantage)), clip=choose("clip", clip, **settings))
+    return result.loss.item(), gradient(result.loss, now)[0], bool(result.clipped)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,11 @@ def loss_slope_clipped(clip: str, ratio: float, advantage: float, **settings: An
         (0.5, 0.0, 0.0, 0.0, False),
     ],
 )
-def test_ppo(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
-    assert loss_slope_clipped("ppo", ratio, advantage, **BOUNDS) == (*map(pytest.approx, (loss, slope)), clipped)
+def test_ppo_by_hand(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
+    assert compute_loss_slope_clipped("ppo", ratio, advantage, **BOUNDS) == (
+        *map(pytest.approx, (loss, slope)),
+        clipped,
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,8 +55,8 @@ def test_ppo(ratio: float, advantage: float, loss: float, slope: float, clipped:
         (1.1, 2.0, -2.2, -2.2, False),
     ],
 )
-def test_dual(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
-    found = loss_slope_clipped("dual", ratio, advantage, c=3.0, **BOUNDS)
+def test_dual_by_hand(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
+    found = compute_loss_slope_clipped("dual", ratio, advantage, c=3.0, **BOUNDS)
     assert found == (*map(pytest.approx, (loss, slope)), clipped)
 
 
@@ -63,13 +66,13 @@ def test_dual(ratio: float, advantage: float, loss: float, slope: float, clipped
     [(1.0, 2.0, 1.0), (2.0, 2.0, 1.3), (2.0, -2.0, 1.3), (0.5, 2.0, 0.9), (0.5, -2.0, 0.9), (1.2, -2.0, 1.2)],
 )
 def test_cispo_keeps_a_gradient_beyond_the_clip(ratio: float, advantage: float, weight: float) -> None:
-    _, slope, clipped = loss_slope_clipped("cispo", ratio, advantage, **BOUNDS)
+    _, slope, clipped = compute_loss_slope_clipped("cispo", ratio, advantage, **BOUNDS)
     assert slope == pytest.approx(-weight * advantage) and clipped == (ratio not in (1.0, 1.2))
 
 
 def test_cispo_has_no_lower_bound_unless_asked() -> None:
-    assert loss_slope_clipped("cispo", 0.01, 1.0)[1:] == (pytest.approx(-0.01), False)
-    assert loss_slope_clipped("cispo", 50.0, 1.0)[1:] == (pytest.approx(-5.0), True)
+    assert compute_loss_slope_clipped("cispo", 0.01, 1.0)[1:] == (pytest.approx(-0.01), False)
+    assert compute_loss_slope_clipped("cispo", 50.0, 1.0)[1:] == (pytest.approx(-5.0), True)
 
 
 @pytest.mark.parametrize(
@@ -84,30 +87,33 @@ def test_cispo_has_no_lower_bound_unless_asked() -> None:
         (8.0, -2.0, 6.0, 0.0, True),  # the ceiling of 2 * 3
     ],
 )
-def test_aepo(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
-    assert loss_slope_clipped("aepo", ratio, advantage, **BOUNDS) == (*map(pytest.approx, (loss, slope)), clipped)
+def test_aepo_by_hand(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
+    assert compute_loss_slope_clipped("aepo", ratio, advantage, **BOUNDS) == (
+        *map(pytest.approx, (loss, slope)),
+        clipped,
+    )
 
 
 def test_aepo_without_a_ceiling() -> None:
-    assert loss_slope_clipped("aepo", 8.0, -2.0, c=None)[1] == pytest.approx(16.0)
+    assert compute_loss_slope_clipped("aepo", 8.0, -2.0, c=None)[1] == pytest.approx(16.0)
 
 
 def test_unclipped_is_the_ratio_itself() -> None:
-    assert loss_slope_clipped("unclipped", 8.0, 2.0) == (*map(pytest.approx, (-16.0, -16.0)), False)
+    assert compute_loss_slope_clipped("unclipped", 8.0, 2.0) == (*map(pytest.approx, (-16.0, -16.0)), False)
 
 
 @pytest.mark.parametrize("clip", sorted(CLIPS))
 @pytest.mark.parametrize("advantage", [2.0, -0.5, 0.0])
 def test_on_policy_every_rule_is_reinforce(clip: str, advantage: float) -> None:
-    _, slope, clipped = loss_slope_clipped(clip, 1.0, advantage)
+    _, slope, clipped = compute_loss_slope_clipped(clip, 1.0, advantage)
     assert slope == pytest.approx(-advantage) and not clipped
 
 
 @settings(deadline=None)
 @given(st.floats(-5, 5), st.floats(-3, 3))
-def test_no_rule_pushes_a_token_the_wrong_way_or_harder_than_its_bound(log_ratio: float, advantage: float) -> None:
+def test_gradients_have_the_right_sign_and_stay_within_bounds(log_ratio: float, advantage: float) -> None:
     for clip in CLIPS:
-        _, slope, _ = loss_slope_clipped(clip, math.exp(log_ratio), advantage)
+        _, slope, _ = compute_loss_slope_clipped(clip, math.exp(log_ratio), advantage)
         assert slope * advantage <= 0
         if clip in ("dual", "cispo", "aepo"):
             assert abs(slope) <= 5 * abs(advantage) + 1e-12
