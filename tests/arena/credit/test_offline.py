@@ -238,7 +238,7 @@ def count_steps(walks: Sequence[CreditedTrajectory], weights: Sequence[np.ndarra
 class Tabular(Ilql):
     """Implicit Q-learning with one-hot features of cells and directions."""
 
-    def _features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _compute_features(self, trajectories: Sequence[Trajectory]) -> tuple[torch.Tensor, torch.Tensor]:
         turns, one_hot = [t for trajectory in trajectories for t in trajectory.turns], torch.eye(self.settings.features)
         return one_hot[[CELLS[t.messages[0].text] for t in turns]], one_hot[[[*STEPS].index(t.raw) for t in turns]]
 
