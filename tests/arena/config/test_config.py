@@ -50,14 +50,14 @@ def read_error(*assignments: str, text: str = "") -> str:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_resolves(name: str) -> None:
-    for found in list_experiments(compose_recipe([recipe_layer(name)])):
+    for config in list_experiments(compose_recipe([recipe_layer(name)])):
         try:
-            tables = resolve_tables(found)
+            tables = resolve_tables(config)
         except ConfigError as error:
             if "needs TextWorld" not in str(error):
                 raise
             pytest.skip(str(error))
-        for spec, table in zip(found.all_tables(), tables, strict=True):
+        for spec, table in zip(config.all_tables(), tables, strict=True):
             assert set(table.roles) == set(spec.seats) == set(table.make_game().possible_agents)
 
 
@@ -309,8 +309,8 @@ def test_tables_and_game_replace_each_other() -> None:
     several = make_experiment(text=TABLES.replace("game: null\n", "").replace("seats: null\n", ""))
     assert several == make_experiment(text=TABLES)
     one = {key: value for key, value in strict_yaml.load(to_yaml(make_experiment()), "one").items() if key != "tables"}
-    again = compose([text_layer("several", to_yaml(several)), Layer("one", "", one)])
-    assert again.all_tables() == make_experiment().all_tables()
+    merged = compose([text_layer("several", to_yaml(several)), Layer("one", "", one)])
+    assert merged.all_tables() == make_experiment().all_tables()
 
 
 @pytest.mark.parametrize(

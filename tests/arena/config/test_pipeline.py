@@ -173,8 +173,8 @@ def test_saved_pipeline_round_trips_with_absolute_paths(tmp_path: Path, monkeypa
 def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
-    own = pipeline("stages.first.play.seed=7")
-    assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
+    pipeline_spec = pipeline("stages.first.play.seed=7")
+    assert next(each.made.seed for each in plan(pipeline_spec, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
 def test_newest_weights_are_those_of_the_last_stage() -> None:

@@ -32,7 +32,7 @@ def compute_gradient(name: str) -> np.ndarray:
     token = np.exp(CHANGE)
     sequence = np.exp(np.array([CHANGE[:4].mean()] * 4 + [CHANGE[4:].mean()] * 2))
     per_stream = 1 / np.array([2 * 4] * 4 + [2 * 2] * 2)
-    plain = -ADVANTAGES * token
+    unclipped = -ADVANTAGES * token
     return {
         "ppo": clipped_gradient(token, 0.2, 0.2) / 6,
         "bnpo": clipped_gradient(token, 0.2, 0.2) / 6,
@@ -43,8 +43,8 @@ def compute_gradient(name: str) -> np.ndarray:
         "gspo": clipped_gradient(sequence, 3e-4, 4e-4) * per_stream,
         "luspo": clipped_gradient(sequence, 2e-3, 2.5e-3) / 2,
         "cispo": -np.minimum(token, 5.0) * ADVANTAGES / 6,
-        "reinforce": plain / 2,
-        "rloo": plain / 2,
+        "reinforce": unclipped / 2,
+        "rloo": unclipped / 2,
     }[name]
 
 

@@ -142,7 +142,7 @@ def test_every_turn_is_credited_except_at_its_groups_mean(rewards: list[list[flo
 
 
 def list_sampled_turns(stream: Stream) -> list[int]:
-    return [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
+    return [turn for turn, is_sampled in zip(stream.turns, stream.mask, strict=True) if is_sampled]
 
 
 def test_advantages_reach_exactly_the_tokens_of_their_turn() -> None:

@@ -35,16 +35,16 @@ def make_trajectory(
     rewards: Sequence[float],
     role: str = "opener",
     seed: int = 0,
-    seen: Sequence[str] | None = None,
+    observations: Sequence[str] | None = None,
     matched: Sequence[bool] | None = None,
     tokens: Sequence[int] | None = None,
     **changes: Any,
 ) -> Trajectory:
-    """Return a trajectory with these rewards; `seen` are the turns' observations, `tokens` their reply lengths."""
+    """Return a trajectory with these rewards, and the turns' observations and reply lengths (`tokens`)."""
     turns, stream = [], Stream()
     for k, reward in enumerate(rewards):
         count = tokens[k] if tokens else 2
-        text = seen[k] if seen else f"place {k}"
+        text = observations[k] if observations else f"place {k}"
         stream.observe([1, 2, 3, *map(ord, text)])
         stream.append_sampled([5] * count, [-1.0] * count, 2 * k)
         messages = (Message.of("referee", text),)
@@ -130,8 +130,8 @@ def test_std_normalisation_favours_tasks_that_are_almost_always_solved() -> None
         [make_trajectory([float(i < 10)]) for i in range(20)],
         [make_trajectory([float(i < 19)], seed=1) for i in range(20)],
     )
-    plain, divided = (np.abs(np.array(compute_advantages(e, hard + easy))).ravel() for e in ("dr_grpo", "grpo"))
-    assert plain[:20].sum() / plain[20:].sum() == pytest.approx(0.25 / 0.0475)  # 5.26
+    unscaled, divided = (np.abs(np.array(compute_advantages(e, hard + easy))).ravel() for e in ("dr_grpo", "grpo"))
+    assert unscaled[:20].sum() / unscaled[20:].sum() == pytest.approx(0.25 / 0.0475)  # 5.26
     assert divided[:20].sum() / divided[20:].sum() == pytest.approx((0.25 / 0.0475) ** 0.5, rel=1e-4)  # 2.29
 
 
@@ -187,7 +187,10 @@ def test_reinforce_pp_with_baseline_whitens_dr_grpo() -> None:
 
 def make_revisiting_pair() -> list[Trajectory]:
     """Return two trajectories: one visits s, errs, revisits s and wins; the other errs at s and loses."""
-    return [make_trajectory([0, 0, 1], seen=["s", "elsewhere", "s"]), make_trajectory([0, 0], seen=["s", "lost"])]
+    return [
+        make_trajectory([0, 0, 1], observations=["s", "elsewhere", "s"]),
+        make_trajectory([0, 0], observations=["s", "lost"]),
+    ]
 
 
 def test_gigpo_on_the_three_visits() -> None:
@@ -210,20 +213,20 @@ def test_gigpo_on_the_three_visits() -> None:
 
 def test_gigpo_without_repeated_anchors_equals_dr_grpo() -> None:
     trajectories = [
-        make_trajectory([0, 1], seen=["a", "b"]),
-        make_trajectory([1, 1], seen=["c", "d"]),
-        make_trajectory([5], seed=1, seen=["a"]),
+        make_trajectory([0, 1], observations=["a", "b"]),
+        make_trajectory([1, 1], observations=["c", "d"]),
+        make_trajectory([5], seed=1, observations=["a"]),
     ]
     assert compute_advantages("gigpo", trajectories) == compute_advantages("dr_grpo", trajectories)
     assert compute_advantages("gigpo", trajectories, mode="mean_std_norm") == compute_advantages("grpo", trajectories)
 
 
 def test_anchor_is_the_situation_or_the_observation() -> None:
-    first, second = make_trajectory([1], seen=["s"]), make_trajectory([0], seen=["s"])
+    first, second = make_trajectory([1], observations=["s"]), make_trajectory([0], observations=["s"])
     assert compute_advantages("gigpo", [first, second]) == [[1], [-1]]
-    assert compute_advantages("gigpo", [first, make_trajectory([0], seen=["t"])]) == [[0.5], [-0.5]]
+    assert compute_advantages("gigpo", [first, make_trajectory([0], observations=["t"])]) == [[0.5], [-0.5]]
     assert compute_advantages(
-        "gigpo", [with_situation(first, "here"), with_situation(make_trajectory([0], seen=["t"]), "here")]
+        "gigpo", [with_situation(first, "here"), with_situation(make_trajectory([0], observations=["t"]), "here")]
     ) == [[1], [-1]]
     assert compute_advantages("gigpo", [with_situation(first, "here"), with_situation(second, "there")]) == [
         [0.5],
@@ -236,12 +239,18 @@ def with_situation(trajectory: Trajectory, situation: str) -> Trajectory:
 
 
 def test_anchor_without_tokens_is_senders_and_texts() -> None:
-    first, second = make_trajectory([1], seen=["s"], streams=()), make_trajectory([0], seen=["s"], streams=())
+    first, second = (
+        make_trajectory([1], observations=["s"], streams=()),
+        make_trajectory([0], observations=["s"], streams=()),
+    )
     forged = (Message.of("stranger", "s"),)
     other_sender = Trajectory(**{**vars(second), "turns": (second.turns[0]._replace(messages=forged),)})
     assert compute_advantages("gigpo", [first, second]) == [[1], [-1]]
     assert compute_advantages("gigpo", [first, other_sender]) == [[0.5], [-0.5]]
-    assert compute_advantages("gigpo", [first, make_trajectory([0], seed=1, seen=["s"], streams=())]) == [[0], [0]]
+    assert compute_advantages("gigpo", [first, make_trajectory([0], seed=1, observations=["s"], streams=())]) == [
+        [0],
+        [0],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +262,7 @@ def test_anchor_without_tokens_is_senders_and_texts() -> None:
 )
 def test_anchors_equal_the_games_situations(game: str, options: dict[str, Any], get_place: Any) -> None:
     """Two walks through one house give one anchor per situation."""
-    draw_trajectories, visited = [], []
+    trajectories, visited = [], []
     for walk in range(2):
         env, places = make(game, **options), []
         turns: list[Turn] = []
@@ -285,8 +294,8 @@ def test_anchors_equal_the_games_situations(game: str, options: dict[str, Any], 
             turns.append(turn)
             env.step(action)
         visited += places
-        draw_trajectories.append(make_trajectory([], role="walker", turns=tuple(turns), streams=()))
-    trajectories = get_situations(TurnBatch(draw_trajectories))
+        trajectories.append(make_trajectory([], role="walker", turns=tuple(turns), streams=()))
+    trajectories = get_situations(TurnBatch(trajectories))
     assert len(set(trajectories)) == len(set(visited)) == len(set(zip(trajectories, visited, strict=True)))
     assert len(set(visited)) < len(visited), "some situations repeat"
 
@@ -493,8 +502,8 @@ def test_parts_of_a_sum_have_separate_memories() -> None:
     restored = json.loads(json.dumps(memory))
     assert restored == memory and list(restored["weighted_sum"]) == ["0 rae", "2 rae"]
     # b now .5·.5 + .5·2 = 1.25 and .9·.1 + .1·2 = .29
-    again = compute_advantages("weighted_sum", trajectories[:1], parts=parts, memory=restored)
-    assert again == approximate([[1 - 1.25 + 10 * (1 - 0.29)]], 1e-9)
+    next_advantages = compute_advantages("weighted_sum", trajectories[:1], parts=parts, memory=restored)
+    assert next_advantages == approximate([[1 - 1.25 + 10 * (1 - 0.29)]], 1e-9)
 
 
 def number_tokens(batch: TurnBatch, rewards: np.ndarray) -> TokenAdvantages:
@@ -592,13 +601,13 @@ def test_regrouped_by_hand_when_all_labels_change_places(monkeypatch: pytest.Mon
 def test_regrouped_situations_stay_in_their_deal_with_equal_counts() -> None:
     """GiGPO's anchors: every deal keeps its situations, but at other turns."""
     trajectories = [
-        make_trajectory([0, 1, 2], seed=seed, seen=["p", "q", f"r{n}"]) for seed in (1, 2) for n in range(6)
+        make_trajectory([0, 1, 2], seed=seed, observations=["p", "q", f"r{n}"]) for seed in (1, 2) for n in range(6)
     ]
     batch, rewards = make_batch(trajectories)
     batches: list[TurnBatch] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(ESTIMATORS, "seen", lambda batch, rewards: (batches.append(batch), rewards)[1])
-        choose("estimator", "regrouped", of="seen", what=["situation"], within=["seed"])(batch, rewards)
+        patch.setitem(ESTIMATORS, "record_batch", lambda batch, rewards: (batches.append(batch), rewards)[1])
+        choose("estimator", "regrouped", of="record_batch", what=["situation"], within=["seed"])(batch, rewards)
     before, after = get_situations(batch), get_situations(batches[0])
     for rows in (slice(0, 18), slice(18, 36)):
         assert sorted(Counter(before[rows]).values()) == sorted(Counter(after[rows]).values()) == [1] * 6 + [6, 6]
@@ -710,7 +719,7 @@ def draw_trajectories(draw: st.DrawFn) -> list[Trajectory]:
                 draw_list(st.integers(-3, 3)),
                 draw(st.sampled_from(["opener", "responder"])),
                 seed=draw(st.integers(0, 1)),
-                seen=draw_list(st.sampled_from("st")),
+                observations=draw_list(st.sampled_from("st")),
                 matched=draw_list(st.booleans()),
                 tokens=draw_list(st.integers(1, 4)),
                 match=str(m),
@@ -746,7 +755,7 @@ def make_mixed_trajectories(seed: int = 0) -> list[Trajectory]:
         trajectories.append(
             make_trajectory(
                 rng.normal(size=count).round(2).tolist(), ("opener", "responder")[i % 2], seed=i // 2 % 2,
-                seen=rng.choice(["s", "t"], count).tolist(), matched=(rng.random(count) < 0.6).tolist(),
+                observations=rng.choice(["s", "t"], count).tolist(), matched=(rng.random(count) < 0.6).tolist(),
                 tokens=rng.integers(1, 6, count).tolist(), match=str(i // 2),
             )
         )  # fmt: skip
@@ -854,8 +863,8 @@ def test_dropped_trajectories_are_absent(monkeypatch: pytest.MonkeyPatch, estima
         make_batch(trajectories)[0],
         CreditSpec.model_validate(dict(estimator=estimator, select=["drop_some"], weights={"match": 0.0})),
     )
-    kept = [t for t, g in zip(trajectories, is_dropped, strict=True) if not g]
-    assert [c.advantages.tolist() for c in dropped] == approximate(compute_advantages(estimator, kept), 1e-9)
+    remaining = [t for t, g in zip(trajectories, is_dropped, strict=True) if not g]
+    assert [c.advantages.tolist() for c in dropped] == approximate(compute_advantages(estimator, remaining), 1e-9)
 
 
 @pytest.mark.parametrize("estimator", ALL_ESTIMATORS)
@@ -868,7 +877,7 @@ def test_empty_batch_is_no_error(estimator: str) -> None:
 def test_turns_with_different_rewards_get_different_advantages(estimator: str) -> None:
     """Every turn of a group with different values is credited, except the listed zeros."""
     trajectories = [
-        make_trajectory([float(i), 0.3 * i * i], matched=[True, True], seen=["s", "t"]) for i in range(1, 5)
+        make_trajectory([float(i), 0.3 * i * i], matched=[True, True], observations=["s", "t"]) for i in range(1, 5)
     ]
     values = compute_advantages(estimator, trajectories)
     assert all(a != b for a, b in pairwise(values)) and sum(v == 0 for part in values for v in part) <= 1

@@ -105,9 +105,9 @@ def count_tokens(shape: Shape) -> int:
 def test_gae_turn_equals_naive_loop(shapes: list[Shape], seed: int, gamma: float, lam: float) -> None:
     values = draw_values([len(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(shapes, values, strict=True):
+    for shape, own_values in zip(shapes, values, strict=True):
         advantage, following, backwards = 0.0, 0.0, []
-        for (_, _, reward), value in zip(reversed(shape), reversed(own), strict=True):
+        for (_, _, reward), value in zip(reversed(shape), reversed(own_values), strict=True):
             advantage = reward + gamma * following - value + gamma * lam * advantage
             following = value
             backwards.append(advantage)
@@ -131,10 +131,10 @@ def test_gae_token_equals_masked_loop(shapes: list[Shape], seed: int, gamma: flo
     """Loop over the whole stream; observed tokens carry value and advantage on unchanged."""
     values = draw_values([count_tokens(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(shapes, values, strict=True):
+    for shape, own_values in zip(shapes, values, strict=True):
         following = advantage = 0.0
         backwards = []
-        for sampled, reward, value, _ in reversed(list_masked_rows(shape, own)):
+        for sampled, reward, value, _ in reversed(list_masked_rows(shape, own_values)):
             if sampled:
                 advantage = reward + gamma * following - value + gamma * lam * advantage
                 following = value
@@ -151,8 +151,8 @@ def test_gae_bilevel_equals_loop_over_turns_then_tokens(
 ) -> None:
     values = draw_values([count_tokens(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(shapes, values, strict=True):
-        rows = [row for row in list_masked_rows(shape, own) if row[0]]
+    for shape, own_values in zip(shapes, values, strict=True):
+        rows = [row for row in list_masked_rows(shape, own_values) if row[0]]
         worth, following, advantage = {}, 0.0, 0.0
         for t in reversed([t for t, row in enumerate(rows) if row[3]]):
             _, reward, value, _ = rows[t]
@@ -187,11 +187,11 @@ def test_batch_order_and_composition_change_nothing(shapes: list[Shape], seed: i
         together = compute_advantages(name, shapes, values, gamma=0.9, lam=0.8)
         reversed_ = compute_advantages(name, shapes[::-1], values[::-1], gamma=0.9, lam=0.8)
         separate = [
-            compute_advantages(name, [shape], [own], gamma=0.9, lam=0.8)
-            for shape, own in zip(shapes, values, strict=True)
+            compute_advantages(name, [shape], [own_values], gamma=0.9, lam=0.8)
+            for shape, own_values in zip(shapes, values, strict=True)
         ]
-        assert together == pytest.approx([a for own in separate for a in own], abs=1e-12)
-        assert reversed_ == pytest.approx([a for own in separate[::-1] for a in own], abs=1e-12)
+        assert together == pytest.approx([a for own_values in separate for a in own_values], abs=1e-12)
+        assert reversed_ == pytest.approx([a for own_values in separate[::-1] for a in own_values], abs=1e-12)
 
 
 @given(shape_lists, shares, shares)
@@ -222,15 +222,17 @@ def test_token_returns_by_hand() -> None:
 
 
 @given(shape_lists)
-def test_with_the_groups_mean_for_a_value_gae_turn_is_mars(shapes: list[Shape]) -> None:
+def test_gae_turn_with_group_means_as_values_equals_mars(shapes: list[Shape]) -> None:
     roles = ["opener", "responder"]
     several = [make_trajectory(shape, roles[i % 2]) for i, shape in enumerate(shapes)]
-    plain = TurnBatch(several)
+    batch_without_values = TurnBatch(several)
     rewards = flatten_rewards(shapes)
-    means = plain.mean_by(plain.returns(rewards), plain.groups(["game", "role", "policy"]))
-    measures: Measures = {"values": np.split(means, plain.starts[1:-1])}
+    means = batch_without_values.mean_by(
+        batch_without_values.returns(rewards), batch_without_values.groups(["game", "role", "policy"])
+    )
+    measures: Measures = {"values": np.split(means, batch_without_values.starts[1:-1])}
     ours = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
-    assert ours.tolist() == pytest.approx(choose("estimator", "mars")(plain, rewards).tolist(), abs=1e-9)
+    assert ours.tolist() == pytest.approx(choose("estimator", "mars")(batch_without_values, rewards).tolist(), abs=1e-9)
 
 
 def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:
@@ -252,8 +254,8 @@ def test_whitening_equals_the_transform() -> None:
     tokens = np.concatenate(
         [c.tokens for c in assign(TurnBatch(trajectories, measures=measures), rule) if c.tokens is not None]
     )
-    plain = np.array([5, 5, 4, 4, 0, 0], float)
-    assert tokens == pytest.approx((plain - plain.mean()) / (plain.std() + 1e-6))
+    returns = np.array([5, 5, 4, 4, 0, 0], float)
+    assert tokens == pytest.approx((returns - returns.mean()) / (returns.std() + 1e-6))
 
 
 def test_empty_batch_is_no_error() -> None:

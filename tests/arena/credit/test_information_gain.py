@@ -186,15 +186,17 @@ def test_beliefs_equal_the_models_probabilities_before_each_turn(nano: tuple[Any
     first, second = make_conversation(frame, "ball", windows), make_conversation(frame, "antelope two", windows)
     beliefs = wait(measure_beliefs([first, second], frame, make_scorer(model), GOLD))
     for trajectory, own_beliefs in ((first, beliefs[0]), (second, beliefs[1])):
-        words = frame.encode("GUESS " + str(trajectory.report["answer"]))
+        answer_ids = frame.encode("GUESS " + str(trajectory.report["answer"]))
         # " ball" is one token, blank and all; "antelope" is spelled in bytes, and the blank is one of its own
         prefix_length = len(frame.encode("GUESS" if trajectory is first else "GUESS "))
         for k, index in enumerate([1, 3, 5]):
             (stream,) = [s for s in trajectory.streams if index in s.turns]
             context = stream.ids[: stream.turns.index(index)]
             with torch.no_grad():
-                logits = model(torch.tensor([context + words])).logits[0].log_softmax(-1)
-            logprobs = [float(logits[len(context) + i - 1, words[i]]) for i in range(prefix_length, len(words))]
+                logits = model(torch.tensor([context + answer_ids])).logits[0].log_softmax(-1)
+            logprobs = [
+                float(logits[len(context) + i - 1, answer_ids[i]]) for i in range(prefix_length, len(answer_ids))
+            ]
             assert logprobs and own_beliefs[k] == pytest.approx(np.mean(logprobs), abs=1e-5)
     assert len({round(float(b), 6) for b in beliefs[0]}) == 3, "each turn has another context"
 

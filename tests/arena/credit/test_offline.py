@@ -72,8 +72,8 @@ def test_expectile_loss_is_minimal_at_the_expectile(expectile: float, value: flo
 def test_q_targets_by_hand() -> None:
     rewards, last = torch.tensor([-1.0, -1.0, 2.0]), torch.tensor([False, False, True])
     # -1 + .9 · 3, -1 + .9 · -2, and nothing comes after the end
-    found = compute_q_targets(rewards, last, torch.tensor([3.0, -2.0, 7.0]), 0.9)
-    assert found.tolist() == pytest.approx([1.7, -2.8, 2.0])
+    targets = compute_q_targets(rewards, last, torch.tensor([3.0, -2.0, 7.0]), 0.9)
+    assert targets.tolist() == pytest.approx([1.7, -2.8, 2.0])
 
 
 def test_ilql_uses_the_lower_target_for_v_and_its_own_v_for_q() -> None:
@@ -141,8 +141,8 @@ def test_equal_prompts_are_equal_states_at_any_turn() -> None:
 
 def test_awr_weights_by_hand() -> None:
     advantages = np.array([0.0, 1.0, -2.0, 100.0, -1e6])
-    found = choose("transform", "exponential", beta=0.5, most=20.0)(TurnBatch([]), advantages)
-    assert found.tolist() == pytest.approx([1.0, np.exp(2), np.exp(-4), 20.0, 0.0])
+    weights = choose("transform", "exponential", beta=0.5, most=20.0)(TurnBatch([]), advantages)
+    assert weights.tolist() == pytest.approx([1.0, np.exp(2), np.exp(-4), 20.0, 0.0])
 
 
 def test_awr_weighs_by_the_return_minus_the_value() -> None:
@@ -158,8 +158,8 @@ def test_awr_weighs_by_the_return_minus_the_value() -> None:
 
 def test_behaviour_cloning_has_weight_one() -> None:
     rule = CreditSpec.model_validate({"estimator": "zero", "transforms": ["exponential"]})
-    (found,) = assign(TurnBatch([trajectory([1.0, -2.0, 5.0])]), rule)
-    assert found.advantages.tolist() == [1.0] * 3 and found.learned is None
+    (credited,) = assign(TurnBatch([trajectory([1.0, -2.0, 5.0])]), rule)
+    assert credited.advantages.tolist() == [1.0] * 3 and credited.learned is None
 
 
 def select_imitated(trajectories: Sequence[Trajectory], **settings: Any) -> list[bool]:

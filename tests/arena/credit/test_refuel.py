@@ -258,11 +258,11 @@ def test_only_complete_pairs_are_learned() -> None:
     samples[4] = replace(
         samples[4], learned=samples[4].learned & (samples[4].pairs != 2)
     )  # selection removed the other reply
-    kept = select_complete_pairs(samples)
-    assert [s.stream is samples[i].stream for i, s in enumerate(kept)] == [True] * 3, (
+    complete = select_complete_pairs(samples)
+    assert [s.stream is samples[i].stream for i, s in enumerate(complete)] == [True] * 3, (
         "the last three have no complete pair"
     )
-    for sample in kept:
+    for sample in complete:
         assert sample.pairs is not None and (sample.learned == (sample.pairs >= 0)).all()
     assert select_complete_pairs([replace(s, pairs=None) for s in samples]) == [] == select_complete_pairs([])
 

@@ -104,8 +104,8 @@ def test_score_reads_the_last_stream_and_is_paid_on_the_last_turn(random_model: 
     assert scores[0][:2].tolist() == [0, 0] and [len(array) for array in scores] == [3, 1, 1, 1]
     assert [scores[0][-1], scores[1][-1]] == pytest.approx(expected.tolist(), rel=1e-4)
     assert scores[2][-1] == scores[3][-1] == 0
-    again = wait(scorer.measure(1, trajectories[:2]))
-    assert again[0][-1] == scores[0][-1], "scored once per iteration"
+    repeated = wait(scorer.measure(1, trajectories[:2]))
+    assert repeated[0][-1] == scores[0][-1], "scored once per iteration"
     figures = scorer.report(1)
     assert figures["agreement"] == float(expected[0] > expected[1]) and figures["payoff"] == 0.5
     assert figures["value"] == pytest.approx(expected.mean(), rel=1e-4) and figures["alarm"] == 0

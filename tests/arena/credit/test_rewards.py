@@ -232,15 +232,15 @@ def test_tool_success_rewards_the_call_not_the_reply() -> None:
 
 def test_graded_failure_by_hand() -> None:
     stage = {"graded_failure": {"part": "right"}}
-    call, plain = "<code>x</code>", "x"
+    call, text_only = "<code>x</code>", "x"
     # right is 1 however many calls; wrong is -1 + 0.1 n, and at most -0.6: from the fourth call on
     for raws, right, total in [
-        ([call, plain], 1.0, 1.0),
-        ([plain], 0.0, -1.0),
-        ([call, plain], 0.0, -0.9),
+        ([call, text_only], 1.0, 1.0),
+        ([text_only], 0.0, -1.0),
+        ([call, text_only], 0.0, -0.9),
         ([call] * 3, 0.0, -0.7),
         ([call] * 6, 0.0, -0.6),
-        ([call, plain], 0.5, -0.9),
+        ([call, text_only], 0.5, -0.9),
     ]:
         trajectory = make_trajectory(len(raws), raw=raws, right=[0.0] * (len(raws) - 1) + [right])
         assert apply_stages([trajectory], stage)["right"] == pytest.approx([0.0] * (len(raws) - 1) + [total])

@@ -28,8 +28,8 @@ def apply_rules(
 
 
 def list_kept_deals(trajectories: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
-    kept = apply_rules(trajectories, *rules, **credit).kept
-    return sorted({t.seed for t, is_kept in zip(trajectories, kept.tolist(), strict=True) if is_kept})
+    mask = apply_rules(trajectories, *rules, **credit).kept
+    return sorted({t.seed for t, is_kept in zip(trajectories, mask.tolist(), strict=True) if is_kept})
 
 
 # -- the four effects --------------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ def test_random_control_removes_its_fraction_of_the_rest(unit: str, count: int) 
     affected = selection.kept if unit == "group" else selection.learned
     assert (~affected).sum() == count * (3 if unit == "group" else 1)
     assert selection.kept.all() == (unit != "group") and selection.counted.sum() == selection.kept.sum()
-    again = apply_rules(trajectories, {"random": {"fraction": 0.5, "unit": unit}})
-    assert (again.learned == selection.learned).all(), "it draws from the batch's generator"
+    repeated = apply_rules(trajectories, {"random": {"fraction": 0.5, "unit": unit}})
+    assert (repeated.learned == selection.learned).all(), "it draws from the batch's generator"
     twice = apply_rules(
         trajectories, {"random": {"fraction": 0.5, "unit": unit}}, {"random": {"fraction": 1.0, "unit": unit}}
     )
@@ -235,10 +235,10 @@ def test_empty_batch_is_no_error() -> None:
 
 def test_dropped_deals_count_by_share() -> None:
     trajectories = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
-    kept = np.array([False, True, True, True, True, True, True, True, False, False])
+    is_kept = np.array([False, True, True, True, True, True, True, True, False, False])
     selection = Selection.select_all(TurnBatch(trajectories))
     assert count_dropped_deals(TurnBatch(trajectories), selection) == 0
-    assert count_dropped_deals(TurnBatch(trajectories), selection.drop(TurnBatch(trajectories), ~kept)) == 0.25 + 1.0
+    assert count_dropped_deals(TurnBatch(trajectories), selection.drop(TurnBatch(trajectories), ~is_kept)) == 0.25 + 1.0
 
 
 # -- properties --------------------------------------------------------------------------------------------

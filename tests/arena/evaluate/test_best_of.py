@@ -30,8 +30,8 @@ SPEC, WITH_JUDGE = GameSpec(name=GUESS), GameSpec(name=JUDGED)
 ANSWER = {"solver": "7", "judge": "no"}
 
 
-def run_best_of(who: str = "third", deals: int = 300, **options: Any) -> BestOf:
-    (contender,) = wait(Contenders().load(who, games=[GUESS]))
+def run_best_of(name: str = "third", deals: int = 300, **options: Any) -> BestOf:
+    (contender,) = wait(Contenders().load(name, games=[GUESS]))
     settings: dict[str, Any] = {"n": 4, "seed": 3, "rules": ["majority", "oracle"], **options}
     return wait(play_best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
 
@@ -88,8 +88,8 @@ def test_answer_is_the_games_or_the_last_act() -> None:
     )
 
 
-def list_answers(game: str, who: str, **options: Any) -> list[str]:
-    (contender,) = wait(Contenders().load(who, games=[game]))
+def list_answers(game: str, name: str, **options: Any) -> list[str]:
+    (contender,) = wait(Contenders().load(name, games=[game]))
     seat = find_answering_seat(contender, spec := GameSpec(name=game, options=options))
     samples, _ = wait(sampled.sample_matches({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
     return [sample.answer for sample in samples[0]]

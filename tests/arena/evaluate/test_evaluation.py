@@ -32,13 +32,13 @@ def load_contenders(*specs: str) -> list[Contender]:
 
 
 def evaluate_pair(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
-    who, other = load_contenders(contender, against)
-    (result,) = wait(evaluate(who, [other], game, matches, seed))
+    player, opponent = load_contenders(contender, against)
+    (result,) = wait(evaluate(player, [opponent], game, matches, seed))
     return result
 
 
-def compute_score(payoffs: dict[str, float], own: list[str], offender: str = "") -> float:
-    return MatchOutcome(payoffs, {}, {}, offender, {}).score(own)
+def compute_score(payoffs: dict[str, float], seats: list[str], offender: str = "") -> float:
+    return MatchOutcome(payoffs, {}, {}, offender, {}).score(seats)
 
 
 def test_outcomes_by_hand() -> None:
@@ -57,8 +57,8 @@ def test_every_seat_plays_the_same_deals() -> None:
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     lineups = [{"first": opponent, "second": opponent}] * 2
     first, second = wait(play(lineups, KUHN, 30, 7))[0]
-    paid, again = ([p.payoffs for p in all_ if p] for all_ in (first, second))
-    assert len(paid) == 30 and paid == again, "one deal, one seed"
+    paid, second_payoffs = ([p.payoffs for p in all_ if p] for all_ in (first, second))
+    assert len(paid) == 30 and paid == second_payoffs, "one deal, one seed"
     assert len({tuple(payoffs.values()) for payoffs in paid}) > 1, "deals differ"
     assert [p.payoffs for p in wait(play(lineups[:1], KUHN, 30, 8))[0][0] if p] != paid
 
@@ -77,9 +77,9 @@ def test_run_is_evaluated_at_its_training_seats(tmp_path: Path) -> None:
     assert count_matches(one_policy, [opponent], TTT, 4) == 4
 
 
-def list_own_seats(who: Contender, other: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
-    """Return the seats of `who`, lineup by lineup."""
-    return [seat for table in list_lineups(who, other, game, seats) for seat in seats if table[seat] is who]
+def list_own_seats(player: Contender, opponent: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
+    """Return the seats of `player`, lineup by lineup."""
+    return [seat for table in list_lineups(player, opponent, game, seats) for seat in seats if table[seat] is player]
 
 
 @pytest.mark.slow
@@ -118,29 +118,29 @@ def test_stronger_contender_wins() -> None:
 
 
 def test_self_play_recovers_the_value_of_kuhn_poker() -> None:
-    who, again = load_contenders("nash", "nash:0.1")
-    (result,) = wait(evaluate(who, [again], KUHN, 1200, 3))
+    player, opponent = load_contenders("nash", "nash:0.1")
+    (result,) = wait(evaluate(player, [opponent], KUHN, 1200, 3))
     low, high = result.mean("payoff")[1:]
     assert low < 0 < high, "both seats of every deal are played, so the first seat's loss cancels"
 
 
 def test_three_seats() -> None:
-    who, other = load_contenders("contributor", "free_rider")
-    (result,) = wait(evaluate(who, [other], GameSpec(name="public_goods"), 7, 0))
+    player, opponent = load_contenders("contributor", "free_rider")
+    (result,) = wait(evaluate(player, [opponent], GameSpec(name="public_goods"), 7, 0))
     assert result.matches == 9 and len(result.figures["payoff"]) == 3
     assert result.scored == {"win": 0, "draw": 0, "loss": 9}
 
 
 def test_single_seat_has_no_opponent() -> None:
-    who, other = load_contenders("random", "nash")  # which could not play it
-    (result,) = wait(evaluate(who, [other], GameSpec(name="maze"), 5, 0))
+    player, opponent = load_contenders("random", "nash")  # which could not play it
+    (result,) = wait(evaluate(player, [opponent], GameSpec(name="maze"), 5, 0))
     assert (result.against, result.matches, result.scored) == ("", 5, None)
     assert "solved" in result.figures and "turns" in result.figures
 
 
 def test_partners_have_no_wins() -> None:
-    who, other = load_contenders("random", "first_legal")
-    with_other, with_itself = wait(evaluate(who, [other, who], GameSpec(name="tiny_hanabi"), 20, 0))
+    player, opponent = load_contenders("random", "first_legal")
+    with_other, with_itself = wait(evaluate(player, [opponent, player], GameSpec(name="tiny_hanabi"), 20, 0))
     assert with_other.scored is None and with_itself.scored is None
     assert with_other.matches == with_itself.matches == 20 and len(with_itself.figures["payoff"]) == 20
     assert with_other.mean("payoff").estimate > 0
@@ -183,8 +183,10 @@ def test_difference_is_paired_by_deal() -> None:
 def test_figures_are_means_over_the_matches_of_a_deal() -> None:
     result = evaluate_pair("random", "hard_haggler", GameSpec(name="haggle"), 20)
     assert len(result.figures["payoff"]) == 10
-    who, other = load_contenders("random", "hard_haggler")
-    played, _ = wait(play(list_lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0))
+    player, opponent = load_contenders("random", "hard_haggler")
+    played, _ = wait(
+        play(list_lineups(player, opponent, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+    )
     expected = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
     assert result.figures["payoff"] == pytest.approx(expected)
     assert sum(result.ended.values()) == 20
@@ -226,12 +228,12 @@ def test_failed_match_is_retried_and_counted(monkeypatch: pytest.MonkeyPatch) ->
             super().reset(seed, options)
 
     monkeypatch.setattr(games, "make", lambda name, **options: Shaky(**options))
-    who, other = load_contenders("random", "first_legal")
+    player, opponent = load_contenders("random", "first_legal")
     progress = Counter[str]()
-    tables = list_lineups(who, other, "nim", ("first", "second"))
+    tables = list_lineups(player, opponent, "nim", ("first", "second"))
     result = wait(
         evaluation._evaluate_against(
-            who, other, tables, GameSpec(name="nim"), 12, 0, lambda: progress.update(["match"])
+            player, opponent, tables, GameSpec(name="nim"), 12, 0, lambda: progress.update(["match"])
         )
     )
     assert result.matches == 12 == progress["match"] and sum(result.scored.values() if result.scored else []) == 12
@@ -248,9 +250,9 @@ def test_failed_match_is_retried_and_counted(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_bad_input_gives_one_line(game: GameSpec, message: str) -> None:
-    who, other = load_contenders("random", "mcts:5")
+    player, opponent = load_contenders("random", "mcts:5")
     with pytest.raises(ConfigError) as error:
-        wait(evaluate(who, [other], game, 2, 0))
+        wait(evaluate(player, [opponent], game, 2, 0))
     assert message in str(error.value) and "\n" not in str(error.value)
 
 

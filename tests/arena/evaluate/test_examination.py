@@ -59,12 +59,12 @@ def evaluated_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet
     return run_to_end(folder, EVALUATE, watcher=watcher), watcher
 
 
-def remove_panel(found: Left) -> Left:
+def remove_panel(snapshot: Left) -> Left:
     return Left(
-        found.matches,
-        found.credit,
-        [{k: v for k, v in row.items() if k != "panel"} for row in found.metrics],
-        found.files,
+        snapshot.matches,
+        snapshot.credit,
+        [{k: v for k, v in row.items() if k != "panel"} for row in snapshot.metrics],
+        snapshot.files,
     )
 
 

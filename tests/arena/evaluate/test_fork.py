@@ -107,10 +107,10 @@ def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -
 def test_forks_are_deterministic_and_extend_with_n(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = write_run(tmp_path / "run", record)
-    one, two, more = (
+    first, second, longer = (
         wait(fork(run, record.id, 0, {"second": "nash"}, n=n)).forked["payoff first"] for n in (20, 20, 30)
     )
-    assert one == two == more[:20] and len(set(one)) > 1
+    assert first == second == longer[:20] and len(set(first)) > 1
 
 
 # -- what is replayed --------------------------------------------------------------------------------------

@@ -142,8 +142,8 @@ def test_all_contenders_play_the_same_deals_at_every_seat() -> None:
 
 def test_panel_equals_eval_deal_by_deal() -> None:
     """Six deals are twelve matches of two seats; eval averages a deal over seats, and keeps seats apart, too."""
-    who, *members = wait(Contenders().load("first_legal", "random", "nash"))
-    results = wait(evaluate(who, members, GameSpec(name="kuhn_poker"), 12, 0))
+    contender, *members = wait(Contenders().load("first_legal", "random", "nash"))
+    results = wait(evaluate(contender, members, GameSpec(name="kuhn_poker"), 12, 0))
     cells = wait(make_panel_plan("first_legal").play()).cells
     for result, first, second in zip(results, cells[::2], cells[1::2], strict=True):
         assert result.by_seat == {"first": first.payoff, "second": second.payoff}
@@ -238,8 +238,8 @@ def test_best_play_against_unknown_opponent_is_over_the_whole_panel() -> None:
     assert means.best == 50.5 and means.best_against_mixture == 49.5
     assert to_json(evaluation)["mean"]["payoff"]["best_against_mixture"] == 49.5
     assert "best_against_mixture" not in to_json(evaluation)["members"][0] | to_json(evaluation)["mean"]["valid"]
-    again = wait(make_panel_plan("random", make_coin_panel("coin", "bold")).play(best=BestPlay.of(evaluation)))
-    assert again.best_against_mixture == evaluation.best_against_mixture and again.cells == evaluation.cells
+    replayed = wait(make_panel_plan("random", make_coin_panel("coin", "bold")).play(best=BestPlay.of(evaluation)))
+    assert replayed.best_against_mixture == evaluation.best_against_mixture and replayed.cells == evaluation.cells
     console = Console(record=True, width=100, file=StringIO())
     show_panel_table(console, evaluation, None, TrainingOpponents(), "it")
     assert "best play without knowing the opponent: 49.50\n" in console.export_text()

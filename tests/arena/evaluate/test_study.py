@@ -216,14 +216,14 @@ def test_arm_without_evaluation_needs_none(tmp_path: Path) -> None:
     evaluate = {"games": [{"name": "negotiation"}], "matches": 4}
     arms = experiment.study.arms | {"zero": ["evaluate=null"]} if experiment.study else {}
     study = experiment.study and experiment.study.model_copy(update={"arms": arms})
-    whole = compose(
+    evaluated_experiment = compose(
         [
             Layer(
                 "", "", {**experiment_to_plain(experiment), "evaluate": evaluate, "study": study and study.model_dump()}
             )
         ]
     )
-    plan_ = plan(whole, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
+    plan_ = plan(evaluated_experiment, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
     for run in plan_.runs:
         (run.path / "checkpoints" / "0020").mkdir(parents=True)
     assert [is_done(plan_, run) for run in plan_.runs] == [False, True]
@@ -394,9 +394,9 @@ def test_evaluation_figure_can_decide(tmp_path: Path) -> None:
         for arm, both in curves.items()
         for seed, curve in enumerate(both)
     }
-    found = stored_results.collect(replace(plan_, kept=records))
-    assert [round(arm.last.estimate, 9) for arm in found.arms] == [0.65, 0.3]
-    assert found.arms[1].behind is not None and found.arms[1].behind.estimate == pytest.approx(0.35)
+    results = stored_results.collect(replace(plan_, kept=records))
+    assert [round(arm.last.estimate, 9) for arm in results.arms] == [0.65, 0.3]
+    assert results.arms[1].behind is not None and results.arms[1].behind.estimate == pytest.approx(0.35)
     without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": config["study"]})])
     with pytest.raises(ConfigError, match=r"evaluation\.deal needs a section `evaluate` with `games`"):
         check_arms(without)
@@ -444,8 +444,8 @@ def test_judged_seeds_start_at_first_seed(tmp_path: Path) -> None:
     plan_ = plan(compose([recipe_layer("negotiation-nano"), config]), tmp_path / "study", ["mars"], 3, lambda it: it)
     assert [run.seed for run in plan_.runs] == [10, 11, 12]
     runs = [RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
-    found = stored_results._to_results("name", plan_.spec, 3, ["mars"], runs)
-    assert sorted(found.curves["mars"]) == [10, 12]
+    results = stored_results._to_results("name", plan_.spec, 3, ["mars"], runs)
+    assert sorted(results.curves["mars"]) == [10, 12]
 
 
 # -- the rule fixes the seeds --------------------------------------------------------------------------------

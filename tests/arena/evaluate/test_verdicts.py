@@ -49,21 +49,21 @@ def test_wrong_number_of_seeds_is_not_judged() -> None:
 
 def test_p_value_agrees_with_the_intervals() -> None:
     for values in (BETTER, {**BETTER, "base": [0.5, 0.9, 0.6, 0.7]}, {**BETTER, "own": BETTER["zero"]}):
-        word = judge_values(make_spec(), values).verdict
+        verdict = judge_values(make_spec(), values).verdict
         last = {arm: dict(enumerate(seed_values)) for arm, seed_values in values.items()}
-        found = decide(make_spec(verdict={"better_than": ["base"]}), last, SHARE)
+        decision = decide(make_spec(verdict={"better_than": ["base"]}), last, SHARE)
         alone = judge_values(make_spec(verdict={"better_than": ["base"]}), values).verdict
-        assert (found.better < 0.05, found.worse < 0.05) == (alone == "holds", alone == "contradicted")
-        assert (word == "holds") == (decide(make_spec(), last, SHARE).better < 0.05)
+        assert (decision.better < 0.05, decision.worse < 0.05) == (alone == "holds", alone == "contradicted")
+        assert (verdict == "holds") == (decide(make_spec(), last, SHARE).better < 0.05)
 
 
 def test_inactive_mechanism_did_not_act() -> None:
     study_spec = make_spec(gauges=[{"figure": "learn.shared.correction", "nothing": 1.0, "above": 0.001}])
-    found = judge_values(
+    verdict = judge_values(
         study_spec, BETTER, make_gauge("learn.shared.correction", own=[1.0, 1 - 3e-8, 1.0, 1.0], base=[1.0] * 4)
     )
-    assert found.verdict == "did not act"
-    assert found.because == "learn.shared.correction stayed within 7.5e-09 of 1, asked for: more than 0.001"
+    assert verdict.verdict == "did not act"
+    assert verdict.because == "learn.shared.correction stayed within 7.5e-09 of 1, asked for: more than 0.001"
     assert (
         judge_values(study_spec, BETTER, make_gauge("learn.shared.correction", own=[0.9, 0.8, 0.9, None])).verdict
         == "holds"

@@ -78,10 +78,12 @@ def test_learning_adapters_by_hand() -> None:
 
 
 def test_checkpointing_keeps_inputs_and_one_layer() -> None:
-    whole = LearningWorkload(tokens=100, sampled=50)
-    less = LearningWorkload(tokens=100, sampled=50, checkpointing=True)
+    without = LearningWorkload(tokens=100, sampled=50)
+    with_checkpointing = LearningWorkload(tokens=100, sampled=50, checkpointing=True)
     assert (
-        f.estimate_activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.estimate_activations(TINY, FP32, whole)
+        f.estimate_activations(TINY, FP32, with_checkpointing)
+        == 100 * (2 * 4 * 4 + 240)
+        < f.estimate_activations(TINY, FP32, without)
     )
 
 
@@ -171,19 +173,21 @@ def measure_activation_bytes(layers: int, precision: Precision, rank: int | None
         temperatures=torch.ones(many),
     )  # fmt: skip
     weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Bf16Linear))]
-    own = {weight.untyped_storage().data_ptr() for weight in weights}
+    weight_storages = {weight.untyped_storage().data_ptr() for weight in weights}
     sizes = {weight.shape for weight in weights} | {weight.t().shape for weight in weights if weight.dim() == 2}
-    kept: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
+    saved_tensors: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in own and tensor.shape not in sizes:  # bfloat16 copies of weights
-            kept[tensor.untyped_storage().data_ptr()] = tensor
+        if (
+            tensor.untyped_storage().data_ptr() not in weight_storages and tensor.shape not in sizes
+        ):  # bfloat16 copies of weights
+            saved_tensors[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     scorer = StreamScorer(model, precision.uses_bf16_products)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         scorer(batch)
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved_tensors.values())
 
 
 if __name__ == "__main__":

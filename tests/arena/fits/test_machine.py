@@ -41,8 +41,8 @@ def test_lowest_limit_of_nested_groups_counts(machine_folder: Path) -> None:
     (machine_folder / "own").write_text("0::/a/b\n")
     write_group(machine_folder / "cgroup" / "a" / "b", 8 * GIB, 1 * GIB)
     write_group(machine_folder / "cgroup" / "a", 4 * GIB, 3 * GIB)
-    found = machine.measure_memory()
-    assert (found.total, found.free, found.note) == (4 * GIB, GIB, "limit of the control group")
+    device = machine.measure_memory()
+    assert (device.total, device.free, device.note) == (4 * GIB, GIB, "limit of the control group")
 
 
 def test_group_with_least_free_memory_counts(machine_folder: Path) -> None:

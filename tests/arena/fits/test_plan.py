@@ -77,12 +77,14 @@ def test_unknown_memory_size_has_no_limit() -> None:
 
 def test_bf16_true_is_compared_if_requested() -> None:
     experiment = compose([recipe_layer("negotiation")])
-    compared, own = list_methods(experiment, Precision.BF16_TRUE, 0)
+    compared, requested = list_methods(experiment, Precision.BF16_TRUE, 0)
     assert (
-        own in compared and own.precision is Precision.BF16_TRUE and replace(own, precision=Precision.FP32) in compared
+        requested in compared
+        and requested.precision is Precision.BF16_TRUE
+        and replace(requested, precision=Precision.FP32) in compared
     )
 
 
 def test_largest() -> None:
-    for most in (0, 1, 7, LARGEST):
-        assert find_largest(most.__ge__) == most
+    for limit in (0, 1, 7, LARGEST):
+        assert find_largest(limit.__ge__) == limit

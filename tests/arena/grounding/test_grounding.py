@@ -100,11 +100,11 @@ def test_losses_by_hand() -> None:
     graded = GroundingModel(model, "words")([lesson])
     vision = GroundingModel(model, "words").vision
     features = vision.features(model, [vision.load_pixels(lesson.stream.media[0])])
-    words = [word for _, word in lesson.labels]
-    known = sorted({*words})
+    word_ids = [word for _, word in lesson.labels]
+    known = sorted({*word_ids})
     table = model.get_input_embeddings().weight[known]
     distances = torch.stack([(table - one).square().sum(-1) for one in features])
-    right = torch.tensor([known.index(word) for word in words])
+    right = torch.tensor([known.index(word) for word in word_ids])
     expected = (
         torch.nn.functional.cross_entropy(-distances, right) + DISTANCE_WEIGHT * distances[range(9), right].mean()
     )
@@ -115,7 +115,7 @@ def test_losses_by_hand() -> None:
     ).logits[0]
     positions = [place for place, _ in lesson.labels]
     assert float(token_losses.loss) == pytest.approx(
-        float(torch.nn.functional.cross_entropy(logits[positions], torch.tensor(words))), rel=1e-4
+        float(torch.nn.functional.cross_entropy(logits[positions], torch.tensor(word_ids))), rel=1e-4
     )
 
 

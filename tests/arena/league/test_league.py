@@ -129,18 +129,19 @@ def test_past_versions_play_with_their_own_weights(uninterrupted_run: tuple[Path
     folder, lab = uninterrupted_run
     streams: dict[str, list[Stream]] = {}
     for row in RunFolder.open(folder).log.rows():
-        for seat, found in row["streams"].items():
-            streams.setdefault(row["seats"][seat]["policy"], []).extend(Stream(**stream) for stream in found)
+        for seat, seat_streams in row["streams"].items():
+            streams.setdefault(row["seats"][seat]["policy"], []).extend(Stream(**stream) for stream in seat_streams)
     for version in (0, 1, 2):
-        own = streams[f"shared@{version}"]
-        sampled = np.concatenate([[p for p, m in zip(s.logprobs, s.mask, strict=True) if m] for s in own])
+        version_streams = streams[f"shared@{version}"]
+        sampled = np.concatenate([[p for p, m in zip(s.logprobs, s.mask, strict=True) if m] for s in version_streams])
         weights = AutoModelForCausalLM.from_pretrained(
             folder / "checkpoints" / f"{version:04d}" / "policies" / "shared", attn_implementation="sdpa"
         )
         wait(lab.engine.publish("witness", 0, ModuleWeights(weights.eval())))
-        temperatures = [0.9] * len(own)
+        temperatures = [0.9] * len(version_streams)
         past, current = (
-            np.concatenate(wait(lab.engine.score(name, own, temperatures))) for name in ("witness", "shared")
+            np.concatenate(wait(lab.engine.score(name, version_streams, temperatures)))
+            for name in ("witness", "shared")
         )
         assert np.abs(past - sampled).max() < 1e-4
         assert np.abs(current - sampled).max() > 0.05

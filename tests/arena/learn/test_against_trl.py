@@ -81,8 +81,8 @@ def make_trl_trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
     folder = tmp_path_factory.mktemp("trl")
-    words = Tokenizer(WordLevel({"<unk>": 0, "<eos>": 1, "hello": 2}, unk_token="<unk>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>")
+    tokenizer_model = Tokenizer(WordLevel({"<unk>": 0, "<eos>": 1, "hello": 2}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer_model, eos_token="<eos>", pad_token="<eos>")
 
     def make(**settings: Any) -> Any:
         config = GRPOConfig(
@@ -279,7 +279,7 @@ def test_weight_gradients_equal_those_of_trl(make_trl_trainer: Any, kind: str) -
     trainer = make_trl_trainer(**theirs)
     for seed in range(3):
         streams, rng = make_dialogues(seed), np.random.default_rng(seed)
-        own = [[float(m) for m in s.mask[3:]] for s in streams]
+        sampled = [[float(m) for m in s.mask[3:]] for s in streams]
         advantages = rng.normal(0, 1, ROWS).astype(np.float32)
         old = [np.array([p for p, m in zip(s.logprobs, s.mask, strict=True) if m], np.float32) for s in streams]
         mask = pad_rows([[1.0] * (len(s) - 3) for s in streams])
@@ -288,7 +288,7 @@ def test_weight_gradients_equal_those_of_trl(make_trl_trainer: Any, kind: str) -
             "prompt_mask": torch.ones(ROWS, 3, dtype=torch.long),
             "completion_ids": pad_rows([s.ids[3:] for s in streams]),
             "completion_mask": mask.long(),
-            "tool_mask": pad_rows(own).long(),
+            "tool_mask": pad_rows(sampled).long(),
             "advantages": torch.from_numpy(advantages),
             "old_per_token_logps": pad_rows([s.logprobs[3:] for s in streams]),
             "num_items_in_batch": torch.tensor(float(sum(s.sampled_count for s in streams))),
@@ -297,8 +297,8 @@ def test_weight_gradients_equal_those_of_trl(make_trl_trainer: Any, kind: str) -
         trainer.model.eval()
         loss = trainer._compute_loss(trainer.model, inputs)
         loss.backward()
-        found, gradients = compute_our_gradients(streams, old, advantages, make_rule(**ours))
-        assert found == pytest.approx(loss.item(), abs=1e-5)
+        our_loss, gradients = compute_our_gradients(streams, old, advantages, make_rule(**ours))
+        assert our_loss == pytest.approx(loss.item(), abs=1e-5)
         expected = {name: p.grad for name, p in trainer.model.named_parameters()}
         assert expected.keys() == gradients.keys()
         for name, value in expected.items():

@@ -56,8 +56,8 @@ def test_ppo_by_hand(ratio: float, advantage: float, loss: float, slope: float, 
     ],
 )
 def test_dual_by_hand(ratio: float, advantage: float, loss: float, slope: float, clipped: bool) -> None:
-    found = compute_loss_slope_clipped("dual", ratio, advantage, c=3.0, **BOUNDS)
-    assert found == (*map(pytest.approx, (loss, slope)), clipped)
+    result = compute_loss_slope_clipped("dual", ratio, advantage, c=3.0, **BOUNDS)
+    assert result == (*map(pytest.approx, (loss, slope)), clipped)
 
 
 @pytest.mark.parametrize(

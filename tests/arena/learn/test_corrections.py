@@ -90,8 +90,8 @@ def test_icepop_masks_single_tokens_and_weighs_the_others() -> None:
 
 
 def test_tokens_out_of_the_loss_are_in_no_ratio() -> None:
-    own = torch.tensor([True, False, True, True, True])
-    tokens = make_tokens(2.0, 9.0, 2.0, 0.5, 0.5, learned=own, **UNITS)
+    learned = torch.tensor([True, False, True, True, True])
+    tokens = make_tokens(2.0, 9.0, 2.0, 0.5, 0.5, learned=learned, **UNITS)
     assert compute_weights(tokens, "truncated", level="sequence", cap=10.0)[:1] == pytest.approx([4])
     assert compute_weights(tokens, "masked", by="worst", low=0.4, high=3.0)[0] == 1
 

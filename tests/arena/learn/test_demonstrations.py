@@ -34,8 +34,8 @@ from tests.factories.updating import updated
 
 def make_demonstrations(model: torch.nn.Module, seed: int = 9, count: int = 4) -> list[Sample]:
     """Return demonstration samples without behaviour log-probabilities, like those of scripted policies."""
-    found = samples(model, seed, count, advantage=1.0)
-    return [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in found]
+    drawn = samples(model, seed, count, advantage=1.0)
+    return [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in drawn]
 
 
 def make_rule(weight: Any, **changes: Any) -> LearnSpec:
@@ -78,11 +78,11 @@ def test_only_learned_tokens_are_imitated(tmp_path: Path) -> None:
     model = tiny()
     demonstrations = make_demonstrations(model)
     half = [replace(s, learned=s.places == 0) for s in demonstrations]
-    found = compute_gradient(half, make_rule(1.0), tmp_path)
+    gradients = compute_gradient(half, make_rule(1.0), tmp_path)
     logprobs = torch.cat([plain_scores(model, s)[0][torch.from_numpy(s.learned)] for s in half])
     (-logprobs.mean()).backward()
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(found[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(gradients[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
 
 
 def test_weight_follows_its_schedule(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_scripted_demonstrations_use_the_policys_tokens(tmp_path: Path) -> None:
     assert [said(s) for s in demonstrations[0]] != [said(s) for s in demonstrations[1]], (
         "new matches in every iteration"
     )
-    again = wait(lab.parts.demonstrations.samples("shared", Clock(1, 2)))
-    assert [s.stream for s in again] == [s.stream for s in demonstrations[0]], "and the same after a restart"
+    repeated = wait(lab.parts.demonstrations.samples("shared", Clock(1, 2)))
+    assert [s.stream for s in repeated] == [s.stream for s in demonstrations[0]], "and the same after a restart"
 
 
 def test_opponents_of_demonstrators_are_not_imitated(tmp_path: Path) -> None:

@@ -61,13 +61,13 @@ def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
     logged = [replace(s, source="logged", behaviour=b) for s, b in zip(played, behaviour, strict=True)]
     for loss, weighs in ((WEIGHTED, True), ("policy_gradient", False)):
         total = torch.zeros(())
-        for one in logged:
-            now = plain_scores(model, one)[0]
-            ratio = (now.detach() - torch.from_numpy(one.behaviour)).exp() if weighs else torch.ones(len(now))
-            total = total - (ratio * torch.from_numpy(one.advantages) * now).sum()
+        for current in logged:
+            now = plain_scores(model, current)[0]
+            ratio = (now.detach() - torch.from_numpy(current.behaviour)).exp() if weighs else torch.ones(len(now))
+            total = total - (ratio * torch.from_numpy(current.advantages) * now).sum()
         expected = compute_gradient(total / sum(len(s.advantages) for s in logged), model)
-        found, _ = update(model, logged, tmp_path, loss=loss)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+        gradient, _ = update(model, logged, tmp_path, loss=loss)
+        torch.testing.assert_close(gradient, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def make_one_token_sample(prompt: list[int], token: int, advantage: float, behav
     stream = Stream()
     stream.observe(prompt)
     stream.append_sampled([token], [behaviour], 0)
-    found = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
-    return replace(found, source="logged")
+    played = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
+    return replace(played, source="logged")
 
 
 def test_effective_share_by_hand(tmp_path: Path) -> None:
@@ -98,28 +98,32 @@ def test_effective_share_by_hand(tmp_path: Path) -> None:
     now = score_streams(StreamScorer(model), [s.stream for s in uniform], [1.0] * 4)
     same = [replace(s, behaviour=b) for s, b in zip(uniform, now, strict=True)]
     for advantages, share in (([1, -1, 1, 1], 1.0), ([2, 0, 0, 0], 0.25), ([3, 1, 0, 0], 16 / 40), ([0, 0, 0, 0], 0.0)):
-        given = [replace(s, advantages=np.array([a], np.float32)) for s, a in zip(same, advantages, strict=True)]
+        batch = [replace(s, advantages=np.array([a], np.float32)) for s, a in zip(same, advantages, strict=True)]
         for loss in (WEIGHTED, "likelihood"):
-            assert update(model, given, tmp_path, loss=loss)[1]["effective"] == pytest.approx(share, abs=1e-5)
+            assert update(model, batch, tmp_path, loss=loss)[1]["effective"] == pytest.approx(share, abs=1e-5)
     rare = [replace(s, behaviour=s.behaviour - np.float32(4 * (k == 0))) for k, s in enumerate(same)]
     ratios = np.exp([4.0, 0, 0, 0])
-    told = update(model, rare, tmp_path, loss="policy_gradient")[1]
-    assert told["effective"] == pytest.approx(ratios.mean() ** 2 / (ratios**2).mean(), rel=1e-4)
+    figures = update(model, rare, tmp_path, loss="policy_gradient")[1]
+    assert figures["effective"] == pytest.approx(ratios.mean() ** 2 / (ratios**2).mean(), rel=1e-4)
     played = [replace(s, source="played") for s in same]
     assert "effective" not in update(model, played, tmp_path, loss=WEIGHTED)[1]
 
 
 def test_log_with_few_effective_tokens_is_reported() -> None:
-    found = find_sparse_updates({"few": {"effective": 0.021}, "many": {"effective": 0.4}, "played": {}})
-    assert list(found) == ["few"] and found["few"].startswith("policy 'few': 2 % of the log's tokens carry its update")
+    messages = find_sparse_updates({"few": {"effective": 0.021}, "many": {"effective": 0.4}, "played": {}})
+    assert list(messages) == ["few"] and messages["few"].startswith(
+        "policy 'few': 2 % of the log's tokens carry its update"
+    )
 
 
 # -- a teacher ---------------------------------------------------------------------------------------------
 
 
 def compute_reverse_kl(model: torch.nn.Module, teacher: torch.nn.Module, prompt: list[int]) -> torch.Tensor:
-    own, theirs = (torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1) for m in (model, teacher))
-    return (own.exp() * (own - theirs.detach())).sum()
+    logprobs, teacher_logprobs = (
+        torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1) for m in (model, teacher)
+    )
+    return (logprobs.exp() * (logprobs - teacher_logprobs.detach())).sum()
 
 
 def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Path) -> None:
@@ -157,13 +161,13 @@ def test_distillation_approaches_the_teacher() -> None:
     rule = LearnSpec.model_validate({"lr": 1e-2, "regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}})
     trainer, before = PolicyTrainer("p", model, rule), compute_reverse_kl(model, teacher, [3, 1, 4]).item()
     for _ in range(30):
-        own = torch.softmax(model(input_ids=torch.tensor([[3, 1, 4]])).logits[0, -1], -1).detach()
-        drawn = torch.multinomial(
-            own, 32, replacement=True, generator=torch.Generator().manual_seed(int(rng.integers(99)))
+        probabilities = torch.softmax(model(input_ids=torch.tensor([[3, 1, 4]])).logits[0, -1], -1).detach()
+        tokens = torch.multinomial(
+            probabilities, 32, replacement=True, generator=torch.Generator().manual_seed(int(rng.integers(99)))
         )
-        given = [make_one_token_sample([3, 1, 4], t, 0.0, float(own[t].log())) for t in drawn.tolist()]
-        seen = score_streams(StreamScorer(teacher), [s.stream for s in given], [1.0] * len(given))
-        updated(trainer, [s.with_reference(r) for s, r in zip(given, seen, strict=True)], rng)
+        batch = [make_one_token_sample([3, 1, 4], t, 0.0, float(probabilities[t].log())) for t in tokens.tolist()]
+        teacher_logprobs = score_streams(StreamScorer(teacher), [s.stream for s in batch], [1.0] * len(batch))
+        updated(trainer, [s.with_reference(r) for s, r in zip(batch, teacher_logprobs, strict=True)], rng)
     assert compute_reverse_kl(model, teacher, [3, 1, 4]).item() < before / 2
 
 
@@ -172,25 +176,25 @@ def compute_distributions(model: torch.nn.Module, batch: Sequence[Sample]) -> li
 
 
 def test_distributions_are_normalised_and_match_the_sampled_tokens() -> None:
-    model, given = tiny(), samples(tiny())
-    for one, whole in zip(given, compute_distributions(model, given), strict=True):
-        assert whole.shape == (len(one.advantages), VOCABULARY)
-        np.testing.assert_allclose(np.exp(whole).sum(1), 1.0, atol=1e-5)
-        sampled = one.with_reference(whole).reference
+    model, batch = tiny(), samples(tiny())
+    for current, logprobs in zip(batch, compute_distributions(model, batch), strict=True):
+        assert logprobs.shape == (len(current.advantages), VOCABULARY)
+        np.testing.assert_allclose(np.exp(logprobs).sum(1), 1.0, atol=1e-5)
+        sampled = current.with_reference(logprobs).reference
         assert sampled is not None
-        np.testing.assert_allclose(sampled, plain_scores(model, one)[0].detach(), atol=1e-5)
+        np.testing.assert_allclose(sampled, plain_scores(model, current)[0].detach(), atol=1e-5)
 
 
 def compute_exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, batch: Sequence[Sample]) -> torch.Tensor:
     """Return the mean over the samples' tokens of KL(model ‖ teacher), by separate forward passes."""
     terms = []
     for current in batch:
-        ids, places = current.stream.ids, [k - 1 for k, own in enumerate(current.stream.mask) if own]
-        own, theirs = (
+        ids, places = current.stream.ids, [k - 1 for k, logprobs in enumerate(current.stream.mask) if logprobs]
+        logprobs, teacher_logprobs = (
             torch.log_softmax(m(input_ids=torch.tensor([ids])).logits[0, places] / current.temperature, -1)
             for m in (model, teacher)
         )
-        terms.append((own.exp() * (own - theirs.detach())).sum(-1))
+        terms.append((logprobs.exp() * (logprobs - teacher_logprobs.detach())).sum(-1))
     return torch.cat(terms).mean()
 
 
@@ -198,30 +202,30 @@ def compute_exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, batch: Se
 def test_exact_distillation_has_the_gradient_of_the_full_kl(tmp_path: Path, token_budget: int) -> None:
     """Compare with autograd and with finite differences, for the full distribution at each sampled token."""
     model, teacher = tiny(), tiny(1)
-    given = [replace(s, advantages=np.zeros_like(s.advantages)) for s in samples(model)]
-    taught = [s.with_reference(w) for s, w in zip(given, compute_distributions(teacher, given), strict=True)]
+    batch = [replace(s, advantages=np.zeros_like(s.advantages)) for s in samples(model)]
+    taught = [s.with_reference(w) for s, w in zip(batch, compute_distributions(teacher, batch), strict=True)]
     rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "exact"}}, "token_budget": token_budget}
-    found, told = update(model, taught, tmp_path, **rule)
-    value = compute_exact_kl(model, teacher, given)
-    torch.testing.assert_close(found, compute_gradient(value, model), atol=1e-6, rtol=1e-4)
-    assert told["kl_term"] == pytest.approx(value.item(), rel=1e-5) and told["kl_term"] > 0.01
-    direction, theirs = found.double() / found.double().norm(), tiny(1).double()
+    gradient, figures = update(model, taught, tmp_path, **rule)
+    value = compute_exact_kl(model, teacher, batch)
+    torch.testing.assert_close(gradient, compute_gradient(value, model), atol=1e-6, rtol=1e-4)
+    assert figures["kl_term"] == pytest.approx(value.item(), rel=1e-5) and figures["kl_term"] > 0.01
+    direction, theirs = gradient.double() / gradient.double().norm(), tiny(1).double()
     around = []
     for step in (1e-3, -1e-3):
         changed = tiny().double()
         moved = torch.nn.utils.parameters_to_vector(changed.parameters()).detach() + step * direction
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():
-            around.append(float(compute_exact_kl(changed, theirs, given)))
-    assert float(found.double() @ direction) == pytest.approx((around[0] - around[1]) / 2e-3, rel=1e-3)
+            around.append(float(compute_exact_kl(changed, theirs, batch)))
+    assert float(gradient.double() @ direction) == pytest.approx((around[0] - around[1]) / 2e-3, rel=1e-3)
 
 
 def test_exact_kl_is_zero_at_the_teacher_and_ignores_banned_ids() -> None:
     logits = torch.tensor([[0.0, 1.0, -torch.inf], [2.0, 0.0, 1.0]], requires_grad=True)
     teacher = torch.log_softmax(logits.detach(), -1)
-    there = _Divergence.apply(logits, teacher, torch.ones(2))
-    there.sum().backward()
-    torch.testing.assert_close(there.detach(), torch.zeros(2))
+    divergence = _Divergence.apply(logits, teacher, torch.ones(2))
+    divergence.sum().backward()
+    torch.testing.assert_close(divergence.detach(), torch.zeros(2))
     torch.testing.assert_close(logits.grad, torch.zeros(2, 3))
     log_p, uniform = torch.tensor([[0.75, 0.25]]).log(), torch.full((1, 2), 0.5).log()
     assert float(_Divergence.apply(log_p, uniform, torch.ones(1))) == pytest.approx(

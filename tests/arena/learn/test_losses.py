@@ -48,10 +48,10 @@ def test_ratios_by_token_turn_and_sequence() -> None:
 
 
 def test_tokens_out_of_the_loss_are_in_no_mean() -> None:
-    own = torch.tensor([True, False, True, False, False])
-    tokens = make_two_streams(tensor(0.1, 9.0, -0.4, 9.0, 9.0), learned=own)
-    assert importance_ratio(tokens, "turn").log()[own].tolist() == pytest.approx([0.1, -0.4])
-    assert importance_ratio(tokens, "sequence").log()[own].tolist() == pytest.approx([-0.15, -0.15])
+    is_learned = torch.tensor([True, False, True, False, False])
+    tokens = make_two_streams(tensor(0.1, 9.0, -0.4, 9.0, 9.0), learned=is_learned)
+    assert importance_ratio(tokens, "turn").log()[is_learned].tolist() == pytest.approx([0.1, -0.4])
+    assert importance_ratio(tokens, "sequence").log()[is_learned].tolist() == pytest.approx([-0.15, -0.15])
 
 
 def test_gspo_is_insensitive_to_one_noisy_token() -> None:
@@ -144,9 +144,11 @@ def test_gradients_agree_with_finite_differences(clip: str, level: Level) -> Non
             up, down = (base + sign * step * (np.arange(len(base)) == k) for sign in (1, -1))
             values = [compute_reference_objective(x, base, tokens, clip, dict(settings), level) for x in (up, down)]
             expected.append((values[0] - values[1]) / (2 * step))
-        own = tokens.learned
-        assert gradient(loss.loss[own], tokens.logprobs) == pytest.approx(expected, abs=1e-7)
-        seen_cases |= set(zip((loss.clipped[own]).tolist(), (tokens.advantages[own] > 0).tolist(), strict=True))
+        is_learned = tokens.learned
+        assert gradient(loss.loss[is_learned], tokens.logprobs) == pytest.approx(expected, abs=1e-7)
+        seen_cases |= set(
+            zip((loss.clipped[is_learned]).tolist(), (tokens.advantages[is_learned] > 0).tolist(), strict=True)
+        )
     if clip != "unclipped":
         assert seen_cases == set(product((True, False), repeat=2)), "all combinations of clipping and sign occurred"
 
@@ -156,18 +158,18 @@ def test_gradients_agree_with_finite_differences(clip: str, level: Level) -> Non
 @pytest.mark.parametrize("correction", CORRECTIONS, ids=lambda c: next(iter(c)))
 def test_correction_scales_each_tokens_gradient(clip: str, level: Level, correction: dict[str, Any]) -> None:
     tokens = draw_tokens(np.random.default_rng(3), level)
-    plain, corrected = (
+    uncorrected, corrected = (
         compute_token_loss(tokens, ratio=level, clip=clip, correction=c) for c in ("uncorrected", correction)
     )
     assert corrected.correction is not None and not corrected.correction.requires_grad
-    expected = torch.tensor(gradient(plain.loss, tokens.logprobs), dtype=torch.float64) * corrected.correction
+    expected = torch.tensor(gradient(uncorrected.loss, tokens.logprobs), dtype=torch.float64) * corrected.correction
     assert gradient(corrected.loss, tokens.logprobs) == pytest.approx(expected.tolist(), abs=1e-12)
-    assert torch.equal(corrected.clipped, plain.clipped)
+    assert torch.equal(corrected.clipped, uncorrected.clipped)
 
 
 def test_likelihood_is_minus_advantage_times_logprob() -> None:
-    found = likelihood(batch(tensor(-0.5, -2.0), tensor(9.0, 9.0), tensor(1.0, -3.0)))
-    assert found.loss.tolist() == [0.5, -6.0] and not found.clipped.any()
+    result = likelihood(batch(tensor(-0.5, -2.0), tensor(9.0, 9.0), tensor(1.0, -3.0)))
+    assert result.loss.tolist() == [0.5, -6.0] and not result.clipped.any()
 
 
 def test_likelihood_gradient() -> None:
@@ -188,8 +190,8 @@ def test_extreme_ratios_stay_finite(clip: str, level: Level, correction: dict[st
     for advantage in (1.0, -1.0):
         units = {"turns": numbers(0, 0, 1, 2), "streams": numbers(0, 0, 0, 1), "behaviour": behaviour}
         tokens = batch(now, old, torch.full((4,), advantage), **units)
-        found = compute_token_loss(tokens, ratio=level, clip=clip, correction=correction).loss
-        assert torch.isfinite(found).all() and np.isfinite(gradient(found, now)).all()
+        losses = compute_token_loss(tokens, ratio=level, clip=clip, correction=correction).loss
+        assert torch.isfinite(losses).all() and np.isfinite(gradient(losses, now)).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -202,18 +204,24 @@ def test_tokens_out_of_the_loss_have_and_change_no_gradient(
     rng = np.random.default_rng(5)
     for _ in range(5):
         tokens = draw_tokens(rng, level)
-        own, other = tokens.learned, ~tokens.learned
-        weights = torch.from_numpy(LearnSpec().aggregate(*(v.numpy() for v in (tokens.turns, tokens.streams, own))))
-        slope = torch.tensor(gradient(compute_token_loss(tokens, **settings).loss * weights, tokens.logprobs))
-        assert slope[other].eq(0).all()
+        is_learned, is_excluded = tokens.learned, ~tokens.learned
+        weights = torch.from_numpy(
+            LearnSpec().aggregate(*(v.numpy() for v in (tokens.turns, tokens.streams, is_learned)))
+        )
+        gradients = torch.tensor(gradient(compute_token_loss(tokens, **settings).loss * weights, tokens.logprobs))
+        assert gradients[is_excluded].eq(0).all()
         noise = {name: getattr(tokens, name).detach().clone() for name in ("logprobs", "old", "behaviour")}
         for values in noise.values():
-            values[other] = torch.from_numpy(rng.normal(-3, 2, int(other.sum())))
+            values[is_excluded] = torch.from_numpy(rng.normal(-3, 2, int(is_excluded.sum())))
         noise["logprobs"].requires_grad_()
-        noisy = batch(advantages=tokens.advantages, turns=tokens.turns, streams=tokens.streams, learned=own, **noise)
-        again = compute_token_loss(noisy, **settings)
-        torch.testing.assert_close(again.loss[own], compute_token_loss(tokens, **settings).loss[own])
-        assert gradient(again.loss * weights, noise["logprobs"]) == pytest.approx(slope.tolist())
+        noisy = batch(
+            advantages=tokens.advantages, turns=tokens.turns, streams=tokens.streams, learned=is_learned, **noise
+        )
+        noisy_result = compute_token_loss(noisy, **settings)
+        torch.testing.assert_close(
+            noisy_result.loss[is_learned], compute_token_loss(tokens, **settings).loss[is_learned]
+        )
+        assert gradient(noisy_result.loss * weights, noise["logprobs"]) == pytest.approx(gradients.tolist())
 
 
 # -- in an experiment --------------------------------------------------------------------------------------
@@ -236,6 +244,6 @@ def test_published_settings_round_trip() -> None:
 
 def test_default_is_ppo_by_token_without_correction() -> None:
     tokens = draw_tokens(np.random.default_rng(0), "token")
-    found, ratio = policy_gradient(tokens), (tokens.logprobs - tokens.old).exp()
-    plain, bounded = -tokens.advantages * ratio, -tokens.advantages * ratio.clamp(0.8, 1.2)
-    torch.testing.assert_close(found.loss, torch.maximum(plain, bounded))
+    result, ratio = policy_gradient(tokens), (tokens.logprobs - tokens.old).exp()
+    unclipped, clipped = -tokens.advantages * ratio, -tokens.advantages * ratio.clamp(0.8, 1.2)
+    torch.testing.assert_close(result.loss, torch.maximum(unclipped, clipped))

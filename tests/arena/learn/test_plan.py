@@ -41,8 +41,10 @@ def make_all_samples(paired: bool = False) -> list[Sample]:
     played = [replace(s, learned=s.places != 1, behaviour=s.behaviour + np.float32(0.1)) for s in played]
     if paired:
         played = [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(played)]
-    shown = [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 2, 5)]
-    return [*played, *shown]
+    demonstrations = [
+        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 2, 5)
+    ]
+    return [*played, *demonstrations]
 
 
 def make_rule(**changes: Any) -> LearnSpec:
@@ -52,9 +54,11 @@ def make_rule(**changes: Any) -> LearnSpec:
     )
 
 
-def make_plan(by: LearnSpec, ranks: int, paired: bool = False) -> Plan:
+def make_plan(rule: LearnSpec, ranks: int, paired: bool = False) -> Plan:
     """Plan the same update for this number of ranks."""
-    return Planner("p", by, Costs(16)).update(make_all_samples(paired), np.random.default_rng(3), Clock(2, 9), 4, ranks)
+    return Planner("p", rule, Costs(16)).update(
+        make_all_samples(paired), np.random.default_rng(3), Clock(2, 9), 4, ranks
+    )
 
 
 def list_shares(step: Step) -> list[Shares]:
@@ -126,7 +130,7 @@ def exhaust(work: Generator[bool, None, Tally]) -> Tally:
             return tally
 
 
-def run_steps(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> StepResult:
+def run_steps(rule: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyPatch) -> StepResult:
     """Run the first and the last step on all ranks, moving the weights in between, and combine the results."""
     threads = ThreadedRanks(ranks)
     monkeypatch.setattr(gradients, "reduce_over_ranks", threads)
@@ -135,7 +139,7 @@ def run_steps(by: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.MonkeyP
 
     def work(rank: int) -> tuple[Any, ...]:
         engine, metrics = engines[rank], UpdateMetrics()
-        share = Gradients(engine=engine, rule=by, plan=plan, memory={}, metrics=metrics, rank=rank)
+        share = Gradients(engine=engine, rule=rule, plan=plan, memory={}, metrics=metrics, rank=rank)
         share.score_old()
         gap = exhaust(share.add(plan.steps[0]))
         with torch.no_grad():
@@ -183,8 +187,8 @@ CASES = {
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_of_ranks_sum_to_that_of_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    by, paired = make_rule(**{"minibatches": 2} | CASES[case]), "pairs" in case
-    alone, *others = (run_steps(by, make_plan(by, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
+    rule, paired = make_rule(**{"minibatches": 2} | CASES[case]), "pairs" in case
+    alone, *others = (run_steps(rule, make_plan(rule, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
     size = max(1.0, float(alone.gradient.abs().max()))
     assert alone.gradient.abs().max() > 1e-3
     for other in others:
@@ -218,13 +222,14 @@ def test_passes_are_distributed_evenly(sizes: list[tuple[int, int]], ranks: int)
 
 def test_rank_without_streams_contributes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two samples on three ranks: the third makes as many calls as the others, on nothing."""
-    by = make_rule(token_budget=10**6)
+    rule = make_rule(token_budget=10**6)
     two_samples = make_all_samples()[:2]
     plans = [
-        Planner("p", by, Costs(16)).update(two_samples, np.random.default_rng(0), Clock(), 0, ranks) for ranks in (1, 3)
+        Planner("p", rule, Costs(16)).update(two_samples, np.random.default_rng(0), Clock(), 0, ranks)
+        for ranks in (1, 3)
     ]
     assert (IDLE,) in plans[1].steps[0].played
-    alone, three = (run_steps(by, plan, ranks, monkeypatch) for plan, ranks in zip(plans, (1, 3), strict=True))
+    alone, three = (run_steps(rule, plan, ranks, monkeypatch) for plan, ranks in zip(plans, (1, 3), strict=True))
     torch.testing.assert_close(three.gradient, alone.gradient, atol=1e-5, rtol=1e-5)
 
 

@@ -47,8 +47,8 @@ def test_k1_k2_k3_by_hand() -> None:
         "k2": [log2**2 / 2, 0.0, log2**2 / 2],
         "k3": [0.5 + log2 - 1, 0.0, 2 - log2 - 1],
     }.items():
-        found = compute_term(make_reference_tokens(now), "kl", weight=0.1, estimate=estimate)
-        assert found.tolist() == pytest.approx([0.1 * x for x in expected]), estimate
+        terms = compute_term(make_reference_tokens(now), "kl", weight=0.1, estimate=estimate)
+        assert terms.tolist() == pytest.approx([0.1 * x for x in expected]), estimate
 
 
 def test_k3_is_never_negative_nor_infinite() -> None:
@@ -98,8 +98,8 @@ def test_single_turns_can_have_their_own_weight() -> None:
     turns = {"0": {"steps": {"values": [2.0, 0.5], "every": 10}}, "2": 0.0}
     for iteration, first in ((10, 2.0), (11, 0.5)):
         tokens = make_reference_tokens(now, places=numbers(0, 1, 2), clock=Clock(iteration, 20))
-        found = compute_term(tokens, "kl", weight=0.25, estimate="k1", turns=turns)
-        assert found.tolist() == [-first, -0.25, 0] and gradient(found, now) == [first, 0.25, 0]
+        terms = compute_term(tokens, "kl", weight=0.25, estimate="k1", turns=turns)
+        assert terms.tolist() == [-first, -0.25, 0] and gradient(terms, now) == [first, 0.25, 0]
     for bad in ({}, {"-1": 1.0}, {"0": -1.0}, {"a": 1.0}, [0], 0):
         with pytest.raises(ValueError):
             choose("regulariser", "kl", turns=bad)
@@ -147,11 +147,11 @@ def make_tokens(
 def compute_band_term(tokens: TokenBatch, memory: dict[str, Any], **settings: Any) -> torch.Tensor:
     """Return the band's term and then add the tokens' entropies to the memory."""
     before = json.dumps(memory)
-    found = compute_term(tokens, "entropy_band", **settings)
+    terms = compute_term(tokens, "entropy_band", **settings)
     assert json.dumps(memory) == before
     (rule,) = find_memories(["entropy_band"]).values()
     memory["entropy_band"] = rule.keep(memory.get("entropy_band"), tokens.clock, rule.see(tokens))
-    return found
+    return terms
 
 
 def test_entropy_band_by_hand() -> None:
@@ -162,8 +162,8 @@ def test_entropy_band_by_hand() -> None:
     )
     # past of place 0: (1 + 2)/2 = 1.5, so 1.2 to 1.8; of place 1: 4, so 3.2 to 4.8; of place 2: none
     tokens = make_tokens(tensor(1, 2, 1.5, 5, 3, 9), numbers(0, 0, 0, 1, 1, 2), 2, memory)
-    found = compute_band_term(tokens, memory, weight=10.0)
-    assert found.tolist() == pytest.approx([2, 2, 0, 2, 2, 0])
+    terms = compute_band_term(tokens, memory, weight=10.0)
+    assert terms.tolist() == pytest.approx([2, 2, 0, 2, 2, 0])
     # place 0: updates of 1.5 and 1.5; place 1: 4 and 4; place 2: 9
     assert compute_band_term(make_tokens(tensor(9), numbers(2), 3, memory), memory).tolist() == [0]
     assert memory["entropy_band"]["mean"] == [1.5, 4, 9]
@@ -181,9 +181,9 @@ def test_band_by_turn_uses_the_turns_mean() -> None:
     memory: dict[str, Any] = {}
     compute_band_term(make_tokens(tensor(1, 1), numbers(0, 1), 1, memory), memory)
     values = tensor(0.2, 1.8, 0.2, 0.4).requires_grad_()  # means 1 and .3, the bounds .8 and 1.2
-    found = compute_band_term(make_tokens(values, numbers(0, 0, 1, 1), 2, memory), memory, weight=1.0, level="turn")
-    assert found.tolist() == pytest.approx([0, 0, 0.5, 0.5])
-    assert gradient(found, values) == pytest.approx([0, 0, -1, -1])
+    terms = compute_band_term(make_tokens(values, numbers(0, 0, 1, 1), 2, memory), memory, weight=1.0, level="turn")
+    assert terms.tolist() == pytest.approx([0, 0, 0.5, 0.5])
+    assert gradient(terms, values) == pytest.approx([0, 0, -1, -1])
 
 
 def test_released_penalty_has_no_gradient_and_the_hinge_has() -> None:
@@ -207,9 +207,9 @@ def test_released_penalty_has_no_gradient_and_the_hinge_has() -> None:
 
 def test_uncounted_tokens_are_not_in_the_past() -> None:
     memory: dict[str, Any] = {}
-    own = torch.tensor([True, False])
+    is_learned = torch.tensor([True, False])
     for iteration in (1, 2):
-        compute_band_term(make_tokens(tensor(1, 9), numbers(0, 0), iteration, memory, learned=own), memory)
+        compute_band_term(make_tokens(tensor(1, 9), numbers(0, 0), iteration, memory, learned=is_learned), memory)
     assert memory["entropy_band"]["mean"] == [1]
 
 

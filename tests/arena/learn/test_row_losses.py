@@ -36,14 +36,16 @@ def make_rule(kind: str, **settings: Any) -> LearnSpec:
     return LearnSpec.model_validate({**RULES[kind], "regularisers": {}, **settings})
 
 
-def make_batch(now: list[float], reference: list[float], advantages: list[float], turns: list[int], **more: Any) -> Any:
+def make_batch(
+    now: list[float], reference: list[float], advantages: list[float], turns: list[int], **fields: Any
+) -> Any:
     count = len(now)
     logprobs = torch.tensor(now, dtype=torch.float64, requires_grad=True)
     return TokenBatch(
         logprobs=logprobs, entropy=torch.zeros(count), old=logprobs.detach(), behaviour=torch.zeros(count),
         advantages=torch.tensor(advantages), turns=torch.tensor(turns), streams=torch.tensor(turns),
         places=torch.zeros(count, dtype=torch.int64), learned=torch.ones(count, dtype=torch.bool),
-        reference=torch.tensor(reference, dtype=torch.float64), **more,
+        reference=torch.tensor(reference, dtype=torch.float64), **fields,
     )  # fmt: skip
 
 
@@ -156,8 +158,8 @@ def compute_loss(kind: str, model: Any, samples: list[Sample], fixed: Any = None
         crossed = [s for s in samples if not s.learned.any()]
         sums = [compute_logprobs(fixed or model, s.stream).sum() - float(s.reference.sum()) for s in crossed]  # type: ignore[union-attr]
         z = torch.stack(sums).mean().clamp(min=0)
-    own = [(r, s.advantages[0]) for r, s in zip(ratios, samples, strict=True) if s.learned.any()]
-    losses = [(1.5 if sign > 0 else 0.5) * (1 - torch.sigmoid(0.3 * sign * (r - z))) for r, sign in own]
+    learned_rows = [(r, s.advantages[0]) for r, s in zip(ratios, samples, strict=True) if s.learned.any()]
+    losses = [(1.5 if sign > 0 else 0.5) * (1 - torch.sigmoid(0.3 * sign * (r - z))) for r, sign in learned_rows]
     return torch.stack(losses).mean()
 
 

@@ -114,9 +114,11 @@ def split_by_turn(sample: Sample) -> list[Sample]:
     for turn in np.unique(sample.turns).tolist():
         end = max(k for k, index in enumerate(stream.turns) if index == turn) + 1
         mask = [index == turn for index in stream.turns[:end]]
-        turn_stream = Stream(stream.ids[:end], mask, stream.logprobs[:end], [turn if own else -1 for own in mask])
-        own = sample.turns == turn
-        columns = {name: getattr(sample, name)[own] for name in ("advantages", "behaviour", "places", "learned")}
+        turn_stream = Stream(
+            stream.ids[:end], mask, stream.logprobs[:end], [turn if own_tokens else -1 for own_tokens in mask]
+        )
+        own_tokens = sample.turns == turn
+        columns = {name: getattr(sample, name)[own_tokens] for name in ("advantages", "behaviour", "places", "learned")}
         parts.append(replace(sample, stream=turn_stream, **columns))
     return parts
 
@@ -151,7 +153,7 @@ def test_zero_advantages_change_no_weights() -> None:
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
 def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
-    model, plain = tiny(), tiny()
+    model, plain_model = tiny(), tiny()
     rule = LearnSpec.model_validate(dict(
         lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01,
         gate_tolerance=1.0, token_budget=200, regularisers=terms(kl=0.1, entropy=0.01),
@@ -161,9 +163,9 @@ def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, mini
     trainer = PolicyTrainer("p", model, rule)
     for round_, batch in enumerate(rounds):
         figures = updated(trainer, batch, np.random.default_rng(10 + round_))
-    apply_plain_updates(plain, rounds, rule, 10)
+    apply_plain_updates(plain_model, rounds, rule, 10)
     with trainer.gather():
-        near(model, plain, rule.lr)
+        near(model, plain_model, rule.lr)
     assert (figures["clipped"] > 0) == (epochs > 1), "the clip was active"
     assert trainer.steps == 2 * epochs * minibatches
     assert {"loss", "kl", "entropy", "clipped", "logprob_gap"} <= set(figures)
@@ -197,9 +199,9 @@ def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
         updated(trainer, samples(model), np.random.default_rng(0))
         assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
         models.append((trainer, model))
-    (whole, model), (offloaded, other) = models
-    with whole.gather(), offloaded.gather():
-        near(model, other, 1e-3)
+    (reference, model), (offloaded, offloaded_model) = models
+    with reference.gather(), offloaded.gather():
+        near(model, offloaded_model, 1e-3)
         assert not same(weights(model), weights(tiny()))
 
 
@@ -330,13 +332,18 @@ def test_gate_stops_at_nan() -> None:
 @pytest.mark.parametrize("stage", [0, 2])
 def test_imitation_raises_likelihood_and_resets_moments(tmp_path: Path, stage: Stage) -> None:
     model = tiny()
-    shown = samples(model, advantage=1.0)
+    demonstrations = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
     imitated(
-        trainer, shown, ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0)
+        trainer,
+        demonstrations,
+        ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2),
+        np.random.default_rng(0),
     )
-    after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
-    assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
+    after = score_streams(
+        StreamScorer(model), [s.stream for s in demonstrations], [s.temperature for s in demonstrations]
+    )
+    assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, demonstrations, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
     save(trainer, tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())

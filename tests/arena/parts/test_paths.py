@@ -41,7 +41,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 
 def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> None:
-    here = str(tmp_path)
+    folder = str(tmp_path)
     weights = str((tmp_path / "weights").resolve())
     anchored = anchor_paths(experiment)
     assert (
@@ -50,21 +50,21 @@ def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> 
         and anchored.evaluate is not None
         and anchored.learn.demonstrations
     )
-    assert anchored.roles == f"{here}/roles"
-    assert anchored.game.name == f"{here}/race.py:Race"
+    assert anchored.roles == f"{folder}/roles"
+    assert anchored.game.name == f"{folder}/race.py:Race"
     assert {name: policy.model for name, policy in anchored.policies.items()} == {
         "own": weights,
         "built_in": "nano",
         "hub": "someone/model",
     }
     assert {seat: held.role for seat, held in anchored.seats.items()} == {
-        "first": f"{here}/own.yaml",
+        "first": f"{folder}/own.yaml",
         "second": "player",
     }
-    assert anchored.learn.demonstrations.run == f"{here}/earlier"
-    assert [game.name for game in anchored.evaluate.games] == ["kuhn_poker", f"{here}/race.py:Race"]
+    assert anchored.learn.demonstrations.run == f"{folder}/earlier"
+    assert [game.name for game in anchored.evaluate.games] == ["kuhn_poker", f"{folder}/race.py:Race"]
     assert anchored.evaluate.against == [
-        "random", "mcts:10", f"{here}/earlier", f"{here}/earlier@3:shared", "nano", weights, "endpoint:gpt",
+        "random", "mcts:10", f"{folder}/earlier", f"{folder}/earlier@3:shared", "nano", weights, "endpoint:gpt",
     ]  # fmt: skip
 
 

@@ -18,13 +18,13 @@ LIMIT = 1200
 class ScaledCommand:
     """The command line in a new process, with an environment mark that identifies all its descendants."""
 
-    def __init__(self, mark: str, *words: object, folder: Path | None = None, **variables: str) -> None:
+    def __init__(self, mark: str, *arguments: object, folder: Path | None = None, **variables: str) -> None:
         self.mark = f"{os.getpid()}-{mark}"
-        argv = [sys.executable, "-P", "-m", "arena", *map(str, words)]
+        argv = [sys.executable, "-P", "-m", "arena", *map(str, arguments)]
         # Ray sets variables when it is imported here, and with them it starts where a user's run may not.
-        own = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environ = {
-            **own, "ARENA_TEST_MARK": self.mark, "PYTHONPATH": str(Path(__file__).parents[3]), **variables,
+            **environment, "ARENA_TEST_MARK": self.mark, "PYTHONPATH": str(Path(__file__).parents[3]), **variables,
         }  # fmt: skip
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(argv, env=environ, cwd=folder, stdout=pipe, stderr=pipe, text=True)

@@ -151,14 +151,14 @@ def _replay_match(record: MatchRecord, verdict: Verdict) -> None:
     game = games.deal(Deal(record.game, record.options, record.seed))
     earned: list[dict[str, float]] = []
     latest: dict[str, dict[str, float]] = {seat: {} for seat in record.seats}
-    seen: list[tuple[Any, ...]] = []
+    replayed_turns: list[tuple[Any, ...]] = []
     for turn in record.turns:
         if not game.agents or game.terminations[game.agent_selection] or game.agent_selection != turn.seat:
             verdict.add("wrong", f"match {record.id}: turn {turn.index} of {turn.seat} could not be played again")
             return
         messages = game.messages(turn.seat)
         game.step(turn.action)
-        seen.append((turn.seat, messages, bool(game.infos[turn.seat].get("valid"))))
+        replayed_turns.append((turn.seat, messages, bool(game.infos[turn.seat].get("valid"))))
         if any(earlier.seat == turn.seat for earlier in record.turns[: turn.index]):
             latest[turn.seat] = {}
         earned.append(latest[turn.seat])
@@ -169,7 +169,12 @@ def _replay_match(record: MatchRecord, verdict: Verdict) -> None:
     if not all(game.terminations.values()):
         verdict.add("wrong", f"match {record.id} is finished in the log, and its game is not")
         return
-    replayed = {"payoffs": dict(game.payoffs()), "report": dict(game.report()), "rewards": earned, "turns": seen}
+    replayed = {
+        "payoffs": dict(game.payoffs()),
+        "report": dict(game.report()),
+        "rewards": earned,
+        "turns": replayed_turns,
+    }
     logged = {
         "payoffs": record.payoffs, "report": record.report, "rewards": [turn.rewards for turn in record.turns],
         "turns": [(turn.seat, turn.messages, turn.valid) for turn in record.turns],

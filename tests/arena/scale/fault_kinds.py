@@ -110,15 +110,15 @@ def _continue(victim: psutil.Process) -> None:
 
 def _fill_disk(place: RunPlace, rng: random.Random) -> str:
     """Fill the run's disk for 5 to 20 s, or until the run ends."""
-    until, taken = time.monotonic() + rng.uniform(5, 20), 0
+    until, filled = time.monotonic() + rng.uniform(5, 20), 0
     filler = place.disk / "filler"
     try:
         while time.monotonic() < until and _is_alive(place.driver):
-            taken += _fill_free_space(filler)
+            filled += _fill_free_space(filler)
             time.sleep(0.1)
     finally:
         filler.unlink(missing_ok=True)
-    return f"{place.disk.name}: {taken >> 20} MB"
+    return f"{place.disk.name}: {filled >> 20} MB"
 
 
 def _fill_free_space(filler: Path) -> int:

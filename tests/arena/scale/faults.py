@@ -189,8 +189,8 @@ class FaultyRun:
         report.seconds = round(time.monotonic() - self.begun, 1)
         paths = [path for folder in ("/tmp", "/dev/shm") for path in sorted(Path(folder).iterdir())]
         report.left = [str(path) for path in paths if path != SCRATCH]
-        begun = (self.run / "config.yaml").exists()
-        verdict = judge(self.run) if begun else Verdict(found=[Finding("lost", "no run began")])
+        has_begun = (self.run / "config.yaml").exists()
+        verdict = judge(self.run) if has_begun else Verdict(found=[Finding("lost", "no run began")])
         report.counts, report.found = dict(verdict.counts), [(kind, what) for kind, what in verdict.found]
         if report.found and self.options.keep:
             shutil.copytree(self.run, Path(self.options.keep) / f"run-{report.seed}")
@@ -309,8 +309,8 @@ def summarize(reports: list[RunReport]) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for report in reports:
         counts.update(report.counts)
-    found = Counter(kind for report in reports for kind, _ in report.found)
-    wrong = {kind: found[kind] for kind in ("lost", "doubled", "wrong", "folder")}
+    findings = Counter(kind for report in reports for kind, _ in report.found)
+    wrong = {kind: findings[kind] for kind in ("lost", "doubled", "wrong", "folder")}
     wrong |= {"orphans": sum(len(report.orphans) for report in reports)}
     wrong |= {"hung": sum(fault.followed == "hung" for fault in faults)}
     wrong |= {"unprovoked": sum(len(report.unprovoked) for report in reports)}

@@ -50,11 +50,11 @@ class Nodes:
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_initial_delay_ms": "1000",
         }
-        own = f"127.0.0.{next(_ADDRESSES)}"
-        self.address = f"{own}:9{next(_ADDRESSES):03}"
+        head_address = f"127.0.0.{next(_ADDRESSES)}"
+        self.address = f"{head_address}:9{next(_ADDRESSES):03}"
         port = self.address.rpartition(":")[2]
         head = "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}"
-        self._start("head", own, head, {}, cpus=0)
+        self._start("head", head_address, head, {}, cpus=0)
 
     def add(self, kind: str, cpus: int = 2) -> str:
         """Start a node with the custom resource `kind` and its own home; return its name."""

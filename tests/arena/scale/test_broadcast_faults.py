@@ -81,8 +81,8 @@ class BroadcastFixture:
         await self.engine.publish("p", version, weights)
 
     async def learn(self, version: int) -> None:
-        given = ragged(version)
-        await self.trainer.update(self.trainer.plan(given, np.random.default_rng(version), Clock(1, 9)))
+        batch = ragged(version)
+        await self.trainer.update(self.trainer.plan(batch, np.random.default_rng(version), Clock(1, 9)))
 
     async def inject_fault(self, kind: str, publishing: asyncio.Future[None]) -> None:
         """Inject a fault into one engine or both, at a random moment of the broadcast."""

@@ -135,10 +135,13 @@ def test_two_engines_sample_and_score_like_one(two_engines: TwoEngines) -> None:
             np.testing.assert_allclose(scored, other, atol=1e-4)
 
         folder = FolderWeights(resolve("nano-3"))
-        for there, here in ((await adapter.weights(), ModuleWeights(own.model, own.base)), (folder, folder)):
-            await engine.publish("q", 7, there)
+        for published_weights, local_weights in (
+            (await adapter.weights(), ModuleWeights(own.model, own.base)),
+            (folder, folder),
+        ):
+            await engine.publish("q", 7, published_weights)
             assert_equal_completions(
-                await engine.generate(make_requests("q")), await generate_locally(here, make_requests("q"), 7)
+                await engine.generate(make_requests("q")), await generate_locally(local_weights, make_requests("q"), 7)
             )
         await engine.retire("q")
         with pytest.raises(KeyError, match="'q'"):

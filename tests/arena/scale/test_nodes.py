@@ -36,7 +36,7 @@ class TwoNodes:
             ]
         )
 
-    def start_run(self, mark: str, run: Path, *words: object) -> ScaledCommand:
+    def start_run(self, mark: str, run: Path, *extra_arguments: object) -> ScaledCommand:
         """Start a run, of which the driver is on the head's node."""
         arguments = (
             *TINY,
@@ -47,7 +47,7 @@ class TwoNodes:
             run,
             "--scale",
             self.scale,
-            *words,
+            *extra_arguments,
         )
         variables = {**self.nodes.environ, "ARENA_HOME": str(self.nodes.hidden / "home")}
         return ScaledCommand(mark, *arguments, folder=None, **variables)

@@ -44,14 +44,14 @@ def test_parts_of_all_ranks_form_the_plan(name: str) -> None:
     for rank, part in enumerate(parts):
         assert part.old is None or plan.old is None or part.old[rank] == plan.old[rank]
         assert len(part.steps) == len(plan.steps)
-        for own, step in zip(part.steps, plan.steps, strict=True):
-            assert own.played[rank] == step.played[rank] and not any(own.played[1 - rank])
-            assert own.demonstrations[rank] == step.demonstrations[rank]
-            read = {i for one in own.played[rank] for i in one.index}
-            assert own.weights.keys() == read
-            for i in read:
-                np.testing.assert_array_equal(own.weights[i], step.weights[i])
-            assert own.sample_numbers <= part.samples.keys()
+        for own_step, step in zip(part.steps, plan.steps, strict=True):
+            assert own_step.played[rank] == step.played[rank] and not any(own_step.played[1 - rank])
+            assert own_step.demonstrations[rank] == step.demonstrations[rank]
+            read_samples = {i for one in own_step.played[rank] for i in one.index}
+            assert own_step.weights.keys() == read_samples
+            for i in read_samples:
+                np.testing.assert_array_equal(own_step.weights[i], step.weights[i])
+            assert own_step.sample_numbers <= part.samples.keys()
         for number, sample in part.samples.items():
             assert_equal_samples(sample, plan.samples[number])
     assert parts[0].samples.keys() | parts[1].samples.keys() >= {i for s in plan.steps for i in s.weights if s.played}

@@ -58,13 +58,13 @@ def test_folder_is_sent_once_and_then_found(model: Path, node_calls: list[str]) 
 
 def test_existing_folder_is_not_sent(model: Path, tmp_path: Path, node_calls: list[str]) -> None:
     assert find_folder(describe_folder(model)) == model, "the same path, as on shared files"
-    own = tmp_path / "node" / "models" / "model"
-    own.mkdir(parents=True)
+    node_folder = tmp_path / "node" / "models" / "model"
+    node_folder.mkdir(parents=True)
     for name in ("model.safetensors", "empty.txt"):
-        (own / name).write_bytes((model / name).read_bytes())
-    assert wait(FolderSender()._send("n", model)) == own and node_calls == ["find_folder"]
-    (own / "model.safetensors").write_bytes(os.urandom(2500))
-    assert wait(FolderSender()._send("n", model)) != own
+        (node_folder / name).write_bytes((model / name).read_bytes())
+    assert wait(FolderSender()._send("n", model)) == node_folder and node_calls == ["find_folder"]
+    (node_folder / "model.safetensors").write_bytes(os.urandom(2500))
+    assert wait(FolderSender()._send("n", model)) != node_folder
 
 
 def test_folder_that_changes_while_sent_is_refused(model: Path, node_calls: list[str], tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def ray_calls(cluster: None) -> RayCalls:
-    made = RayCalls({"num_cpus": 0.5})
-    made.check(240.0)
-    return made
+    calls = RayCalls({"num_cpus": 0.5})
+    calls.check(240.0)
+    return calls
 
 
 def write_pid(place: Path) -> int:

@@ -47,16 +47,16 @@ def fill_buckets(layout: Layout, held: dict[str, torch.Tensor], size: int) -> li
 def test_slices_of_all_buckets_cover_every_byte_once(parts: list[tuple[list[int], torch.dtype]], eights: int) -> None:
     held = {str(i): torch.randint(0, 99, shape).to(dtype) for i, (shape, dtype) in enumerate(parts)}
     layout, size = Layout.of(held), 8 * eights
-    there = {name: torch.zeros_like(tensor) for name, tensor in held.items()}
+    received_tensors = {name: torch.zeros_like(tensor) for name, tensor in held.items()}
     for number, bucket in enumerate(fill_buckets(layout, held, size)):
         assert 0 < len(bucket) <= size
         covered = 0
         for part in layout.slices(number, size):
-            there[part.spec.name].view(-1)[part.start : part.stop] = part.view(bucket)
+            received_tensors[part.spec.name].view(-1)[part.start : part.stop] = part.view(bucket)
             assert part.at == covered, "without gaps"
             covered += (part.stop - part.start) * part.spec.dtype.itemsize
         assert covered == len(bucket)
-    assert all(torch.equal(there[name], tensor) for name, tensor in held.items())
+    assert all(torch.equal(received_tensors[name], tensor) for name, tensor in held.items())
 
 
 def test_header_and_buckets_form_a_safetensors_file(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_header_and_buckets_form_a_safetensors_file(tmp_path: Path) -> None:
     path.write_bytes(
         layout.header({"steps": "3"}) + b"".join(b.numpy().tobytes() for b in fill_buckets(layout, held, 64))
     )
-    found = load_file(path)
-    assert found.keys() == held.keys() and all(torch.equal(found[name], held[name]) for name in held)
+    loaded = load_file(path)
+    assert loaded.keys() == held.keys() and all(torch.equal(loaded[name], held[name]) for name in held)
     with safe_open(path, "pt") as file:
         assert file.metadata() == {"steps": "3"}
     assert Layout.read_file(path) == (layout, len(layout.header({"steps": "3"})))
