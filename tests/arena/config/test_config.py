@@ -308,8 +308,10 @@ def test_invalid_tables_are_reported(text: str, message: str) -> None:
 def test_tables_and_game_replace_each_other() -> None:
     several = make_experiment(text=TABLES.replace("game: null\n", "").replace("seats: null\n", ""))
     assert several == make_experiment(text=TABLES)
-    one = {key: value for key, value in strict_yaml.load(to_yaml(make_experiment()), "one").items() if key != "tables"}
-    merged = compose([text_layer("several", to_yaml(several)), Layer("one", "", one)])
+    single_game = {
+        key: value for key, value in strict_yaml.load(to_yaml(make_experiment()), "one").items() if key != "tables"
+    }
+    merged = compose([text_layer("several", to_yaml(several)), Layer("one", "", single_game)])
     assert merged.all_tables() == make_experiment().all_tables()
 
 

@@ -174,9 +174,9 @@ def test_file_estimator_is_named_without_folder_unless_ambiguous(tmp_path: Path)
     for file in files:
         file.parent.mkdir()
         file.write_text("def mine(batch, rewards):\n    '''Rewards as they are.'''\n    return rewards\n", "utf-8")
-    one, two = (f"{file}:mine" for file in files)
-    assert name_columns(choose_estimators("mars", one)) == ["mars", "own.py:mine"]
-    assert name_columns(choose_estimators(one, two)) == [one, two]
+    first, second = (f"{file}:mine" for file in files)
+    assert name_columns(choose_estimators("mars", first)) == ["mars", "own.py:mine"]
+    assert name_columns(choose_estimators(first, second)) == [first, second]
 
 
 def test_command_prints_tables_and_json(stored_run: tuple[Path, Experiment]) -> None:

@@ -212,9 +212,9 @@ def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: s
     online, offline = (
         assign_credit([t for r in source for t in trajectories(r)], seed=5, **rule) for source in (records, stored)
     )
-    for one, other in zip(online, offline, strict=True):
-        assert one.rewards.tolist() == other.rewards.tolist()
-        assert one.advantages.tolist() == other.advantages.tolist()
+    for online_credit, offline_credit in zip(online, offline, strict=True):
+        assert online_credit.rewards.tolist() == offline_credit.rewards.tolist()
+        assert online_credit.advantages.tolist() == offline_credit.advantages.tolist()
 
 
 def test_empty_batch_is_no_error() -> None:

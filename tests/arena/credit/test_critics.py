@@ -150,8 +150,8 @@ def test_features_do_not_depend_on_other_trajectories(texts: list[list[str]]) ->
 
 
 def test_words_and_bigrams_are_signed_hashed_features() -> None:
-    word, repeated, empty, other = hash_texts(["Offer", "offer offer", "  ", "walk"], 64)
-    assert np.abs(word).sum() == 1 and (word == repeated).all() and not empty.any() and (word != other).any()
+    word, repeated, empty, other_word = hash_texts(["Offer", "offer offer", "  ", "walk"], 64)
+    assert np.abs(word).sum() == 1 and (word == repeated).all() and not empty.any() and (word != other_word).any()
     # two words and their bigram, each ± 1 / √3
     bigram, reversed_bigram = hash_texts(["offer walk", "walk offer"], 4096, 2)
     assert sorted(np.abs(bigram[bigram != 0])) == pytest.approx([3**-0.5] * 3)

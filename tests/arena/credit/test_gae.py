@@ -231,8 +231,10 @@ def test_gae_turn_with_group_means_as_values_equals_mars(shapes: list[Shape]) ->
         batch_without_values.returns(rewards), batch_without_values.groups(["game", "role", "policy"])
     )
     measures: Measures = {"values": np.split(means, batch_without_values.starts[1:-1])}
-    ours = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
-    assert ours.tolist() == pytest.approx(choose("estimator", "mars")(batch_without_values, rewards).tolist(), abs=1e-9)
+    advantages = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
+    assert advantages.tolist() == pytest.approx(
+        choose("estimator", "mars")(batch_without_values, rewards).tolist(), abs=1e-9
+    )
 
 
 def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:

@@ -103,12 +103,14 @@ def test_separate_whitens_each_kind_alone() -> None:
 
 
 def test_each_deal_is_its_own_group() -> None:
-    one, other = (
+    first_deal, second_deal = (
         [make_trajectory([0.1, 0.3], 1.0), make_trajectory([0.1, 0.5], 0.0)],
         [make_trajectory([0.2, 0.9, 0.4], 1.0, seed=7)],
     )
-    assert compute_rewards(one + other)[0][:4] == pytest.approx(compute_rewards(one)[0])
-    assert compute_rewards(one + other, by=["game"])[0][:4] != pytest.approx(compute_rewards(one)[0])
+    assert compute_rewards(first_deal + second_deal)[0][:4] == pytest.approx(compute_rewards(first_deal)[0])
+    assert compute_rewards(first_deal + second_deal, by=["game"])[0][:4] != pytest.approx(
+        compute_rewards(first_deal)[0]
+    )
 
 
 def test_zero_gains_count_as_turns() -> None:

@@ -161,8 +161,10 @@ def test_resume_with_reward_model_is_bit_equal(random_model: Path, tmp_path: Pat
         uninterrupted, resumed_run = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
         assert log(folder) == log(tmp_path / "whole")
         for name in ("policies/shared/model.safetensors", "state.json"):
-            one, other = (run_folder / "checkpoints/0003" / name for run_folder in (folder, tmp_path / "whole"))
-            assert one.read_bytes() == other.read_bytes()
+            resumed_file, expected_file = (
+                run_folder / "checkpoints/0003" / name for run_folder in (folder, tmp_path / "whole")
+            )
+            assert resumed_file.read_bytes() == expected_file.read_bytes()
         assert [row["reward_model.learned"] for row in resumed_run.reader.metrics()] == [
             row["reward_model.learned"] for row in uninterrupted.reader.metrics()
         ]
@@ -186,10 +188,10 @@ def test_weight_zero_measures_without_changing_the_run(random_model: Path, tmp_p
     rows = [RunFolder.open(tmp_path / name).reader.metrics() for name in ("measured", "plain")]
     assert all({"value", "payoff", "alarm"} <= row["reward_model.learned"].keys() for row in rows[0])
     assert [row["learn"] for row in rows[0]] == [row["learn"] for row in rows[1]]
-    one, other = (
+    measured_weights, plain_weights = (
         tmp_path / name / "checkpoints/0002/policies/shared/model.safetensors" for name in ("measured", "plain")
     )
-    assert one.read_bytes() == other.read_bytes()
+    assert measured_weights.read_bytes() == plain_weights.read_bytes()
 
 
 def read_refusal(experiment: Experiment) -> str:
@@ -206,11 +208,11 @@ def test_unusable_reward_model_is_refused_before_the_run(
     wait(preflight(make_experiment(length_biased_model), lambda step: None))
     assert "is no reward model" in read_refusal(make_experiment("nano"))
     assert "nowhere" in read_refusal(make_experiment("runs/nowhere"))
-    other = tmp_path / "other"
-    shutil.copytree(random_model, other)
-    template = (other / "chat_template.jinja").read_text()
-    (other / "chat_template.jinja").write_text(template.replace("'<|im_end|>'", "'<|im_end|><|im_end|>'"))
-    assert "has another tokenizer or chat template than" in read_refusal(make_experiment(other))
+    other_model = tmp_path / "other"
+    shutil.copytree(random_model, other_model)
+    template = (other_model / "chat_template.jinja").read_text()
+    (other_model / "chat_template.jinja").write_text(template.replace("'<|im_end|>'", "'<|im_end|><|im_end|>'"))
+    assert "has another tokenizer or chat template than" in read_refusal(make_experiment(other_model))
     seats = CONFIG.replace("model: MODEL", f"model: {random_model}, seats: [openr]")
     message = read_refusal(compose([text_layer("test", seats)]))
     assert "no trained policy has the seat 'openr' — did you mean 'opener'?" in message

@@ -101,12 +101,12 @@ def test_entropy_scale_by_hand() -> None:
 def test_entropy_scale_matches_the_release() -> None:
     rng = np.random.default_rng(0)
     entropy, values = rng.gamma(2.0, size=50), rng.normal(size=50)
-    mine = apply_transform(
+    actual = apply_transform(
         "entropy_scale", [make_trajectory([20, 30])], values.tolist(), measures={"entropy": [entropy]}
     )
     h = torch.from_numpy(entropy)
-    theirs = torch.from_numpy(values) * (1 + 0.2 * (h - h.mean()) / h.std())  # over n - 1, ours over n: √(50/49)
-    assert mine == pytest.approx(theirs.tolist(), abs=0.02)
+    expected = torch.from_numpy(values) * (1 + 0.2 * (h - h.mean()) / h.std())  # over n - 1, ours over n: √(50/49)
+    assert actual == pytest.approx(expected.tolist(), abs=0.02)
 
 
 def test_equal_entropies_change_nothing() -> None:

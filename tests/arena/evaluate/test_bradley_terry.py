@@ -15,9 +15,9 @@ def fit_strengths(wins: np.ndarray, prior: float = PRIOR) -> np.ndarray:
 
 @pytest.mark.parametrize(("won", "lost"), [(1, 1), (3, 1), (7.5, 2.5), (99, 1)])
 def test_two_contenders_by_hand(won: float, lost: float) -> None:
-    one, two = fit_strengths(np.array([[0, won], [lost, 0]]), prior=NO_PRIOR)
-    assert one / (one + two) == pytest.approx(won / (won + lost), abs=1e-8)
-    assert one * two == pytest.approx(1.0)
+    first, second = fit_strengths(np.array([[0, won], [lost, 0]]), prior=NO_PRIOR)
+    assert first / (first + second) == pytest.approx(won / (won + lost), abs=1e-8)
+    assert first * second == pytest.approx(1.0)
 
 
 def test_prior_by_hand() -> None:

@@ -97,10 +97,10 @@ def test_missing_role_for_a_new_game_is_reported(tmp_path: Path) -> None:
 
 def test_only_the_seats_in_use_need_a_policy(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
-    both, other = load_contenders(str(run), "random")
-    assert wait(evaluate(both, [other], TTT, 2, 0))[0].matches == 2
+    both, opponent = load_contenders(str(run), "random")
+    assert wait(evaluate(both, [opponent], TTT, 2, 0))[0].matches == 2
     with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):
-        wait(evaluate(other, [both], TTT, 2, 0))
+        wait(evaluate(opponent, [both], TTT, 2, 0))
 
 
 def test_deal_and_seat_luck_cancels_between_equals() -> None:

@@ -74,16 +74,20 @@ def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -
         game = games.make("kuhn_poker")
         game.reset(seed=record.seed)
         for turn in record.turns:
-            state, other = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"
+            state, other_act = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"
             is_unchanged_checked = False
             cases: list[tuple[dict[str, str], str, float]] = [
                 ({"first": "nash"}, "", compute_value(state, [nash_policy, uniform_policy])),
                 ({"second": "nash"}, "", compute_value(state, [uniform_policy, nash_policy])),
-                ({}, other, compute_value(state.child(game.word(0) != other), [uniform_policy, uniform_policy])),
+                (
+                    {},
+                    other_act,
+                    compute_value(state.child(game.word(0) != other_act), [uniform_policy, uniform_policy]),
+                ),
                 (
                     {"first": "nash", "second": "nash"},
-                    other,
-                    compute_value(state.child(game.word(0) != other), [nash_policy, nash_policy]),
+                    other_act,
+                    compute_value(state.child(game.word(0) != other_act), [nash_policy, nash_policy]),
                 ),
             ]
             for others, act, exact in cases:
@@ -204,8 +208,8 @@ def test_fork_marks_the_replaced_turn(tmp_path: Path, monkeypatch: pytest.Monkey
         return records[-1]
 
     monkeypatch.setattr("arena.evaluate.fork.play_one", record_match)
-    other = "BET" if record.turns[1].action == "PASS" else "PASS"
-    wait(fork(write_run(tmp_path / "run", record), record.id, 1, act=other, n=2))
+    other_act = "BET" if record.turns[1].action == "PASS" else "PASS"
+    wait(fork(write_run(tmp_path / "run", record), record.id, 1, act=other_act, n=2))
     assert [r.source for r in records] == ["branched", "branched", "patched", "patched"]
     for forked in records:
         sources = [turn.source for turn in forked.turns]
@@ -214,7 +218,7 @@ def test_fork_marks_the_replaced_turn(tmp_path: Path, monkeypatch: pytest.Monkey
             "patch" if forked.source == "patched" else "policy",
             *["policy"] * (len(sources) - 2),
         ]
-        assert forked.source == "branched" or forked.turns[1].action == other
+        assert forked.source == "branched" or forked.turns[1].action == other_act
     for seat in ("first", "second"):
         wait(fork(tmp_path / "run", record.id, 1, {seat: "nash"}, n=1))
     assert {r.source for r in records[4:]} == {"branched"}, "another player at a seat is no patch"

@@ -146,8 +146,8 @@ def test_clinic_matrix(tmp_path: Path) -> None:
     guesses = cells["random", "terse"]
     assert any(0 < won < 4 for won in guesses["successes"]), "trials of a task differ"
     assert guesses["pass^1"][0] >= guesses["pass^2"][0] >= guesses["pass^3"][0]
-    other = index_cells(run_matrix(*command, "--seed", "1"))["random", "terse"]
-    assert other["successes"] != guesses["successes"]
+    other_seed = index_cells(run_matrix(*command, "--seed", "1"))["random", "terse"]
+    assert other_seed["successes"] != guesses["successes"]
 
 
 def test_scripted_pairs_repeat_in_every_trial() -> None:

@@ -133,9 +133,9 @@ def test_all_contenders_play_the_same_deals_at_every_seat() -> None:
         update={"seconds": 0}
     )
     assert make_panel_plan("random").key == plan.key, "independent of the contender"
-    other = PANEL.model_copy(update={"seed": 1})
-    assert make_panel_plan("first_legal", other).key != plan.key
-    assert [c.payoff for c in wait(make_panel_plan("first_legal", other).play()).cells] != [
+    other_panel = PANEL.model_copy(update={"seed": 1})
+    assert make_panel_plan("first_legal", other_panel).key != plan.key
+    assert [c.payoff for c in wait(make_panel_plan("first_legal", other_panel).play()).cells] != [
         c.payoff for c in evaluation.cells
     ]
 
@@ -259,10 +259,10 @@ def test_best_play_is_omitted_if_a_member_or_deal_is_unknown(monkeypatch: pytest
 
 
 def test_evaluation_with_wrong_number_of_deals_is_invalid() -> None:
-    good = make_evaluation([1.0, 2.0]).model_dump(mode="json")
-    assert Evaluation.model_validate(good | {"best_against_mixture": {"first": [1.0, 2.0]}})
+    valid = make_evaluation([1.0, 2.0]).model_dump(mode="json")
+    assert Evaluation.model_validate(valid | {"best_against_mixture": {"first": [1.0, 2.0]}})
     with pytest.raises(ValidationError, match="every cell has 2 deals"):
-        Evaluation.model_validate(good | {"best_against_mixture": {"first": [1.0]}})
+        Evaluation.model_validate(valid | {"best_against_mixture": {"first": [1.0]}})
 
 
 def test_best_responses_need_known_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:

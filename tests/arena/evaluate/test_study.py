@@ -191,14 +191,14 @@ def test_first_warm_arm_imitates_if_the_first_arm_is_absent(tmp_path: Path) -> N
     warm_plan = Plan(
         folder=plan_.folder, experiment=with_study(plan_.experiment, study_spec), arms=study_spec.warm, seeds=1
     )
-    zero, other = warm_plan.runs
+    zero, shuffled = warm_plan.runs
     runner = Runner(warm_plan, 2)
-    assert runner._may_start(zero) and not runner._may_start(other)
+    assert runner._may_start(zero) and not runner._may_start(shuffled)
     (zero.path / "checkpoints" / "0000").mkdir(parents=True)
-    assert runner._may_start(other)
-    assert f'policies.shared.model="{zero.path.absolute()}@0:shared"' in warm_settings(warm_plan, other, zero)
+    assert runner._may_start(shuffled)
+    assert f'policies.shared.model="{zero.path.absolute()}@0:shared"' in warm_settings(warm_plan, shuffled, zero)
     (warm_plan.run(study_spec.arm, zero.seed).path / "checkpoints" / "0000").mkdir(parents=True)
-    assert runner._first(other) == warm_plan.run(study_spec.arm, zero.seed), "which another command has run"
+    assert runner._first(shuffled) == warm_plan.run(study_spec.arm, zero.seed), "which another command has run"
 
 
 def test_runs_done_by_another_process_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +230,8 @@ def test_arm_without_evaluation_needs_none(tmp_path: Path) -> None:
 
 
 def test_records_of_another_process_are_kept(tmp_path: Path) -> None:
-    one, other = (make_arm_plan(tmp_path / "study", ["mars", arm], 1) for arm in ("zero", "shuffled"))
-    for plan_ in (one, other):
+    first_plan, second_plan = (make_arm_plan(tmp_path / "study", ["mars", arm], 1) for arm in ("zero", "shuffled"))
+    for plan_ in (first_plan, second_plan):
         records = {(run.arm, 0): RecordedRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in plan_.runs}
         full_plan = replace(plan_, kept=records)
         data = stored_results.write(full_plan, stored_results.collect(full_plan), {})
@@ -286,10 +286,10 @@ def test_only_committed_iterations_count(tmp_path: Path) -> None:
 def test_edited_record_is_refused(tmp_path: Path) -> None:
     plan_ = make_arm_plan(tmp_path / "study", ["mars"], 1)
     write_run(plan_, plan_.runs[0])
-    data, place = stored_results.write(plan_, stored_results.collect(plan_), {}), tmp_path / "study" / "study.json"
-    assert stored_results.read(place).curves["mars"][0] == [0.5] * 20
+    data, path = stored_results.write(plan_, stored_results.collect(plan_), {}), tmp_path / "study" / "study.json"
+    assert stored_results.read(path).curves["mars"][0] == [0.5] * 20
     data["runs"][0]["curve"] = [5.5] * 20
-    place.write_text(json.dumps(data))
+    path.write_text(json.dumps(data))
     with pytest.raises(StoreError, match=r"study\.json is not as it was written: restore it from a copy"):
         make_arm_plan(tmp_path / "study", ["mars"], 1)
 

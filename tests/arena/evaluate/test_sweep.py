@@ -128,13 +128,19 @@ def test_settings_share_an_imitation_unless_it_is_swept() -> None:
 
 def test_all_settings_of_a_seed_start_from_one_imitation(tmp_path: Path) -> None:
     plan_ = start_plan(tmp_path / "sweep", make_sweep_experiment("learn.lr=1e-4,3e-4"))
-    one, two, other, _ = plan_.runs
+    first, second, other_seed, _ = plan_.runs
     runner = Runner(plan_, 4)
     assert [runner._may_start(run) for run in plan_.runs] == [True, False, True, False]
-    (one.path / "checkpoints" / "0000").mkdir(parents=True)
+    (first.path / "checkpoints" / "0000").mkdir(parents=True)
     assert [runner._may_start(run) for run in plan_.runs] == [True, True, True, False]
-    assert f'policies.shared.model="{one.path.absolute()}@0:shared"' in warm_settings(plan_, two, runner._first(two))
-    assert warm_settings(plan_, one, runner._first(one)) == [] == warm_settings(plan_, other, runner._first(other))
+    assert f'policies.shared.model="{first.path.absolute()}@0:shared"' in warm_settings(
+        plan_, second, runner._first(second)
+    )
+    assert (
+        warm_settings(plan_, first, runner._first(first))
+        == []
+        == warm_settings(plan_, other_seed, runner._first(other_seed))
+    )
 
 
 def test_older_sweep_without_warm_start_can_be_continued(tmp_path: Path) -> None:
@@ -181,7 +187,10 @@ def test_many_values_are_compared_quickly() -> None:
 
 def test_concurrent_start_keeps_the_first_plan(tmp_path: Path) -> None:
     """Regression: the second plan used to overwrite experiment.yaml, which later runs of the first one read."""
-    experiment, other = make_sweep_experiment("learn.lr=1e-4,3e-4"), make_sweep_experiment("learn.lr=1e-4,5e-4")
+    experiment, other_experiment = (
+        make_sweep_experiment("learn.lr=1e-4,3e-4"),
+        make_sweep_experiment("learn.lr=1e-4,5e-4"),
+    )
     folder, arms = tmp_path / "sweep", [*require_study(experiment).arms]
 
     def plan_first(it: Experiment) -> Experiment:
@@ -189,7 +198,7 @@ def test_concurrent_start_keeps_the_first_plan(tmp_path: Path) -> None:
         return it
 
     with pytest.raises(ConfigError, match=r"experiment\.yaml is another experiment"):
-        plan(other, folder, arms, 1, plan_first, name="sweep.json")
+        plan(other_experiment, folder, arms, 1, plan_first, name="sweep.json")
     assert plan(experiment, folder, arms, 1, plan_first, name="sweep.json").spec == require_study(experiment)
 
 

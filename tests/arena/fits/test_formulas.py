@@ -142,8 +142,8 @@ def test_bytes_per_token_and_layer_equal_those_of_torch(
 
 
 def measure_bytes_per_token(precision: str, rank: int | None) -> float:
-    one, two = (measure_activation_bytes(layers, Precision(precision), rank) for layers in (1, 2))
-    return (two - one) / (ROWS * LONG)
+    one_layer, two_layers = (measure_activation_bytes(layers, Precision(precision), rank) for layers in (1, 2))
+    return (two_layers - one_layer) / (ROWS * LONG)
 
 
 def measure_activation_bytes(layers: int, precision: Precision, rank: int | None) -> int:

@@ -58,8 +58,10 @@ def test_planted_words_are_learned_and_resume_is_bit_equal(tmp_path: Path) -> No
     for folder in (interrupted, killed):
         assert read_metrics(folder) == read_metrics(uninterrupted)
         for file in FILES:
-            one, other = (run_folder / "checkpoints/0003" / file for run_folder in (folder, uninterrupted))
-            assert one.read_bytes() == other.read_bytes(), file
+            resumed_file, expected_file = (
+                run_folder / "checkpoints/0003" / file for run_folder in (folder, uninterrupted)
+            )
+            assert resumed_file.read_bytes() == expected_file.read_bytes(), file
     with pytest.raises(StoreError, match="its setting lr changed"):
         wait(grounding(uninterrupted, **settings, lr=1e-4).run())
 

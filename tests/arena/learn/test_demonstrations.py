@@ -95,15 +95,15 @@ def test_weight_follows_its_schedule(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("minibatches", [1, 3])
 def test_weight_zero_is_bit_equal_to_no_demonstrations(minibatches: int) -> None:
-    model, other = tiny(), tiny()
+    model, reference = tiny(), tiny()
     batch, rule = samples(model), make_rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
     figures = updated(
         PolicyTrainer("p", model, rule), [*batch, *make_demonstrations(model)], np.random.default_rng(0), Clock(2, 2)
     )
     updated(
-        PolicyTrainer("p", other, rule.model_copy(update={"demonstrations": None})), batch, np.random.default_rng(0)
+        PolicyTrainer("p", reference, rule.model_copy(update={"demonstrations": None})), batch, np.random.default_rng(0)
     )
-    assert same(weights(model), weights(other)) and "shown_loss" not in figures
+    assert same(weights(model), weights(reference)) and "shown_loss" not in figures
 
 
 def test_every_step_has_a_share_of_the_demonstrations() -> None:
@@ -174,8 +174,10 @@ def test_opponents_of_demonstrators_are_not_imitated(tmp_path: Path) -> None:
     alone = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24))
     against_hard_liner = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
     hard_liners = wait(demonstrations.play_scripted("shared", 0, ["hard_liner"], 24))
-    other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
-    assert len(wait(other.parts.demonstrations.play_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
+    separate_lab = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
+    assert (
+        len(wait(separate_lab.parts.demonstrations.play_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
+    )
     assert len(alone) > 40 and len(against_hard_liner) == 24, "one seat of each match"
     openings, hard_openings = (
         {said(s)[0] for s in group if s.stream.turns[-1] % 2 == 0} for group in (against_hard_liner, hard_liners)
@@ -211,9 +213,9 @@ def test_weight_zero_plays_no_demonstrations(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Path, seat: str) -> None:
     """The opener was a policy, the responder scripted: its acts are put into the role's words."""
-    other = {"opener": "responder", "responder": "opener"}[seat]
+    other_seat = {"opener": "responder", "responder": "opener"}[seat]
     lab = started(
-        tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other}.policy=random",
+        tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other_seat}.policy=random",
         f"learn.demonstrations={{run: {recorded_run}, best: 0.5, matches: 4}}",
     )  # fmt: skip
     rows = sorted(RunFolder.open(recorded_run).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))

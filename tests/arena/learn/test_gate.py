@@ -104,8 +104,8 @@ def keep_stale_adapter() -> tuple[Any, InProcessEngine]:
 
 def publish_other_adapter() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    one, other = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
-    return one, start_engine(make_adapter_policy(base, other))
+    own_adapter, other_adapter = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    return own_adapter, start_engine(make_adapter_policy(base, other_adapter))
 
 
 def use_wrong_dtype() -> tuple[Any, InProcessEngine]:

@@ -55,9 +55,9 @@ def test_log_of_the_same_weights_gives_the_on_policy_gradient(tmp_path: Path, lo
 
 def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
     """The gradient of the mean of -ρ A log p, ρ = p now / p there of each token; without correction ρ = 1."""
-    model, other = tiny(), tiny(1)
+    model, sampler = tiny(), tiny(1)
     played = samples(model)
-    behaviour = score_streams(StreamScorer(other), [s.stream for s in played], [s.temperature for s in played])
+    behaviour = score_streams(StreamScorer(sampler), [s.stream for s in played], [s.temperature for s in played])
     logged = [replace(s, source="logged", behaviour=b) for s, b in zip(played, behaviour, strict=True)]
     for loss, weighs in ((WEIGHTED, True), ("policy_gradient", False)):
         total = torch.zeros(())
@@ -72,14 +72,14 @@ def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
 
 def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
     """Averaged over all one-token replies of other weights, the gradient is that of the expected reward."""
-    model, other = tiny(), tiny(1)
+    model, sampler = tiny(), tiny(1)
     prompt, reward = [3, 1, 4], torch.linspace(-1, 1, VOCABULARY)
     exact = -(torch.softmax(model(input_ids=torch.tensor([prompt])).logits[0, -1], -1) * reward).sum()
     mixed = torch.zeros(sum(p.numel() for p in model.parameters()))
-    theirs = torch.log_softmax(other(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach()
+    sampler_logprobs = torch.log_softmax(sampler(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach()
     for token in range(VOCABULARY):
-        one = make_one_token_sample(prompt, token, float(reward[token]), float(theirs[token]))
-        mixed += theirs[token].exp() * update(model, [one], tmp_path, loss=WEIGHTED)[0]
+        reply = make_one_token_sample(prompt, token, float(reward[token]), float(sampler_logprobs[token]))
+        mixed += sampler_logprobs[token].exp() * update(model, [reply], tmp_path, loss=WEIGHTED)[0]
     torch.testing.assert_close(mixed, compute_gradient(exact, model), atol=1e-5, rtol=1e-4)
 
 
@@ -135,24 +135,24 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
     rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}}
     mean = torch.zeros(sum(p.numel() for p in model.parameters()))
     for token in range(VOCABULARY):
-        one = make_one_token_sample(prompt, token, 0.0, float(scores[0][token]))
-        one = one.with_reference(scores[1][token : token + 1].numpy())
-        mean += scores[0][token].exp() * update(model, [one], tmp_path, **rule)[0]
+        reply = make_one_token_sample(prompt, token, 0.0, float(scores[0][token]))
+        reply = reply.with_reference(scores[1][token : token + 1].numpy())
+        mean += scores[0][token].exp() * update(model, [reply], tmp_path, **rule)[0]
     torch.testing.assert_close(
         mean, compute_gradient(compute_reverse_kl(model, teacher, prompt), model), atol=1e-5, rtol=1e-4
     )
-    double, theirs = tiny().double(), tiny(1).double()
+    double_model, double_teacher = tiny().double(), tiny(1).double()
     direction = torch.randn(len(mean), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     direction /= direction.norm()
     around = []
     for step in (3e-3, -3e-3):
-        moved = torch.nn.utils.parameters_to_vector(double.parameters()).detach() + step * direction
+        moved = torch.nn.utils.parameters_to_vector(double_model.parameters()).detach() + step * direction
         changed = tiny().double()
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():
-            around.append(compute_reverse_kl(changed, theirs, prompt))
-    slope = float(around[0] - around[1]) / 6e-3
-    assert float(mean.double() @ direction) == pytest.approx(slope, rel=1e-3)
+            around.append(compute_reverse_kl(changed, double_teacher, prompt))
+    expected_slope = float(around[0] - around[1]) / 6e-3
+    assert float(mean.double() @ direction) == pytest.approx(expected_slope, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -209,14 +209,14 @@ def test_exact_distillation_has_the_gradient_of_the_full_kl(tmp_path: Path, toke
     value = compute_exact_kl(model, teacher, batch)
     torch.testing.assert_close(gradient, compute_gradient(value, model), atol=1e-6, rtol=1e-4)
     assert figures["kl_term"] == pytest.approx(value.item(), rel=1e-5) and figures["kl_term"] > 0.01
-    direction, theirs = gradient.double() / gradient.double().norm(), tiny(1).double()
+    direction, double_teacher = gradient.double() / gradient.double().norm(), tiny(1).double()
     around = []
     for step in (1e-3, -1e-3):
         changed = tiny().double()
         moved = torch.nn.utils.parameters_to_vector(changed.parameters()).detach() + step * direction
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():
-            around.append(float(compute_exact_kl(changed, theirs, batch)))
+            around.append(float(compute_exact_kl(changed, double_teacher, batch)))
     assert float(gradient.double() @ direction) == pytest.approx((around[0] - around[1]) / 2e-3, rel=1e-3)
 
 

@@ -161,12 +161,12 @@ def run_steps(rule: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.Monke
 def test_token_weights_do_not_depend_on_the_number_of_ranks(aggregate: Any, ranks: int) -> None:
     alone, plan = (make_plan(make_rule(aggregate=aggregate, epochs=2, minibatches=2), n) for n in (1, ranks))
     assert len(plan.steps) == len(alone.steps) == 4 and plan.rates == alone.rates
-    for step, other in zip(plan.steps, alone.steps, strict=True):
-        assert step.demonstration_weight == other.demonstration_weight and step.label == other.label
-        assert all((step.weights[i] == other.weights[i]).all() for i in other.weights)
+    for step, single_step in zip(plan.steps, alone.steps, strict=True):
+        assert step.demonstration_weight == single_step.demonstration_weight and step.label == single_step.label
+        assert all((step.weights[i] == single_step.weights[i]).all() for i in single_step.weights)
         total = sum(step.weights[i].sum() for share in step.played for one in share for i in one.index)
-        assert total == pytest.approx(sum(w.sum() for w in other.weights.values()))
-        for distributed, single in zip(list_shares(step), list_shares(other), strict=True):
+        assert total == pytest.approx(sum(w.sum() for w in single_step.weights.values()))
+        for distributed, single in zip(list_shares(step), list_shares(single_step), strict=True):
             assert list_indices(distributed) == list_indices(single), "each stream once"
             assert len(distributed) == ranks and len({len(share) for share in distributed}) == 1, (
                 "equally many passes on each rank"
@@ -188,14 +188,14 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_of_ranks_sum_to_that_of_one(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, paired = make_rule(**{"minibatches": 2} | CASES[case]), "pairs" in case
-    alone, *others = (run_steps(rule, make_plan(rule, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
+    alone, *results = (run_steps(rule, make_plan(rule, ranks, paired), ranks, monkeypatch) for ranks in RANKS)
     size = max(1.0, float(alone.gradient.abs().max()))
     assert alone.gradient.abs().max() > 1e-3
-    for other in others:
-        torch.testing.assert_close(other.gradient / size, alone.gradient / size, atol=1e-5, rtol=1e-5)
-        assert other.means == pytest.approx(alone.means, rel=1e-4, abs=1e-6)
-        assert other.gap.count == alone.gap.count and other.gap.mean == pytest.approx(alone.gap.mean, rel=1e-4)
-        np.testing.assert_allclose(other.seen, alone.seen, rtol=1e-5)
+    for result in results:
+        torch.testing.assert_close(result.gradient / size, alone.gradient / size, atol=1e-5, rtol=1e-5)
+        assert result.means == pytest.approx(alone.means, rel=1e-4, abs=1e-6)
+        assert result.gap.count == alone.gap.count and result.gap.mean == pytest.approx(alone.gap.mean, rel=1e-4)
+        np.testing.assert_allclose(result.seen, alone.seen, rtol=1e-5)
 
 
 pass_lists = st.lists(st.tuples(st.integers(1, 5), st.integers(2, 40)), max_size=8)
@@ -263,9 +263,9 @@ def test_planning_needs_no_torch() -> None:
 
 
 def test_metrics_of_two_ranks_count_their_common_steps_once() -> None:
-    both, other = UpdateMetrics(), UpdateMetrics()
-    for metrics, losses in ((both, [1.0, 3.0]), (other, [5.0])):
+    first, second = UpdateMetrics(), UpdateMetrics()
+    for metrics, losses in ((first, [1.0, 3.0]), (second, [5.0])):
         metrics.add("loss", torch.tensor(losses))
         metrics.count_step(2.0, True)
         metrics.count_step(4.0, True)
-    assert both.plus(other).means() == {"loss": 3.0, "grad_norm": 3.0, "steps": 2, "tokens": 3, "skipped": 0}
+    assert first.plus(second).means() == {"loss": 3.0, "grad_norm": 3.0, "steps": 2, "tokens": 3, "skipped": 0}

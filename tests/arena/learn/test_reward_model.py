@@ -66,10 +66,10 @@ def test_gradient_agrees_with_finite_differences(values: list[float]) -> None:
     scores = torch.tensor(values, dtype=torch.float64, requires_grad=True)
     torch.autograd.backward(bradley_terry(scores[0], scores[1], scores[2]))
     assert scores.grad is not None
-    for place, slope in enumerate(scores.grad.tolist()):
-        step = torch.zeros(3, dtype=torch.float64).index_fill(0, torch.tensor(place), 1e-5)
+    for index, gradient in enumerate(scores.grad.tolist()):
+        step = torch.zeros(3, dtype=torch.float64).index_fill(0, torch.tensor(index), 1e-5)
         up, down = (bradley_terry(*(scores.detach() + sign * step)).item() for sign in (1, -1))
-        assert (up - down) / 2e-5 == pytest.approx(slope, abs=1e-8)
+        assert (up - down) / 2e-5 == pytest.approx(gradient, abs=1e-8)
 
 
 def test_scores_equal_those_of_transformers_under_any_packing(saved_model: tuple[RewardModel, Path]) -> None:
@@ -127,10 +127,10 @@ def test_loss_equals_that_of_trl(saved_model: tuple[RewardModel, Path], tmp_path
     )  # fmt: skip
     batch = trainer.data_collator([trainer.train_dataset[n] for n in range(6)])
     with torch.no_grad():
-        theirs = trainer.compute_loss(trainer.model.eval(), batch).item()
+        trl_loss = trainer.compute_loss(trainer.model.eval(), batch).item()
     scores = torch.from_numpy(model.score([*chosen, *rejected], 256))
-    ours = bradley_terry(scores[:6], scores[6:], torch.tensor(margins)).mean().item()
-    assert ours == pytest.approx(theirs, rel=1e-6)
+    loss = bradley_terry(scores[:6], scores[6:], torch.tensor(margins)).mean().item()
+    assert loss == pytest.approx(trl_loss, rel=1e-6)
 
 
 def test_new_model_scores_zero_and_saving_preserves_scores(

@@ -135,7 +135,7 @@ def test_gradient_equals_that_of_the_loss(kind: str, tmp_path: Path) -> None:
     direction = {
         n: torch.randn(p.shape, generator=torch.Generator().manual_seed(1)) for n, p in model.named_parameters()
     }
-    slope = sum(float((trainer_gradients[n] * direction[n]).sum()) for n in trainer_gradients)
+    directional_derivative = sum(float((trainer_gradients[n] * direction[n]).sum()) for n in trainer_gradients)
     ends = []
     for sign in (1.0, -1.0):
         moved = tiny(1, vocabulary=vocabulary_size()).double()
@@ -143,7 +143,7 @@ def test_gradient_equals_that_of_the_loss(kind: str, tmp_path: Path) -> None:
             for n, p in moved.named_parameters():
                 p += sign * 1e-5 * direction[n].double()
             ends.append(compute_loss(kind, moved, samples, fixed=model).item())
-    assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, rel=1e-2, abs=1e-4)
+    assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(directional_derivative, rel=1e-2, abs=1e-4)
 
 
 def compute_loss(kind: str, model: Any, samples: list[Sample], fixed: Any = None) -> torch.Tensor:
@@ -233,5 +233,5 @@ def compute_trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> flo
 def test_loss_equals_that_of_trl(kind: str, tmp_path: Path) -> None:
     model, initial = tiny(1, vocabulary=vocabulary_size()), tiny(0, vocabulary=vocabulary_size())
     samples = with_reference_scores(encode_rows(kind, tmp_path), initial)
-    ours, _ = add_gradient(tiny(1, vocabulary=vocabulary_size()), make_rule(kind), samples)
-    assert ours == pytest.approx(compute_trl_loss(kind, tmp_path, model, initial), abs=1e-6)
+    loss, _ = add_gradient(tiny(1, vocabulary=vocabulary_size()), make_rule(kind), samples)
+    assert loss == pytest.approx(compute_trl_loss(kind, tmp_path, model, initial), abs=1e-6)

@@ -125,16 +125,16 @@ def split_by_turn(sample: Sample) -> list[Sample]:
 
 def test_tokens_without_advantage_carry_no_gradient() -> None:
     """Each token's gradient is its own: with all but one turn's advantages 0, only that turn's tokens count."""
-    model, other = tiny(), tiny()
+    model, reference = tiny(), tiny()
     batch = samples(model)
-    lone = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(batch)]
+    masked = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(batch)]
     # The mean is over all tokens, so the lone sample by itself weighs more by this factor.
     share = sum(len(s.advantages) for s in batch) / len(batch[2].advantages)
-    alone = [replace(batch[2], advantages=batch[2].advantages / np.float32(share))]
+    single = [replace(batch[2], advantages=batch[2].advantages / np.float32(share))]
     rule = LearnSpec(lr=1e-3, grad_clip=0.0)
-    updated(PolicyTrainer("p", model, rule), lone, np.random.default_rng(0))
-    updated(PolicyTrainer("p", other, rule), alone, np.random.default_rng(0))
-    near(model, other, rule.lr)
+    updated(PolicyTrainer("p", model, rule), masked, np.random.default_rng(0))
+    updated(PolicyTrainer("p", reference, rule), single, np.random.default_rng(0))
+    near(model, reference, rule.lr)
     assert not same(weights(model), weights(tiny()))
 
 
@@ -217,8 +217,8 @@ def test_saved_optimizer_resumes_bit_equal(tmp_path: Path, stage: Stage, offload
     resumed = PolicyTrainer("p", resumed_model, rule)
     resumed.read(tmp_path, trainer.state())
     batch = samples(model, 2)
-    for one in (trainer, resumed):
-        updated(one, batch, np.random.default_rng(2))
+    for current in (trainer, resumed):
+        updated(current, batch, np.random.default_rng(2))
     with trainer.gather(), resumed.gather():
         assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
         assert same(weights(model), weights(resumed_model))
@@ -269,11 +269,11 @@ def test_saved_master_weights_resume_bit_equal(tmp_path: Path, stage: Stage, off
     resumed.read(tmp_path, trainer.state())
     for seed in (2, 3):
         batch = samples(resumed_model, seed)
-        for one in (trainer, resumed):
-            updated(one, batch, np.random.default_rng(seed))
-    for folder, one in (("a", trainer), ("b", resumed)):
+        for current in (trainer, resumed):
+            updated(current, batch, np.random.default_rng(seed))
+    for folder, current in (("a", trainer), ("b", resumed)):
         (tmp_path / folder).mkdir()
-        save(one, tmp_path / folder)
+        save(current, tmp_path / folder)
     assert same(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
     with trainer.gather(), resumed.gather():
         assert same(weights(model), weights(resumed_model))

@@ -48,8 +48,10 @@ def test_planted_preference_is_learned_and_resume_is_bit_equal(tmp_path: Path) -
     for folder in (interrupted, killed):
         assert read_metrics(folder) == read_metrics(uninterrupted)
         for file in FILES:
-            one, other = (run_folder / "checkpoints/0003" / file for run_folder in (folder, uninterrupted))
-            assert one.read_bytes() == other.read_bytes(), file
+            resumed_file, expected_file = (
+                run_folder / "checkpoints/0003" / file for run_folder in (folder, uninterrupted)
+            )
+            assert resumed_file.read_bytes() == expected_file.read_bytes(), file
     wait(training(uninterrupted, data, epochs=3).run())  # complete: nothing more to do
     assert len(read_metrics(uninterrupted)) == 3
 
@@ -122,9 +124,9 @@ def test_resume_with_other_settings_or_examples_is_refused(tmp_path: Path) -> No
     wait(training(tmp_path / "run", data, batch=8).run())
     cases: list[tuple[dict[str, Any], str]] = [({"lr": 1e-2}, "its setting lr changed"), ({}, "the examples changed")]
     for changes, message in cases:
-        other = data if changes else examples(80, seed=1)
+        changed_data = data if changes else examples(80, seed=1)
         with pytest.raises(StoreError, match=message):
-            wait(training(tmp_path / "run", other, batch=8, **changes).run())
+            wait(training(tmp_path / "run", changed_data, batch=8, **changes).run())
     newest = checkpoints.newest(tmp_path / "run").folder
     (newest / FILES[0]).write_bytes(b"torn")
     watcher = Quiet()

@@ -147,15 +147,17 @@ def test_thirty_faults_during_broadcasts_mix_no_versions_and_lose_no_reply(broad
         broadcast.rng.shuffle(kinds)
         for version, kind in enumerate(kinds, 1):
             await broadcast.learn(version)
-            replies = [asyncio.ensure_future(broadcast.engine.generate([one])) for one in make_requests(f"v{version}-")]
+            replies = [
+                asyncio.ensure_future(broadcast.engine.generate([current])) for current in make_requests(f"v{version}-")
+            ]
             async with asyncio.timeout(HANG_SECONDS):
                 publishing = asyncio.ensure_future(broadcast.publish(version))
                 await asyncio.gather(publishing, broadcast.inject_fault(kind, publishing))
                 broadcast.check_replies(await asyncio.gather(*replies, return_exceptions=True))
                 after = await broadcast.generate_until_alive(make_requests(f"w{version}-"))
-            assert {one.version for answer in after for one in answer} == {version}
-            for one in (*make_requests(f"v{version}-"), *make_requests(f"w{version}-")):
-                broadcast.engine.forget(one.key)
+            assert {current.version for answer in after for current in answer} == {version}
+            for current in (*make_requests(f"v{version}-"), *make_requests(f"w{version}-")):
+                broadcast.engine.forget(current.key)
 
     wait(run())
     same = [broadcast.expected[n][0].logprobs == broadcast.expected[n + 1][0].logprobs for n in range(len(FAULTS))]

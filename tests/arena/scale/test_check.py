@@ -76,8 +76,8 @@ def test_scale_layers_merge_and_none_removes_them() -> None:
     base = [recipe_layer("negotiation-nano"), *parse_scale("trainers=2, engines=3")]
     both = compose(base).scale
     assert both is not None and (both.trainers, both.engines, both.address) == (2, 3, None)
-    one = compose([*base, *parse_scale("trainers=1,address=10.0.0.1:6379")]).scale
-    assert one is not None and (one.trainers, one.engines, one.address) == (1, 3, "10.0.0.1:6379")
+    merged = compose([*base, *parse_scale("trainers=1,address=10.0.0.1:6379")]).scale
+    assert merged is not None and (merged.trainers, merged.engines, merged.address) == (1, 3, "10.0.0.1:6379")
     assert compose([*base, *parse_scale("none")]).scale is None
 
 

@@ -94,9 +94,11 @@ def make_requests(policy: str = "p") -> list[Request]:
 
 
 def assert_equal_completions(actual: list[Completion], expected: list[Completion]) -> None:
-    assert [(one.ids, one.finish, one.version) for one in actual] == [(o.ids, o.finish, o.version) for o in expected]
-    for one, other in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+    assert [
+        (actual_completion.ids, actual_completion.finish, actual_completion.version) for actual_completion in actual
+    ] == [(o.ids, o.finish, o.version) for o in expected]
+    for actual_completion, expected_completion in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(actual_completion.logprobs, expected_completion.logprobs, atol=1e-4)
 
 
 async def generate_locally(weights: Any, requests: list[Request], version: int = 3) -> list[Completion]:
@@ -129,10 +131,10 @@ def test_two_engines_sample_and_score_like_one(two_engines: TwoEngines) -> None:
         local = InProcessEngine()
         await local.publish("p", 3, ModuleWeights(two_engines.module))
         temperatures = [0.5 + 0.2 * i for i in range(7)]
-        for scored, other in zip(
+        for scored, expected in zip(
             await engine.score("p", streams, temperatures), await local.score("p", streams, temperatures), strict=True
         ):
-            np.testing.assert_allclose(scored, other, atol=1e-4)
+            np.testing.assert_allclose(scored, expected, atol=1e-4)
 
         folder = FolderWeights(resolve("nano-3"))
         for published_weights, local_weights in (
@@ -210,8 +212,8 @@ def test_engine_restarted_during_learning_waits_for_the_next_version(two_engines
         while all(place.ready for place in engine._slots):
             await asyncio.sleep(0.01)
         await two_engines.wait_until_ready()
-        restarted, other = engine._slots
-        assert not restarted.serves("s") and other.serves("s") and restarted.serves("f") and restarted.serves("p")
+        restarted, running = engine._slots
+        assert not restarted.serves("s") and running.serves("s") and restarted.serves("f") and restarted.serves("p")
         assert {one.version for one in await engine.generate(make_requests("s"))} == {1}
         await engine.release("s")
         for one in make_requests():

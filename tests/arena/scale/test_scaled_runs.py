@@ -76,8 +76,8 @@ def test_two_ranks_commit_the_same_as_one(tmp_path: Path, ranks: Ranks, stage: i
     for last, make_trainer, settings in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
         run_by(CONFIG, tmp_path / "many", make_trainer, f"iterations={last}", *settings, *changes)
     for k in range(4):
-        one, many = (read_checkpoint(tmp_path / name, k) for name in ("one", "many"))
-        assert one.keys() == many.keys() and one
-        assert worst(one, many) < 1e-5, f"after iteration {k}"
+        one_rank, several_ranks = (read_checkpoint(tmp_path / name, k) for name in ("one", "many"))
+        assert one_rank.keys() == several_ranks.keys() and one_rank
+        assert worst(one_rank, several_ranks) < 1e-5, f"after iteration {k}"
     first_checkpoint, last_checkpoint = (read_checkpoint(tmp_path / "many", k) for k in (1, 3))
     assert worst(first_checkpoint, last_checkpoint) > 2e-5, "the weights changed"
