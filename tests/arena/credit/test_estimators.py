@@ -295,8 +295,8 @@ def test_anchors_equal_the_games_situations(game: str, options: dict[str, Any], 
             env.step(action)
         visited += places
         trajectories.append(make_trajectory([], role="walker", turns=tuple(turns), streams=()))
-    trajectories = get_situations(TurnBatch(trajectories))
-    assert len(set(trajectories)) == len(set(visited)) == len(set(zip(trajectories, visited, strict=True)))
+    anchors = get_situations(TurnBatch(trajectories))
+    assert len(set(anchors)) == len(set(visited)) == len(set(zip(anchors, visited, strict=True)))
     assert len(set(visited)) < len(visited), "some situations repeat"
 
 
