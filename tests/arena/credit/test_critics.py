@@ -143,9 +143,11 @@ def test_values_do_not_use_the_turns_they_predict(tmp_path: Path) -> None:
     )
 )
 def test_features_do_not_depend_on_other_trajectories(texts: list[list[str]]) -> None:
-    batch_ = [make_credited(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)]
-    separate = np.concatenate([hash_states([t], 32) for t in batch_])
-    assert (hash_states(batch_, 32) == separate).all()
+    rollouts = [
+        make_credited(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)
+    ]
+    separate = np.concatenate([hash_states([t], 32) for t in rollouts])
+    assert (hash_states(rollouts, 32) == separate).all()
     assert (np.linalg.norm(separate, axis=1) <= 3 + 1e-9).all()
 
 
@@ -265,20 +267,20 @@ def test_value_head_starts_at_zero_and_learns_returns() -> None:
     model = tiny()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     critic, credited = make_value_head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
-    batch_ = [c.trajectory for c in credited]
-    measures = wait(critic.predict(batch_))
+    rollouts = [c.trajectory for c in credited]
+    measures = wait(critic.predict(rollouts))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
-    assert [len(v) for v in measures["values"]] == [len(t.turns) for t in batch_]
-    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled_count for t in batch_]
+    assert [len(v) for v in measures["values"]] == [len(t.turns) for t in rollouts]
+    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled_count for t in rollouts]
     wait(critic.fit(credited, np.random.default_rng(0)))
-    values = wait(critic.predict(batch_))["values"]
+    values = wait(critic.predict(rollouts))["values"]
     returns = np.array([c.rewards.sum() for c in credited])
     assert np.corrcoef([v[0] for v in values], returns)[0, 1] > 0.9
     assert np.abs(np.concatenate([v[1:] for v in values])).mean() < 0.35, "later turns have a return of 0"
     assert all((p == before[name]).all() for name, p in model.named_parameters()), (
         "the policy's own weights are unchanged"
     )
-    for t, tokens, turns in zip(batch_, wait(critic.predict(batch_))["token_values"], values, strict=True):
+    for t, tokens, turns in zip(rollouts, wait(critic.predict(rollouts))["token_values"], values, strict=True):
         sampled_turns = [
             turn_ for turn_, is_sampled in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if is_sampled
         ]
@@ -296,8 +298,8 @@ def test_saved_value_head_resumes_bit_equal(tmp_path: Path, clip: float | None) 
     resumed.load(tmp_path)
     for critic in (uninterrupted, resumed):
         wait(critic.fit(spoken(2), np.random.default_rng(2)))
-    batch_ = [c.trajectory for c in spoken(3)]
-    expected, predicted = (wait(critic.predict(batch_))["token_values"] for critic in (uninterrupted, resumed))
+    rollouts = [c.trajectory for c in spoken(3)]
+    expected, predicted = (wait(critic.predict(rollouts))["token_values"] for critic in (uninterrupted, resumed))
     assert all((a == b).all() for a, b in zip(expected, predicted, strict=True)) and any(a.any() for a in expected)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
 

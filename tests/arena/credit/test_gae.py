@@ -166,8 +166,8 @@ def test_gae_bilevel_equals_loop_over_turns_then_tokens(
             following = rows[t][2]
             backwards.append(advantage)
         expected += backwards[::-1]
-    found_ = compute_advantages("gae_bilevel", shapes, values, gamma=gamma, lam=lam, turn_gamma=turn_gamma)
-    assert found_ == pytest.approx(expected, abs=1e-9)
+    actual = compute_advantages("gae_bilevel", shapes, values, gamma=gamma, lam=lam, turn_gamma=turn_gamma)
+    assert actual == pytest.approx(expected, abs=1e-9)
 
 
 @given(shape_lists, st.integers(0, 99), st.integers(1, 50))
@@ -185,13 +185,13 @@ def test_batch_order_and_composition_change_nothing(shapes: list[Shape], seed: i
         size = len if name == "gae_turn" else count_tokens
         values = draw_values([size(shape) for shape in shapes], seed)
         together = compute_advantages(name, shapes, values, gamma=0.9, lam=0.8)
-        reversed_ = compute_advantages(name, shapes[::-1], values[::-1], gamma=0.9, lam=0.8)
+        reversed_advantages = compute_advantages(name, shapes[::-1], values[::-1], gamma=0.9, lam=0.8)
         separate = [
             compute_advantages(name, [shape], [own_values], gamma=0.9, lam=0.8)
             for shape, own_values in zip(shapes, values, strict=True)
         ]
         assert together == pytest.approx([a for own_values in separate for a in own_values], abs=1e-12)
-        assert reversed_ == pytest.approx([a for own_values in separate[::-1] for a in own_values], abs=1e-12)
+        assert reversed_advantages == pytest.approx([a for own_values in separate[::-1] for a in own_values], abs=1e-12)
 
 
 @given(shape_lists, shares, shares)
@@ -242,8 +242,8 @@ def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:
     stream = Stream()
     stream.append_sampled([1, 2], [-1.0, -1.0], 1)
     stream.append_sampled([3], [-1.0], 3)
-    trajectory_ = trajectory_of(turns, streams=(stream,))
-    batch = make_batch([trajectory_, trajectory_], token_values=[[0, 0, 0], [0, 0, 0]])
+    rollout = trajectory_of(turns, streams=(stream,))
+    batch = make_batch([rollout, rollout], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
     advantages = choose("estimator", "gae_token", gamma=0.5)(batch, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values
     assert advantages.tolist() == [0.5 * (3 + 0.5 * 4), 3 + 0.5 * 4, 4] * 2

@@ -58,8 +58,8 @@ def make_turn(index: int, **rewards: float) -> Turn:
 def make_trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """Return a trajectory with one turn per belief, the last earning the goal, and the beliefs' logarithms."""
     turns = [make_turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    trajectory_ = trajectory_of(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
-    return trajectory_, np.log(np.array(beliefs, np.float64)).astype(np.float32)
+    trajectory = trajectory_of(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
+    return trajectory, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
 def make_batch(pairs: list[tuple[Trajectory, np.ndarray]]) -> TurnBatch:
@@ -310,18 +310,18 @@ def test_run_measures_and_credits_beliefs(tmp_path: Path) -> None:
     recorded: list[Any] = []
 
     async def credit(k: int, records: list[MatchRecord]) -> Any:
-        trajectories_ = [t for record in records for t in trajectories(record)]
+        rollouts = [t for record in records for t in trajectories(record)]
         temperatures = {"nano_player": 1.0}
         needs, gold = experiment.credit.needs, find_gold(experiment.credit.stages)
-        recorded.append((trajectories_, await measure(needs, trajectories_, lab.policies, temperatures, gold)))
+        recorded.append((rollouts, await measure(needs, rollouts, lab.policies, temperatures, gold)))
         return await type(lab).credit(lab, k, records)
 
     lab.credit = credit  # type: ignore[method-assign, assignment]
     wait(lab.run())
-    ((trajectories_, measures),) = recorded
-    assert [len(b) for b in measures["gold"]] == [len(t.turns) for t in trajectories_]
-    assert max(len(t.turns) for t in trajectories_) > 1, "the policy learned to guess"
-    batch = TurnBatch(trajectories_, measures=measures)
+    ((rollouts, measures),) = recorded
+    assert [len(b) for b in measures["gold"]] == [len(t.turns) for t in rollouts]
+    assert max(len(t.turns) for t in rollouts) > 1, "the policy learned to guess"
+    batch = TurnBatch(rollouts, measures=measures)
     gains = compute_named_rewards(batch, make_spec(normalise="none").stages)["information_gain"]
     assert np.abs(gains).max() > 0
     recomputed = {

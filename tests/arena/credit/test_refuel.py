@@ -81,18 +81,18 @@ def test_estimator_is_the_difference_of_returns_at_the_branching_turn() -> None:
     branch = make_trajectory("m-b2", [(5, 9.0), (8, 1.0), (7, -2.0), (7, 8.0)])
     identical_branch = make_trajectory("m-b0", [(5, 1.0)])  # wrote at turn 0 what the match wrote
     unrelated = make_trajectory("n-b2", [(5, 0.0), (8, 1.0)])
-    batch_ = TurnBatch([branch, match, identical_branch, unrelated])
-    rewards = batch_.column(lambda turn: turn.rewards["x"])
-    advantages = refuel_differences(batch_, rewards, gamma=0.5)
+    turn_batch = TurnBatch([branch, match, identical_branch, unrelated])
+    rewards = turn_batch.column(lambda turn: turn.rewards["x"])
+    advantages = refuel_differences(turn_batch, rewards, gamma=0.5)
     assert advantages.tolist() == [0, -2, 0, 0, 0, 2, 0, 0, 0, 0]
 
 
 def test_several_branches_of_a_match_give_several_pairs() -> None:
     match = make_trajectory("m", [(5, 1.0), (6, 2.0)])
     first, second = make_trajectory("m-b0", [(4, 1.0)]), make_trajectory("m-b2-r1", [(5, 1.0), (7, 5.0)])
-    batch_ = TurnBatch([match, first, second])
+    turn_batch = TurnBatch([match, first, second])
     # at turn 0: 1 + 2 against 1; at turn 2: 2 against 5
-    assert refuel_differences(batch_, batch_.column(lambda t: t.rewards["x"])).tolist() == [2, -3, -2, 0, 3]
+    assert refuel_differences(turn_batch, turn_batch.column(lambda t: t.rewards["x"])).tolist() == [2, -3, -2, 0, 3]
 
 
 # -- the loss ----------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_dpo_ignores_pairs_of_equal_returns() -> None:
 
 def test_excluded_turns_are_in_no_sum() -> None:
     old, now = tensor(-1.0, -1.0), tensor(-0.5, -0.9)
-    batch_ = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
-    assert refuel(batch_).loss[0].item() == pytest.approx(0.25)
+    tokens = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
+    assert refuel(tokens).loss[0].item() == pytest.approx(0.25)
 
 
 def test_minimiser_is_the_old_policy_times_exp_eta_q() -> None:

@@ -87,8 +87,8 @@ def make_scorer(folder: Path, notes: list[str] | None = None, state: Any = None,
 def make_conversation(number: int, length: int, payoff: float, turns: int = 1, **changes: Any) -> Trajectory:
     ids = np.random.default_rng(number).integers(280, 290, length).tolist()
     streams = (spoken([5]), spoken([*ids, 670]))  # memory dropped the first: only the last is scored
-    turns_ = [turn(k, {}) for k in range(turns)]
-    return trajectory_of(turns_, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
+    turn_list = [turn(k, {}) for k in range(turns)]
+    return trajectory_of(turn_list, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
 
 
 def test_score_reads_the_last_stream_and_is_paid_on_the_last_turn(random_model: Path) -> None:

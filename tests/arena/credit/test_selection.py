@@ -39,11 +39,11 @@ def test_excluded_from_loss_stays_in_statistics() -> None:
     """SimpleTIR: the void trajectory has no token in the loss, but its reward stays in the others' baseline."""
     trajectories = groups([0.0, 3.0, 6.0])
     trajectories[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
-    credited_ = credited(trajectories, "void_turns", **WITHIN_DEAL)
+    results = credited(trajectories, "void_turns", **WITHIN_DEAL)
     # mean (0 + 3 + 6) / 3 = 3
-    assert [c.advantages.tolist() for c in credited_] == [[-3], [0], [3]]
-    assert credited_[0].learned is not None and not credited_[0].learned.any() and credited_[1].learned is None
-    assert [s.stream for s in make_samples(credited_, {"buyer": 1.0})] == [
+    assert [c.advantages.tolist() for c in results] == [[-3], [0], [3]]
+    assert results[0].learned is not None and not results[0].learned.any() and results[1].learned is None
+    assert [s.stream for s in make_samples(results, {"buyer": 1.0})] == [
         trajectories[1].streams[0],
         trajectories[2].streams[0],
     ]

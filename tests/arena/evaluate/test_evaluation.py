@@ -57,10 +57,10 @@ def test_every_seat_plays_the_same_deals() -> None:
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
     lineups = [{"first": opponent, "second": opponent}] * 2
     first, second = wait(play(lineups, KUHN, 30, 7))[0]
-    paid, second_payoffs = ([p.payoffs for p in all_ if p] for all_ in (first, second))
-    assert len(paid) == 30 and paid == second_payoffs, "one deal, one seed"
-    assert len({tuple(payoffs.values()) for payoffs in paid}) > 1, "deals differ"
-    assert [p.payoffs for p in wait(play(lineups[:1], KUHN, 30, 8))[0][0] if p] != paid
+    first_payoffs, second_payoffs = ([p.payoffs for p in matches if p] for matches in (first, second))
+    assert len(first_payoffs) == 30 and first_payoffs == second_payoffs, "one deal, one seed"
+    assert len({tuple(payoffs.values()) for payoffs in first_payoffs}) > 1, "deals differ"
+    assert [p.payoffs for p in wait(play(lineups[:1], KUHN, 30, 8))[0][0] if p] != first_payoffs
 
 
 def test_run_is_evaluated_at_its_training_seats(tmp_path: Path) -> None:

@@ -90,12 +90,12 @@ def test_cell_counts() -> None:
 @pytest.mark.parametrize("person", ["script", "render"])
 def test_task_is_the_same_for_all_personas(game: str, person: str) -> None:
     def read_hidden_state(persona: str, seed: int) -> object:
-        game_ = make_game(GameSpec(name=game, options={"persona": persona, "person": person}))
-        game_.reset(seed=seed)
-        if isinstance(game_, Clinic):
-            return game_.patient.record.entity, game_.budget
-        assert isinstance(game_, Desk)
-        return game_.customer.record.person, game_.customer.record.goals
+        env = make_game(GameSpec(name=game, options={"persona": persona, "person": person}))
+        env.reset(seed=seed)
+        if isinstance(env, Clinic):
+            return env.patient.record.entity, env.budget
+        assert isinstance(env, Desk)
+        return env.customer.record.person, env.customer.record.goals
 
     personas = (Clinic if game == "clinic" else Desk)().personas
     tasks = [{str(read_hidden_state(persona, seed)) for persona in personas} for seed in range(20)]

@@ -327,7 +327,7 @@ def test_panel_file_round_trip(data: dict[str, Any]) -> None:
 
 
 @given(PANEL_STRATEGY, st.sampled_from(["panel", "game", "members", "deals", "seed", "other"]), st.data())
-def test_invalid_panel_gives_one_line(data: dict[str, Any], field: str, data_: st.DataObject) -> None:
+def test_invalid_panel_gives_one_line(data: dict[str, Any], field: str, source: st.DataObject) -> None:
     wrong = {
         "panel": st.sampled_from(["", "A B", 3, None, "x" * 65]),
         "game": st.sampled_from(["nim", {}, None, {"name": 3}, {"name": "nim", "option": {}}, {"options": {}}]),
@@ -336,7 +336,7 @@ def test_invalid_panel_gives_one_line(data: dict[str, Any], field: str, data_: s
         "seed": st.sampled_from([-1, 2**63, "x", 0.5]),
         "other": st.just(1),
     }
-    text = yaml.safe_dump(data | {field: data_.draw(wrong[field])})
+    text = yaml.safe_dump(data | {field: source.draw(wrong[field])})
     with pytest.raises(ConfigError) as error:
         read_panel(text, "it.yaml")
     line = str(error.value)

@@ -48,15 +48,15 @@ def make_ends(mars: list[float], zero: list[float], **others: list[float]) -> En
     return Ends(curves, "mean_payoff", 2)
 
 
-def judge_word(plan_: Ends, seeds: int = 3, **rule: Any) -> str:
-    return judge(make_spec(**rule), plan_.last, plan_.bounds, seeds).verdict
+def judge_word(study_plan: Ends, seeds: int = 3, **rule: Any) -> str:
+    return judge(make_spec(**rule), study_plan.last, study_plan.bounds, seeds).verdict
 
 
 def test_verdict_follows_the_rule() -> None:
     better = make_ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1])
     worse, alike = make_ends([1.0, 1.2, 1.1], [3.0, 3.1, 3.2]), make_ends([1.0, 2.0, 3.0], [2.0, 1.0, 3.1])
-    assert [judge_word(plan_) for plan_ in (better, worse, alike)] == ["holds", "contradicted", "not shown"]
-    assert [judge_word(plan_, less_is_better=True) for plan_ in (better, worse, alike)] == [
+    assert [judge_word(study_plan) for study_plan in (better, worse, alike)] == ["holds", "contradicted", "not shown"]
+    assert [judge_word(study_plan, less_is_better=True) for study_plan in (better, worse, alike)] == [
         "contradicted",
         "holds",
         "not shown",
@@ -78,8 +78,11 @@ def test_incomplete_studies_are_not_judged() -> None:
     assert judge_word(make_ends([3.0, 3.1, 3.2], [1.0, 1.2, 1.1]), better_than=[]) == "not judged", (
         "the study claims nothing"
     )
-    plan_ = make_ends([3.0, 3.1], [1.0, 1.2])
-    assert judge(make_spec(), {"mars": plan_.last["mars"]}, plan_.bounds, 2).because == "0 of 2 runs of zero are there"
+    study_plan = make_ends([3.0, 3.1], [1.0, 1.2])
+    assert (
+        judge(make_spec(), {"mars": study_plan.last["mars"]}, study_plan.bounds, 2).because
+        == "0 of 2 runs of zero are there"
+    )
 
 
 def test_differences_are_paired_by_seed_over_the_last_iterations() -> None:
@@ -87,12 +90,12 @@ def test_differences_are_paired_by_seed_over_the_last_iterations() -> None:
         "mars": {0: [0.0, 1.0, 3.0], 2: [0.0, 5.0, 7.0]},
         "zero": {0: [0.5, 1.0, 1.0], 1: [9.0, 9.0, 9.0], 2: [0, 2.0, 4.0]},
     }
-    plan_ = Ends(curves, "mean_payoff", 2)
-    assert plan_.last["mars"] == {0: 2.0, 2: 6.0}
-    zero = plan_.summary("zero", "mars")
+    study_plan = Ends(curves, "mean_payoff", 2)
+    assert study_plan.last["mars"] == {0: 2.0, 2: 6.0}
+    zero = study_plan.summary("zero", "mars")
     assert zero.behind == paired_ci([1.0, 3.0], [2.0, 6.0]), "seed 1 has no partner"
-    assert plan_.summary("mars", "mars").behind is None
-    assert plan_.summary("mars", "mars").change == paired_ci([0.0, 0.0], [2.0, 6.0])
+    assert study_plan.summary("mars", "mars").behind is None
+    assert study_plan.summary("mars", "mars").change == paired_ci([0.0, 0.0], [2.0, 6.0])
 
 
 def test_figures_are_found_and_unknown_ones_give_one_line() -> None:
@@ -147,24 +150,24 @@ def test_foreign_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_runs_do_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arena itself refuses the run, because its experiment file is empty."""
-    plan_ = make_plan(tmp_path / "study")
-    (plan_.folder / EXPERIMENT).write_text("")
+    study_plan = make_plan(tmp_path / "study")
+    (study_plan.folder / EXPERIMENT).write_text("")
     for name in ("json", "typing", "arena"):
         (tmp_path / f"{name}.py").write_text("from pathlib import Path\nPath('taken').touch()\n")
     monkeypatch.chdir(tmp_path)
-    runner = Runner(replace(plan_, arms=["mars"], seeds=1), 1)
+    runner = Runner(replace(study_plan, arms=["mars"], seeds=1), 1)
     runner.run(lambda run, more: None, lambda line: None)
     assert not (tmp_path / "taken").exists()
     (line,) = runner.failures
-    assert "mars, seed 0 failed (" in line and "Traceback" not in plan_.runs[0].log.read_text()
+    assert "mars, seed 0 failed (" in line and "Traceback" not in study_plan.runs[0].log.read_text()
 
 
 def test_warm_arm_waits_for_its_initial_weights(tmp_path: Path) -> None:
-    plan_ = make_plan(tmp_path / "study")
+    study_plan = make_plan(tmp_path / "study")
     warm = Plan(
-        folder=plan_.folder,
-        experiment=with_study(plan_.experiment, plan_.spec.model_copy(update={"warm": ["zero"]})),
-        arms=plan_.arms,
+        folder=study_plan.folder,
+        experiment=with_study(study_plan.experiment, study_plan.spec.model_copy(update={"warm": ["zero"]})),
+        arms=study_plan.arms,
         seeds=1,
     )
     first, zero = warm.runs
@@ -186,10 +189,13 @@ def test_family_can_be_changed(tmp_path: Path) -> None:
 
 
 def test_first_warm_arm_imitates_if_the_first_arm_is_absent(tmp_path: Path) -> None:
-    plan_ = make_plan(tmp_path / "study")
-    study_spec = plan_.spec.model_copy(update={"warm": ["zero", "shuffled"]})
+    study_plan = make_plan(tmp_path / "study")
+    study_spec = study_plan.spec.model_copy(update={"warm": ["zero", "shuffled"]})
     warm_plan = Plan(
-        folder=plan_.folder, experiment=with_study(plan_.experiment, study_spec), arms=study_spec.warm, seeds=1
+        folder=study_plan.folder,
+        experiment=with_study(study_plan.experiment, study_spec),
+        arms=study_spec.warm,
+        seeds=1,
     )
     zero, shuffled = warm_plan.runs
     runner = Runner(warm_plan, 2)
@@ -202,13 +208,13 @@ def test_first_warm_arm_imitates_if_the_first_arm_is_absent(tmp_path: Path) -> N
 
 
 def test_runs_done_by_another_process_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan_ = make_plan(tmp_path / "study")
-    runner, started = Runner(plan_, 4), list[Any]()
+    study_plan = make_plan(tmp_path / "study")
+    runner, started = Runner(study_plan, 4), list[Any]()
     monkeypatch.setattr(runner, "_start", lambda run, arguments: started.append(run))
     for iteration in (0, 20):
-        (plan_.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
+        (study_plan.runs[0].path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
     runner._start_next()
-    assert started == plan_.runs[1:] and not runner.due
+    assert started == study_plan.runs[1:] and not runner.due
 
 
 def test_arm_without_evaluation_needs_none(tmp_path: Path) -> None:
@@ -223,28 +229,30 @@ def test_arm_without_evaluation_needs_none(tmp_path: Path) -> None:
             )
         ]
     )
-    plan_ = plan(evaluated_experiment, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
-    for run in plan_.runs:
+    study_plan = plan(evaluated_experiment, tmp_path / "study", ["mars", "zero"], 1, lambda it: it)
+    for run in study_plan.runs:
         (run.path / "checkpoints" / "0020").mkdir(parents=True)
-    assert [is_done(plan_, run) for run in plan_.runs] == [False, True]
+    assert [is_done(study_plan, run) for run in study_plan.runs] == [False, True]
 
 
 def test_records_of_another_process_are_kept(tmp_path: Path) -> None:
     first_plan, second_plan = (make_arm_plan(tmp_path / "study", ["mars", arm], 1) for arm in ("zero", "shuffled"))
-    for plan_ in (first_plan, second_plan):
-        records = {(run.arm, 0): RecordedRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in plan_.runs}
-        full_plan = replace(plan_, kept=records)
+    for study_plan in (first_plan, second_plan):
+        records = {
+            (run.arm, 0): RecordedRun(arm=run.arm, seed=0, seconds=1.0, curve=[0.5] * 20) for run in study_plan.runs
+        }
+        full_plan = replace(study_plan, kept=records)
         data = stored_results.write(full_plan, stored_results.collect(full_plan), {})
     assert [run["arm"] for run in data["runs"]] == ["mars", "zero", "shuffled"]
 
 
-def write_run(plan_: Plan, run: Run) -> RunFolder:
+def write_run(study_plan: Plan, run: Run) -> RunFolder:
     """A whole run of a plan, of rows of metrics alone."""
     folder = RunFolder.create(run.path, "seed: 0\n", {"commands": []})
-    for k in range(1, plan_.iterations(run.arm) + 1):
-        figures = dict.fromkeys((plan_.spec.figure, *plan_.spec.also), 0.5)
+    for k in range(1, study_plan.iterations(run.arm) + 1):
+        figures = dict.fromkeys((study_plan.spec.figure, *study_plan.spec.also), 0.5)
         folder.metrics.append({"iteration": k, "seconds": {"play": 1.0}, **figures})
-    folder.checkpoint(plan_.iterations(run.arm), write_state)
+    folder.checkpoint(study_plan.iterations(run.arm), write_state)
     return folder
 
 
@@ -252,41 +260,44 @@ def test_extra_figures_may_be_missing_in_other_arms(tmp_path: Path) -> None:
     """An arm without the mechanism has no such figure, and the study continues."""
     plain_plan = make_arm_plan(tmp_path / "study", ["mars", "zero"], 1)
     spec_with_extra = plain_plan.spec.model_copy(update={"also": ["patches.count"]})
-    plan_ = replace(plain_plan, experiment=with_study(plain_plan.experiment, spec_with_extra))
-    mars, zero = plan_.runs
-    write_run(plan_, mars), write_run(plain_plan, zero)
+    study_plan = replace(plain_plan, experiment=with_study(plain_plan.experiment, spec_with_extra))
+    mars, zero = study_plan.runs
+    write_run(study_plan, mars), write_run(plain_plan, zero)
     for _ in range(2):  # the second time it is read from the record
-        data = stored_results.write(plan_, stored_results.collect(plan_), {})
+        data = stored_results.write(study_plan, stored_results.collect(study_plan), {})
         assert [list(run["also"]) for run in data["runs"]] == [["patches.count"], []]
         assert list(data["also"]["patches.count"]) == ["mars"] and list(data["summary"]) == ["mars", "zero"]
-        plan_ = replace(plan_, kept=index_runs(find_record(plan_.record)))
+        study_plan = replace(study_plan, kept=index_runs(find_record(study_plan.record)))
 
 
 def test_first_arm_must_have_all_figures(tmp_path: Path) -> None:
-    plan_ = make_arm_plan(tmp_path / "study", ["mars"], 1)
-    write_run(plan_, plan_.runs[0])
-    wrong_spec = plan_.spec.model_copy(update={"also": ["patches.conut"]})
+    study_plan = make_arm_plan(tmp_path / "study", ["mars"], 1)
+    write_run(study_plan, study_plan.runs[0])
+    wrong_spec = study_plan.spec.model_copy(update={"also": ["patches.conut"]})
     with pytest.raises(ConfigError, match=r"no figure 'patches\.conut'"):
-        stored_results.collect(replace(plan_, experiment=with_study(plan_.experiment, wrong_spec)))
+        stored_results.collect(replace(study_plan, experiment=with_study(study_plan.experiment, wrong_spec)))
 
 
 def test_only_committed_iterations_count(tmp_path: Path) -> None:
-    plan_ = make_arm_plan(tmp_path / "study", ["mars"], 1)
-    (run,) = plan_.runs
-    folder = write_run(plan_, run)
-    folder.metrics.append({"iteration": 21, "seconds": {"play": 9.0}, plan_.spec.figure: 9.0})
-    (stored_run,) = stored_results.write(plan_, stored_results.collect(plan_), {})["runs"]
+    study_plan = make_arm_plan(tmp_path / "study", ["mars"], 1)
+    (run,) = study_plan.runs
+    folder = write_run(study_plan, run)
+    folder.metrics.append({"iteration": 21, "seconds": {"play": 9.0}, study_plan.spec.figure: 9.0})
+    (stored_run,) = stored_results.write(study_plan, stored_results.collect(study_plan), {})["runs"]
     assert stored_run["curve"] == [0.5] * 20 and stored_run["seconds"] == 20.0
     metrics = run.path / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace("0.5", "5.5"))
     with pytest.raises(StoreError, match=r"mars-0/metrics\.jsonl is not as it was written"):
-        stored_results.collect(plan_)
+        stored_results.collect(study_plan)
 
 
 def test_edited_record_is_refused(tmp_path: Path) -> None:
-    plan_ = make_arm_plan(tmp_path / "study", ["mars"], 1)
-    write_run(plan_, plan_.runs[0])
-    data, path = stored_results.write(plan_, stored_results.collect(plan_), {}), tmp_path / "study" / "study.json"
+    study_plan = make_arm_plan(tmp_path / "study", ["mars"], 1)
+    write_run(study_plan, study_plan.runs[0])
+    data, path = (
+        stored_results.write(study_plan, stored_results.collect(study_plan), {}),
+        tmp_path / "study" / "study.json",
+    )
     assert stored_results.read(path).curves["mars"][0] == [0.5] * 20
     data["runs"][0]["curve"] = [5.5] * 20
     path.write_text(json.dumps(data))
@@ -387,14 +398,14 @@ def test_evaluation_figure_can_decide(tmp_path: Path) -> None:
     config = {"evaluate": {"games": [{"name": "negotiation"}]}, "study": {**SPEC, "figure": "evaluation.deal"}}
     experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", config)])
     assert config["study"]["last"] > 1
-    plan_ = plan(experiment, tmp_path / "study", ["mars", "zero"], 2, lambda it: it)
+    study_plan = plan(experiment, tmp_path / "study", ["mars", "zero"], 2, lambda it: it)
     curves = {"mars": [[0.2, 0.6], [0.3, 0.7]], "zero": [[0.2, 0.25], [0.3, 0.35]]}
     records = {
         (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=curve)
         for arm, both in curves.items()
         for seed, curve in enumerate(both)
     }
-    results = stored_results.collect(replace(plan_, kept=records))
+    results = stored_results.collect(replace(study_plan, kept=records))
     assert [round(arm.last.estimate, 9) for arm in results.arms] == [0.65, 0.3]
     assert results.arms[1].behind is not None and results.arms[1].behind.estimate == pytest.approx(0.35)
     without = compose([recipe_layer("negotiation-nano"), Layer("test", "", {"study": config["study"]})])
@@ -418,8 +429,8 @@ def test_panel_figure_is_read_at_each_evaluation(tmp_path: Path) -> None:
     """Means by hand: (1 + 3) / 2 before, (4 + 6) / 2 after; evaluations by another panel are ignored."""
     config = {"evaluate": {"panel": "negotiation"}, "study": {**SPEC, "figure": "panel.payoff"}}
     experiment = compose([recipe_layer("negotiation-nano"), Layer("test", "", config)])
-    plan_ = plan(experiment, tmp_path / "study", ["mars"], 1, lambda it: it)
-    (run,) = plan_.runs
+    study_plan = plan(experiment, tmp_path / "study", ["mars"], 1, lambda it: it)
+    (run,) = study_plan.runs
     run.path.mkdir()
     lines = [
         make_evaluation_line(0, [9.0, 9.0], "other"),
@@ -441,10 +452,12 @@ def test_panel_figure_needs_a_panel(tmp_path: Path) -> None:
 
 def test_judged_seeds_start_at_first_seed(tmp_path: Path) -> None:
     config = Layer("test", "", {"study": {**SPEC, "first_seed": 10}})
-    plan_ = plan(compose([recipe_layer("negotiation-nano"), config]), tmp_path / "study", ["mars"], 3, lambda it: it)
-    assert [run.seed for run in plan_.runs] == [10, 11, 12]
+    study_plan = plan(
+        compose([recipe_layer("negotiation-nano"), config]), tmp_path / "study", ["mars"], 3, lambda it: it
+    )
+    assert [run.seed for run in study_plan.runs] == [10, 11, 12]
     runs = [RecordedRun(arm="mars", seed=s, seconds=1.0, curve=[float(s)], also={}) for s in (9, 10, 12, 13)]
-    results = stored_results._to_results("name", plan_.spec, 3, ["mars"], runs)
+    results = stored_results._to_results("name", study_plan.spec, 3, ["mars"], runs)
     assert sorted(results.curves["mars"]) == [10, 12]
 
 
@@ -474,7 +487,7 @@ def test_surplus_and_tuning_seeds_are_refused(tmp_path: Path) -> None:
 
 
 def test_descriptive_fields_do_not_change_the_rule() -> None:
-    plan_ = make_spec()
-    assert plan_.rule == plan_.model_copy(update={"minutes": 9.0, "claim": "another", "also": ["deal"]}).rule
+    study_plan = make_spec()
+    assert study_plan.rule == study_plan.model_copy(update={"minutes": 9.0, "claim": "another", "also": ["deal"]}).rule
     for other in ({"first_seed": 3}, {"seeds": 9}, {"last": 1}, {"tuned_on": [7]}):
-        assert plan_.rule != plan_.model_copy(update=other).rule
+        assert study_plan.rule != study_plan.model_copy(update=other).rule

@@ -127,19 +127,19 @@ def test_settings_share_an_imitation_unless_it_is_swept() -> None:
 
 
 def test_all_settings_of_a_seed_start_from_one_imitation(tmp_path: Path) -> None:
-    plan_ = start_plan(tmp_path / "sweep", make_sweep_experiment("learn.lr=1e-4,3e-4"))
-    first, second, other_seed, _ = plan_.runs
-    runner = Runner(plan_, 4)
-    assert [runner._may_start(run) for run in plan_.runs] == [True, False, True, False]
+    sweep_plan = start_plan(tmp_path / "sweep", make_sweep_experiment("learn.lr=1e-4,3e-4"))
+    first, second, other_seed, _ = sweep_plan.runs
+    runner = Runner(sweep_plan, 4)
+    assert [runner._may_start(run) for run in sweep_plan.runs] == [True, False, True, False]
     (first.path / "checkpoints" / "0000").mkdir(parents=True)
-    assert [runner._may_start(run) for run in plan_.runs] == [True, True, True, False]
+    assert [runner._may_start(run) for run in sweep_plan.runs] == [True, True, True, False]
     assert f'policies.shared.model="{first.path.absolute()}@0:shared"' in warm_settings(
-        plan_, second, runner._first(second)
+        sweep_plan, second, runner._first(second)
     )
     assert (
-        warm_settings(plan_, first, runner._first(first))
+        warm_settings(sweep_plan, first, runner._first(first))
         == []
-        == warm_settings(plan_, other_seed, runner._first(other_seed))
+        == warm_settings(sweep_plan, other_seed, runner._first(other_seed))
     )
 
 
@@ -255,14 +255,14 @@ def start_plan(folder: Path, experiment: Recipe, seeds: int = 2) -> Plan:
 @pytest.mark.parametrize("lowest", [False, True])
 def test_best_setting_is_first_with_its_interval(tmp_path: Path, lowest: bool) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae"]))
-    plan_ = start_plan(tmp_path / "it", make_sweep(BASE, points, 2, lowest=lowest), 3)
+    sweep_plan = start_plan(tmp_path / "it", make_sweep(BASE, points, 2, lowest=lowest), 3)
     ends = {"setting-1": [0.1, 0.2, 0.3], "setting-2": [2.0, 2.1, 2.2], "setting-3": [1.0, 1.1, 1.2]}
     records = {
         (arm, 1000 + n): RecordedRun(arm=arm, seed=1000 + n, seconds=1.0, curve=[0.0] * 15 + [end] * 5)
         for arm, seeds in ends.items()
         for n, end in enumerate(seeds)
     }
-    results = collect(replace(plan_, kept=records))
+    results = collect(replace(sweep_plan, kept=records))
     ranked = ranking.rank(results, points)
     best = ["setting-2", "setting-3", "setting-1"]
     assert [it.name for it in ranked] == (best[::-1] if lowest else best)
@@ -270,18 +270,18 @@ def test_best_setting_is_first_with_its_interval(tmp_path: Path, lowest: bool) -
     assert first.mean == mean_ci([2.0, 2.1, 2.2]) and first.values == {1000: 2.0, 1001: 2.1, 1002: 2.2}
     assert first.settings == ["learn.lr=2e-4"], "settings that all share are left out"
     assert results.verdict.verdict == "not judged"
-    data = write(replace(plan_, kept=records), results, {"ranking": ranking.to_json(ranked)})
+    data = write(replace(sweep_plan, kept=records), results, {"ranking": ranking.to_json(ranked)})
     assert data == json.loads((tmp_path / "it" / "sweep.json").read_text())
     assert data["ranking"][0]["seeds"].keys() == {"1000", "1001", "1002"} and len(data["runs"]) == 9
-    assert start_plan(tmp_path / "it", plan_.experiment, 3).kept.keys() == records.keys(), "and it is read again"
+    assert start_plan(tmp_path / "it", sweep_plan.experiment, 3).kept.keys() == records.keys(), "and it is read again"
 
 
 def test_settings_are_ranked_within_arms(tmp_path: Path) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), ["mars", "zero"])
-    plan_ = start_plan(tmp_path / "it", make_sweep(BASE, points, 2))
+    sweep_plan = start_plan(tmp_path / "it", make_sweep(BASE, points, 2))
     ends = {"setting-1": 0.1, "setting-2": 0.2, "setting-3": 9.0, "setting-4": 3.0}
     records = {(arm, 1000): RecordedRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
-    results = collect(replace(plan_, kept=records))
+    results = collect(replace(sweep_plan, kept=records))
     ranked = ranking.rank(results, points)
     assert [(it.arm, it.name) for it in ranked] == [
         ("mars", "setting-2"), ("mars", "setting-1"), ("zero", "setting-3"), ("zero", "setting-4"),
@@ -305,7 +305,7 @@ def test_other_grid_or_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> N
 
 def test_runs_can_be_started_by_another_launcher(tmp_path: Path) -> None:
     """A cluster plugs in a launcher that starts a run and returns a process-like object."""
-    plan_ = start_plan(tmp_path / "it", make_sweep_experiment("learn.lr=1e-4,3e-4"))
+    sweep_plan = start_plan(tmp_path / "it", make_sweep_experiment("learn.lr=1e-4,3e-4"))
     commands: list[list[str]] = []
 
     class FinishedProcess:
@@ -323,10 +323,10 @@ def test_runs_can_be_started_by_another_launcher(tmp_path: Path) -> None:
             (run.path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
         return FinishedProcess()
 
-    runner = Runner(plan_, 3, start_elsewhere)
+    runner = Runner(sweep_plan, 3, start_elsewhere)
     runner.run(lambda run, more: None, lambda line: None)
     assert not runner.failures and sorted(arguments[0] for arguments in commands) == sorted(
-        run.path.name for run in plan_.runs
+        run.path.name for run in sweep_plan.runs
     )
     assert commands[0][1:3] == ["run", "selfplay"] and "setting-1" in commands[0] and "--seed" in commands[0]
 

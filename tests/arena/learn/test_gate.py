@@ -30,9 +30,9 @@ def sample_replies(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
     """Return the engine's sampled replies as training samples."""
     requests = [request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(contexts(24, 16))]
     samples = []
-    for request_, completion in zip(requests, wait(engine.generate(requests)), strict=True):
+    for sampling_request, completion in zip(requests, wait(engine.generate(requests)), strict=True):
         stream = Stream()
-        stream.observe(request_.ids)
+        stream.observe(sampling_request.ids)
         stream.append_sampled(completion.ids, completion.logprobs, 0)
         ones = np.ones(len(completion.ids), np.float32)
         behaviour = np.asarray(completion.logprobs, np.float32)

@@ -66,7 +66,7 @@ def list_shares(step: Step) -> list[Shares]:
 
 
 def list_indices(shares: Shares) -> list[int]:
-    return sorted(i for share in shares for pass_ in share for i in pass_.index)
+    return sorted(i for share in shares for assigned in share for i in assigned.index)
 
 
 class PlainEngine:
@@ -147,13 +147,13 @@ def run_steps(rule: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.Monke
                 parameter += 0.01 * parameter.roll(1, 0)
         if len(plan.steps) > 1:
             exhaust(share.add(plan.steps[-1]))
-        gradients_ = torch.cat([p.grad.flatten() for p in engine.parameters()])
+        gradient = torch.cat([p.grad.flatten() for p in engine.parameters()])
         seen = np.sum([np.pad(n, ((0, 0), (0, 9 - len(n[0])))) for n in share.seen.get("entropy_band", [])], axis=0)
-        return gradients_, metrics, gap, seen
+        return gradient, metrics, gap, seen
 
-    gradients_, all_metrics, gaps, seen = zip(*threads.run_on_all_ranks(work), strict=True)
+    gradient, all_metrics, gaps, seen = zip(*threads.run_on_all_ranks(work), strict=True)
     assert len(set(gaps)) == 1, "every rank has the total"
-    return StepResult(sum(gradients_), reduce(UpdateMetrics.plus, all_metrics).means(), gaps[0], sum(seen))
+    return StepResult(sum(gradient), reduce(UpdateMetrics.plus, all_metrics).means(), gaps[0], sum(seen))
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -282,9 +282,9 @@ def test_covariance_clip_can_be_limited_to_replayed_tokens() -> None:
 
 def test_token_batch_marks_replayed_tokens() -> None:
     model = tiny()
-    samples_ = [replace(s, source="replayed" if k % 2 else "played") for k, s in enumerate(samples(model))]
-    (packed,) = pack([s.stream for s in samples_], [1.0] * len(samples_), 10**6)
-    tokens = make_token_batch(packed, StreamScorer(model)(packed), samples_, None, Clock(), {})
+    mixed = [replace(s, source="replayed" if k % 2 else "played") for k, s in enumerate(samples(model))]
+    (packed,) = pack([s.stream for s in mixed], [1.0] * len(mixed), 10**6)
+    tokens = make_token_batch(packed, StreamScorer(model)(packed), mixed, None, Clock(), {})
     assert tokens.replayed is not None
     expected = [packed.index[row] % 2 == 1 for row in packed.rows.tolist()]
     assert tokens.replayed.tolist() == expected and any(expected) and not all(expected)

@@ -220,12 +220,12 @@ def compute_trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> flo
             model=model, ref_model=initial, args=config, processing_class=tokenizer,
             train_dataset=datasets.Dataset.from_list(chat_rows),
         )  # fmt: skip
-    batch_ = next(iter(torch.utils.data.DataLoader(
+    batch = next(iter(torch.utils.data.DataLoader(
         trainer.train_dataset, batch_size=6, shuffle=False, collate_fn=trainer.data_collator
     )))  # fmt: skip
     trainer.model.eval()
     with torch.no_grad():
-        return float(trainer.compute_loss(trainer.model, batch_))
+        return float(trainer.compute_loss(trainer.model, batch))
 
 
 @pytest.mark.slow

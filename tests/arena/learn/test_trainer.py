@@ -47,8 +47,8 @@ def compute_plain_loss(
 def apply_plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnSpec, seed: int) -> None:
     """Apply the same updates with torch's AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
-    for round_, batch in enumerate(rounds):
-        rng = np.random.default_rng(seed + round_)
+    for number, batch in enumerate(rounds):
+        rng = np.random.default_rng(seed + number)
         with torch.no_grad():
             old = [plain_scores(model, s)[0] for s in batch]
         for _ in range(rule.epochs):
@@ -161,8 +161,8 @@ def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, mini
     ))  # fmt: skip
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
-    for round_, batch in enumerate(rounds):
-        figures = updated(trainer, batch, np.random.default_rng(10 + round_))
+    for number, batch in enumerate(rounds):
+        figures = updated(trainer, batch, np.random.default_rng(10 + number))
     apply_plain_updates(plain_model, rounds, rule, 10)
     with trainer.gather():
         near(model, plain_model, rule.lr)
