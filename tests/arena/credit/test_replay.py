@@ -99,7 +99,7 @@ def test_only_failed_groups_get_a_success(tmp_path: Path) -> None:
     others = [replace(t, policy="other") for t in buyers]
     batch, rewards = make_batch(buyers + sellers + others)
     injected = Success(memory, write_log(tmp_path, OLD_SUCCESS), by=ANY_DEAL).inject(batch, rewards)
-    # deal 1 varies, deal 2 is no failure, deal 4 is alone, and nobody else's success is theirs
+    # deal 1 varies, deal 2 is no failure, deal 4 has one match, and other seats' and policies' successes do not count
     assert [i for i, t in enumerate(injected) if t.source == "recalled"] == [0, 6]
     assert [t.seed for t in injected] == [t.seed for t in batch.trajectories]
     assert memory == {TASK_KEY: [KNOWN_ENTRY]}, "inject does not change the memory"

@@ -215,7 +215,7 @@ def make_messages(*texts: str, sender: str = "tool") -> list[tuple[Message, ...]
 
 
 def test_tool_success_rewards_the_call_not_the_reply() -> None:
-    # four calls: two that worked, a traceback, an error in a line; the last turn's outcome nobody saw
+    # four calls: two that worked, a traceback, an error in a line; no message follows the last turn
     messages = make_messages(
         "12", "Traceback (most recent call last):\n  x\nNameError: x", "7\n[stopped: out of time]", "0"
     )

@@ -46,7 +46,7 @@ def test_outcomes_by_hand() -> None:
     assert [compute_score({"a": 1, "b": 1}, [seat]) for seat in "ab"] == [0.5, 0.5]
     assert [compute_score({"a": 3, "b": 3, "c": 0}, [seat]) for seat in "abc"] == [0.5, 0.5, 0.0]
     assert compute_score({"a": 0, "b": 2, "c": 2}, ["a"]) == 0.0
-    # An illegal end: the author loses, nobody wins by it, whatever was paid.
+    # An illegal end: its author loses and no seat wins, regardless of payoffs.
     assert [compute_score({"a": -5, "b": 0}, [seat], "a") for seat in "ab"] == [0.0, 0.5]
 
 

@@ -247,7 +247,7 @@ def test_records_of_another_process_are_kept(tmp_path: Path) -> None:
 
 
 def write_run(study_plan: Plan, run: Run) -> RunFolder:
-    """A whole run of a plan, of rows of metrics alone."""
+    """Write a complete run of a plan with metrics only."""
     folder = RunFolder.create(run.path, "seed: 0\n", {"commands": []})
     for k in range(1, study_plan.iterations(run.arm) + 1):
         figures = dict.fromkeys((study_plan.spec.figure, *study_plan.spec.also), 0.5)

@@ -194,7 +194,7 @@ def test_kl_and_entropy_equal_those_of_trl(make_trl_trainer: Any, kind: str) -> 
     theirs, ours = KINDS[kind]
     entropy = {"entropy": {"weight": 0.02}} if kind == "dapo" else {}
     trainer = make_trl_trainer(**theirs, **({"entropy_coef": 0.02} if entropy else {}))
-    trainer.beta = 0.3  # told beforehand it would look for a reference model by name
+    trainer.beta = 0.3  # set afterwards: as a setting TRL would look for a reference model by name
     for seed in range(5):
         check_equal(trainer, make_rule(**ours, regularisers={"kl": {"weight": 0.3}, **entropy}), seed)
 

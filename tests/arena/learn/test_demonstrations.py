@@ -188,7 +188,7 @@ def test_opponents_of_demonstrators_are_not_imitated(tmp_path: Path) -> None:
 
 
 def test_each_table_uses_the_scripts_that_can_play_it(tmp_path: Path) -> None:
-    """`halver` knows the questions alone, `consistent_guesser` wordle: each has a table, and nobody fails."""
+    """`halver` plays only guess_city and `consistent_guesser` only wordle: each gets its table."""
     tables = [
         {"game": {"name": name}, "seats": {"guesser": {"role": "player", "policy": "shared"}}}
         for name in ("guess_city", "wordle")

@@ -33,7 +33,7 @@ evaluate:
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "weights").symlink_to(resolve("nano-2"))
-    (tmp_path / "nano").mkdir()  # a built-in model's name is no path, whatever lies there
+    (tmp_path / "nano").mkdir()  # a built-in model's name is no path, even if a folder has it
     kept_run(tmp_path / "earlier", _3="nano-3")
     kept_run(tmp_path / "random", _3="nano-3")  # nor is a scripted policy's
     monkeypatch.chdir(tmp_path)

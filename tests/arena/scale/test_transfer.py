@@ -99,7 +99,7 @@ def run_members(
     def run(member: int) -> None:
         try:
             answers[member] = work(link.of(member, LOOPBACK), member)
-        except Exception as error:  # noqa: BLE001 told below
+        except Exception as error:  # noqa: BLE001 returned below
             answers[member] = error
 
     threads = [threading.Thread(target=run, args=(member,)) for member in range(count)]
