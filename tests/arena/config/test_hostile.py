@@ -1,4 +1,4 @@
-"""Whatever is written into an experiment, a role or `--set` is taken, or refused in one line; no traceback, ever."""
+"""Any experiment, role or `--set` is accepted or refused in one line, never with a traceback."""
 
 import random
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from tests.factories.thorough import cases
 PATIENCE = 10
 
 
-def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATIENCE) -> bool:
-    """Whether it was taken; fails the test for an error that is not one line for the user."""
+def is_accepted(case: str, check: Callable[[], object], patience: int = PATIENCE) -> bool:
+    """Return whether the input was accepted; fail for an error that is not one line."""
     try:
         with at_most(patience):
-            take()
+            check()
         return True
     except BAD_INPUT as error:
         assert len(str(error).splitlines()) == 1, case
@@ -37,82 +37,82 @@ def taken_or_refused(case: str, take: Callable[[], object], patience: int = PATI
         raise AssertionError(f"{type(error).__name__}: {str(error)[:300]}, of:\n{case}") from error
 
 
-def checked(experiment: Experiment) -> None:
-    """All that is checked before a run's folder exists, but for the trial of what is fastest on this machine."""
+def check_experiment(experiment: Experiment) -> None:
+    """Run all checks that precede a run's folder, except the timing of this machine."""
     wait(preflight(experiment.model_copy(update={"threads": 1, "precision": "fp32"}), lambda doing: None))
 
 
-def read(source: str, text: str) -> None:
+def check_text(source: str, text: str) -> None:
     """Check an experiment's text."""
-    checked(compose([text_layer(source, text)]))
+    check_experiment(compose([text_layer(source, text)]))
 
 
-def set_over(recipe: Layer, *settings: str) -> None:
+def check_settings(recipe: Layer, *settings: str) -> None:
     """Check a recipe with settings laid over it."""
-    checked(compose([recipe, *map(set_layer, settings)]))
+    check_experiment(compose([recipe, *map(set_layer, settings)]))
 
 
 def try_experiments(rng: random.Random, count: int) -> int:
-    """How many mutated experiments of so many are taken."""
+    """Return how many of `count` mutated experiments are accepted."""
     texts = (text for _, text in hostile.mutants(hostile.experiments(), rng, count))
-    return sum(taken_or_refused(text, partial(read, "it", text)) for text in texts)
+    return sum(is_accepted(text, partial(check_text, "it", text)) for text in texts)
 
 
 def try_settings(rng: random.Random, count: int) -> int:
-    """How many `--set` of so many are taken."""
+    """Return how many of `count` mutated settings are accepted."""
     recipes = {name: recipe_layer(name) for name in recipe_names()}
     return sum(
-        taken_or_refused(
+        is_accepted(
             f"{name}: {setting}",
-            partial(set_over, recipes[name], setting),
+            partial(check_settings, recipes[name], setting),
         )
         for name, setting in (hostile.setting(rng) for _ in range(count))
     )
 
 
 def try_roles(rng: random.Random, count: int, folder: Path) -> int:
-    """How many mutated roles of so many are taken."""
-    file, taken = folder / "role.yaml", 0
+    """Return how many of `count` mutated roles are accepted."""
+    file, accepted = folder / "role.yaml", 0
     for _, text in hostile.mutants(hostile.roles(), rng, count):
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
-        taken += taken_or_refused(text, lambda: read_role(file))
-    return taken
+        accepted += is_accepted(text, lambda: read_role(file))
+    return accepted
 
 
 @pytest.fixture(scope="module", autouse=True)
-def warm() -> None:
-    """Everything is imported before any clock runs."""
+def import_everything() -> None:
+    """Import everything before timing starts."""
     recipes = [recipe_layer(name) for name in recipe_names()]
     for recipe in recipes:
-        taken_or_refused(recipe.source, partial(set_over, recipe), patience=0)
+        is_accepted(recipe.source, partial(check_settings, recipe), patience=0)
     for game in ("openspiel:x", "pettingzoo:x", "textarena:x"):
         other = f"game.name={game}"
-        assert not taken_or_refused(game, partial(set_over, recipes[0], other), patience=0)
+        assert not is_accepted(game, partial(check_settings, recipes[0], other), patience=0)
 
 
 @pytest.fixture(autouse=True)
-def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder to stand in: relative paths find nothing."""
+def empty_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to an empty folder, where relative paths find nothing."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sample_of_experiments(seed: int) -> None:
+def test_mutated_experiments(seed: int) -> None:
     assert 0 < try_experiments(random.Random(seed), count := cases(50, 125)) < count
 
 
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sample_of_settings(seed: int) -> None:
+def test_mutated_settings(seed: int) -> None:
     assert 0 < try_settings(random.Random(seed), count := cases(70, 175)) < count
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sample_of_roles(seed: int, tmp_path: Path) -> None:
+def test_mutated_roles(seed: int, tmp_path: Path) -> None:
     assert 0 < try_roles(random.Random(seed), 250, tmp_path) < 250
 
 
@@ -130,33 +130,33 @@ def test_a_sample_of_roles(seed: int, tmp_path: Path) -> None:
 )
 def test_a_name_of_two_lines_is_refused_in_one(setting: str) -> None:
     layers = [recipe_layer("clinic_both-nano"), set_layer(setting)]
-    assert not taken_or_refused(setting, lambda: checked(compose(layers)))
+    assert not is_accepted(setting, lambda: check_experiment(compose(layers)))
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("command", ["check", "run"])
-def test_a_sample_on_the_command_line(command: str, tmp_path: Path) -> None:
+def test_mutated_inputs_on_the_command_line(command: str, tmp_path: Path) -> None:
     rng, codes = random.Random(3), list[int]()
     written = tuple((name, text) for name, text in hostile.roles() if "game: negotiation" in text)
     for n in range(40):
         if command == "check":
             (name, text), file = next(hostile.mutants(written, rng, 1)), tmp_path / f"role-{n}.yaml"
             file.write_text(text, encoding="utf-8", errors="surrogatepass")
-            told = arena("check", "role", file, "--game", "negotiation")
+            result = arena("check", "role", file, "--game", "negotiation")
         else:
             name, text = next(hostile.mutants(hostile.experiments(), rng, 1))
             text = text if n % 2 else "no_such_field: 1\n" + text  # refused at the latest by that: nothing is to begin
             (tmp_path / "mine.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
-            told = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
-        codes.append(told.code)
-        if told.code:
-            assert told.code == 2 and told.line, f"{name}: {text}"
-            assert told.line.isprintable() and len(told.line) <= 1000
+            result = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
+        codes.append(result.code)
+        if result.code:
+            assert result.code == 2 and result.line, f"{name}: {text}"
+            assert result.line.isprintable() and len(result.line) <= 1000
     assert set(codes) == ({0, 2} if command == "check" else {2})
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand(tmp_path: Path) -> None:
+def test_hundred_thousand_mutations(tmp_path: Path) -> None:
     rng = random.Random(13)
     for _ in range(25):
         try_experiments(rng, 1500)
@@ -164,8 +164,8 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
         try_roles(rng, 1000, tmp_path)
     for _ in range(300):
         name, setting = hostile.setting(rng)
-        told = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
-        assert told.code == 2 and told.line and len(told.line) <= 1000, setting
+        result = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
+        assert result.code == 2 and result.line and len(result.line) <= 1000, setting
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_a_hundred_thousand(tmp_path: Path) -> None:
         ["credit.critic={archer: {steps: 100000000}}"],
     ],
 )
-def test_what_would_be_worked_at_for_ever_is_refused(settings: list[str]) -> None:
-    """Each setting was taken, and the run then planned, listed or learned without end, or filled the memory."""
+def test_endless_work_is_refused(settings: list[str]) -> None:
+    """Regression: these were accepted, and the run never ended or filled the memory."""
     with pytest.raises(BAD_INPUT, match=r"less than or equal to|at most|more than a million"), at_most(PATIENCE):
-        set_over(recipe_layer("negotiation-nano"), *settings)
+        check_settings(recipe_layer("negotiation-nano"), *settings)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_what_would_be_worked_at_for_ever_is_refused(settings: list[str]) -> Non
         ("public_goods", "endowment"),
     ],
 )
-def test_a_game_lists_no_more_acts_than_fit(game: str, option: str) -> None:
-    """A number of which every value is an act: a thousand million of them were listed without end."""
+def test_game_bounds_its_number_of_acts(game: str, option: str) -> None:
+    """Regression: a game listed a thousand million acts, one for each value of a number."""
     with pytest.raises(ValueError, match="to 100000, not 1000000000"):
         games.deal(Deal(game, {option: 10**9}, 0))
     with at_most(PATIENCE):

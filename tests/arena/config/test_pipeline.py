@@ -1,4 +1,4 @@
-"""Pipelines as they are written: every slip is one line with file, line and stage, and nothing is run."""
+"""Reading of pipelines: every mistake gives one line with file, line and stage, and nothing is run."""
 
 from pathlib import Path
 
@@ -20,40 +20,41 @@ LINE = HEAD.count("\n") + 1
 """Line of `stages:`."""
 
 
-def made(stages: str, *layers: Layer) -> list[tuple[str, str]]:
-    """Name and model of the policy at each stage."""
-    given = read_pipeline([text_layer("test", HEAD + stages), *layers])
-    experiments = [(each.spec.name, each.made) for each in plan(given, Path("RUN"), print)]
+def list_stage_models(stages: str, *layers: Layer) -> list[tuple[str, str]]:
+    """Return the name and the policy's model of each stage."""
+    pipeline_spec = read_pipeline([text_layer("test", HEAD + stages), *layers])
+    experiments = [(stage.spec.name, stage.made) for stage in plan(pipeline_spec, Path("RUN"), print)]
     return [(name, experiment.policies["player"].model) for name, experiment in experiments]  # type: ignore[union-attr]
 
 
-def stage(text: str) -> str:
+def make_stage(text: str) -> str:
     return f"stages:\n  - {text}\n"
 
 
 FIRST = "stages:\n  - name: a\n    play: {iterations: 1}\n  - name: b\n    play: "
 
-SLIPS = [
+MISTAKES = [
     # structure
     ("stages: 3\n", f"chain.yaml:{LINE}: stages: a list of stages belongs here"),
     ("stages: {play: {}}\n", f"chain.yaml:{LINE}: stages: a list of stages belongs here"),
     ("stages: []\n", f"chain.yaml:{LINE}: stages: 0 stages: a pipeline has 1 to 99"),
     (f"stages: [{', '.join(['play'] * 100)}]\n", "100 stages: a pipeline has 1 to 99"),
-    (stage("5"), f"chain.yaml:{LINE + 1}: stages[0]: a stage is its kind with settings"),
-    (stage("name: x"), f"chain.yaml:{LINE + 1}: stages[0]: the stage's kind is missing: one of play"),
-    (stage("{play: {}, plai: {}}"), "stages[0]: one kind belongs here, not play and plai"),
-    (stage("plai: {}"), f"chain.yaml:{LINE + 1}: stages[0].plai: unknown kind of stage 'plai' — did you mean 'play'?"),
-    (stage("nosuch.py:f: {}"), "nosuch.py"),
-    (stage("play: 5"), "stages[0].play: a mapping of settings belongs here"),
-    (stage("{play: {iterations: 1}, with: {seed: 1}}"), "play takes these settings itself"),
+    (make_stage("5"), f"chain.yaml:{LINE + 1}: stages[0]: a stage is its kind with settings"),
+    (make_stage("name: x"), f"chain.yaml:{LINE + 1}: stages[0]: the stage's kind is missing: one of play"),
+    (make_stage("{play: {}, plai: {}}"), "stages[0]: one kind belongs here, not play and plai"),
+    (make_stage("plai: {}"),
+     f"chain.yaml:{LINE + 1}: stages[0].plai: unknown kind of stage 'plai' — did you mean 'play'?"),
+    (make_stage("nosuch.py:f: {}"), "nosuch.py"),
+    (make_stage("play: 5"), "stages[0].play: a mapping of settings belongs here"),
+    (make_stage("{play: {iterations: 1}, with: {seed: 1}}"), "play takes these settings itself"),
     ("stages: [{play: {iterations: 1}}, {play: {iterations: 1}}]\n", "stages[1]: a second stage with the name 'play'"),
     # settings
-    (stage("play: {iteration: 5}"), f"stage play: chain.yaml:{LINE + 1}: stages[0].play.iteration: unknown field"),
-    (stage("play: {}"), "stage play: "),
-    (stage("play: {iterations: 0}"), "stages[0].play.iterations: should be greater than or equal to 1, not 0"),
-    (stage("play: {iterations: 1, credit: {estimator: mrs}}"), "unknown estimator 'mrs' — did you mean 'mars'?"),
-    (stage("play: {iterations: 1, stages: [play]}"), "stage play: "),
-    (stage("play: {iterations: 1, seats: {first: {policy: nobody}}}"), "stage play: seats.first.policy"),
+    (make_stage("play: {iteration: 5}"), f"stage play: chain.yaml:{LINE + 1}: stages[0].play.iteration: unknown field"),
+    (make_stage("play: {}"), "stage play: "),
+    (make_stage("play: {iterations: 0}"), "stages[0].play.iterations: should be greater than or equal to 1, not 0"),
+    (make_stage("play: {iterations: 1, credit: {estimator: mrs}}"), "unknown estimator 'mrs' — did you mean 'mars'?"),
+    (make_stage("play: {iterations: 1, stages: [play]}"), "stage play: "),
+    (make_stage("play: {iterations: 1, seats: {first: {policy: nobody}}}"), "stage play: seats.first.policy"),
     # other stages
     (FIRST + "{iterations: 1, policies: {old: {model: stage:c}}}\n",
      f"chain.yaml:{LINE + 4}: stages[1].play.policies.old.model"),
@@ -70,18 +71,18 @@ SLIPS = [
 NAMES = ["../../x", "/etc/passwd", "a/b", ".", "..", "", "A", "a b", "x" * 65, "a\\nb", "\u202ea", "-a", "é"]
 
 
-@pytest.mark.parametrize(("stages", "says"), SLIPS)
-def test_a_slip_is_one_line_with_file_and_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: str, says: str
+@pytest.mark.parametrize(("stages", "message"), MISTAKES)
+def test_mistake_gives_one_line_with_file_and_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stages: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("chain.yaml").write_text(HEAD + stages)
-    assert says in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
+    assert message in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
     assert not Path("run").exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_stage_name_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
     line = refused("run", "selfplay", "--config", file, "--out", tmp_path / "run")
@@ -89,56 +90,56 @@ def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
+def test_stage_name_must_be_text() -> None:
     with pytest.raises(ConfigError, match="5 is no name"):
-        read_pipeline([text_layer("test", HEAD + stage("{name: 5, play: {}}"))])
+        read_pipeline([text_layer("test", HEAD + make_stage("{name: 5, play: {}}"))])
 
 
-def test_bad_settings_of_the_whole_are_told() -> None:
+def test_bad_pipeline_settings_are_reported() -> None:
     for key, value in (("seed", -1), ("seed", "x"), ("name", "A b"), ("study", 3)):
         with pytest.raises(ConfigError, match=key):
             read_pipeline([text_layer("test", CONFIG), set_layer(f"{key}={value}")])
 
 
-def test_shared_settings_name_no_stage() -> None:
-    given = pipeline("policies.player.model=stage:first")
+def test_shared_settings_cannot_name_a_stage() -> None:
+    pipeline_spec = pipeline("policies.player.model=stage:first")
     with pytest.raises(ConfigError, match=r"policies.player.model: stage:first: only the settings of a stage can name"):
-        plan(given, Path("RUN"), print)
+        plan(pipeline_spec, Path("RUN"), print)
 
 
-def test_a_stage_is_its_weights_or_its_folder_by_the_key() -> None:
+def test_stage_reference_is_weights_or_folder_by_key() -> None:
     text = (
         FIRST
         + """{iterations: 1, source: {log: stage:a}, policies: {old: {model: stage:a, train: false}},
       learn: {demonstrations: {run: stage:a}}}
 """
     )
-    found = plan(read_pipeline([text_layer("test", HEAD + text)]), Path("/RUN"), print)
-    experiment = found[1].made
+    stages = plan(read_pipeline([text_layer("test", HEAD + text)]), Path("/RUN"), print)
+    experiment = stages[1].made
     assert isinstance(experiment, Experiment) and experiment.source and experiment.learn.demonstrations
     assert experiment.source.log == experiment.learn.demonstrations.run == "/RUN/stages/01-a"
     assert experiment.policies["old"].model == "nano", "before the run, the model with which the policy begins"
-    assert [each.is_final for each in found] == [True, False]
+    assert [each.is_final for each in stages] == [True, False]
 
 
-def test_policies_go_on_from_the_newest_stage_that_trained_them() -> None:
+def test_policies_start_from_the_last_stage_that_trained_them() -> None:
     three = FIRST + "{iterations: 1, policies: {player: {model: nano-5}}}\n  - play: {iterations: 1}\n"
-    assert made(three) == [("a", "nano"), ("b", "nano-5"), ("play", "nano-5")]
+    assert list_stage_models(three) == [("a", "nano"), ("b", "nano-5"), ("play", "nano-5")]
     frozen = FIRST + "{iterations: 1, policies: {other: {model: nano-5}}, seats: {first: {policy: other}, "
     frozen += "second: {policy: other}}}\n  - play: {iterations: 1}\n"
-    assert made(frozen)[2] == ("play", "nano"), "a stage that does not play a policy does not train it"
+    assert list_stage_models(frozen)[2] == ("play", "nano"), "a stage that does not play a policy does not train it"
 
 
-def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both() -> None:
+def test_stage_settings_override_shared_ones_and_later_layers_both() -> None:
     changes = ["iterations=9", "stages.play.play.iterations=7", "learn.lr=0.5"]
-    given = pipeline(*changes)
-    found = {each.spec.name: each.made for each in plan(given, Path("RUN"), print)}
-    assert [each.iterations for each in found.values()] == [2, 7, 2]  # type: ignore[union-attr]
-    assert [each.learn.lr for each in found.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
+    pipeline_spec = pipeline(*changes)
+    stages = {each.spec.name: each.made for each in plan(pipeline_spec, Path("RUN"), print)}
+    assert [each.iterations for each in stages.values()] == [2, 7, 2]  # type: ignore[union-attr]
+    assert [each.learn.lr for each in stages.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "message"),
     [
         ("stages.plai.play.iterations=1", "no stage 'plai' — did you mean 'play'? (there are first, play, last)"),
         ("stages.0.play.iterations=1", "no stage '0'"),
@@ -147,50 +148,54 @@ def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both(
         ("stages=1", "settings of stages by name belong here"),
     ],
 )
-def test_a_change_of_no_stage_is_refused(assignment: str, says: str) -> None:
+def test_change_of_unknown_stage_is_refused(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         pipeline(assignment)
-    assert says in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
+    assert message in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
 
 
-def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_pipeline_round_trips_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def mine(batch): return batch\n")
     Path("roles").mkdir()
-    given = pipeline("roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles")
-    text = given.with_changes({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model).to_yaml()
+    pipeline_spec = pipeline(
+        "roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles"
+    )
+    text = pipeline_spec.with_changes(
+        {"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model
+    ).to_yaml()
     assert str(tmp_path / "mine.py:mine") in text and text.count(str(tmp_path / "roles")) == 2
-    again = read_pipeline([text_layer("config.yaml", text)])
-    assert again.to_yaml() == again.with_changes({}).to_yaml() == text
+    reloaded = read_pipeline([text_layer("config.yaml", text)])
+    assert reloaded.to_yaml() == reloaded.with_changes({}).to_yaml() == text
     assert "model: nano-1" in text and "model: stage:first:player" in text and "threads: 2" in text
 
 
 def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
-    own = pipeline("stages.first.play.seed=7")
-    assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
+    pipeline_spec = pipeline("stages.first.play.seed=7")
+    assert next(each.made.seed for each in plan(pipeline_spec, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
-def test_the_newest_weights_are_those_of_the_last_stage() -> None:
+def test_newest_weights_are_those_of_the_last_stage() -> None:
     earlier = Earlier().plus("a", Path("a"), {"x": "1", "y": "2"}).plus("b", Path("b"), {"x": "3"})
     assert earlier.newest == {"x": "3", "y": "2"} and list(earlier.folders) == ["a", "b"]
 
 
-def test_other_kinds_of_parts_take_their_own_settings_only() -> None:
+def test_other_parts_accept_only_their_own_settings() -> None:
     assert not any(accepts_any_setting(SCHEDULE, name) for name in SCHEDULE.table)
 
 
-def test_a_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
+def test_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     assert file_layer(file).data["stages"]
-    told = arena("check", "experiment", file)
-    assert told.code == 0 and "stage 3: last (play)" in told.out and "chain: fit to run" in told.out
+    result = arena("check", "experiment", file)
+    assert result.code == 0 and "stage 3: last (play)" in result.out and "chain: fit to run" in result.out
     assert "stage last: " in refused("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
 
 
-def test_python_says_that_it_runs_single_experiments(tmp_path: Path) -> None:
+def test_python_functions_refuse_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     with pytest.raises(ConfigError, match=r"takes a single experiment, not a pipeline \(arena run selfplay"):
@@ -202,12 +207,12 @@ def test_python_says_that_it_runs_single_experiments(tmp_path: Path) -> None:
             resume(folder)
 
 
-def test_an_opponent_from_a_stage_keeps_its_role(tmp_path: Path) -> None:
+def test_opponent_from_a_stage_keeps_its_role(tmp_path: Path) -> None:
     evaluate = "{iterations: 1, evaluate: {games: [{name: kuhn_poker}], against: ['stage:a']}}"
-    given = read_pipeline([text_layer("test", HEAD + FIRST + evaluate + "\n")])
+    pipeline_spec = read_pipeline([text_layer("test", HEAD + FIRST + evaluate + "\n")])
     run = tmp_path / "stages" / "01-a"
     run.mkdir(parents=True)
     (run / "config.yaml").touch()
-    _, second = plan(given, tmp_path, print)
+    _, second = plan(pipeline_spec, tmp_path, print)
     assert isinstance(second.made, Experiment) and second.made.evaluate
     assert second.made.evaluate.against == [f"{run}:player"]

@@ -1,4 +1,4 @@
-"""The shipped JSON Schemas: current, true of every shipped file and of what is written, and of use in an editor."""
+"""The shipped JSON Schemas: current, valid for all shipped and written files, and useful in an editor."""
 
 import json
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ PLACES = {"experiment": RECIPES, "panel": PANELS, "role": BUILT_IN}
 SHIPPED = [(kind, file) for kind, folder in PLACES.items() for file in folder.glob("*.yaml")]
 
 
-def errors(kind: str, text: str) -> list[str]:
-    """What a schema has against a YAML text."""
+def list_errors(kind: str, text: str) -> list[str]:
+    """Return a schema's errors for a YAML text."""
     schema: Any = json.loads(FILES[kind].read_text("utf-8"))
     jsonschema.Draft7Validator.check_schema(schema)
     data = strict_yaml.load(text, "it")
@@ -28,24 +28,24 @@ def errors(kind: str, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_they_are_current(kind: str) -> None:
+def test_schemas_are_current(kind: str) -> None:
     assert FILES[kind].read_text("utf-8") == schema_to_text(kind), "renew them: python -m arena.config.schema"
     assert json.loads(schema_to_text(kind))["$id"] == FILES[kind].name, "a name beside the files, no place in the world"
 
 
 @pytest.mark.parametrize(("kind", "file"), SHIPPED, ids=lambda value: getattr(value, "stem", value))
-def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path) -> None:
+def test_shipped_files_name_and_match_their_schema(kind: str, file: Path) -> None:
     text = file.read_text("utf-8")
     assert text.startswith(modeline(kind))
-    assert not errors(kind, text)
+    assert not list_errors(kind, text)
     if kind == "experiment":
         layers = [text_layer(file.name, text)]
         written = read_pipeline(layers).to_yaml() if "stages" in layers[0].data else to_yaml(compose(layers))
-        assert not errors(kind, written), "what a run's config.yaml holds"
+        assert not list_errors(kind, written), "what a run's config.yaml holds"
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "told"),
+    ("kind", "text", "message"),
     [
         ("experiment", "lern: {}", "lern"),
         ("experiment", "learn: {lrr: 1.0}", "lrr"),
@@ -62,37 +62,37 @@ def test_every_shipped_file_names_its_schema_and_keeps_it(kind: str, file: Path)
         ("panel", "panel: p\ngame: {name: nim}\nmembers: [a]\ndeals: 1", "1"),
     ],
 )
-def test_slips_are_seen(kind: str, text: str, told: str) -> None:
-    assert any(told in error for error in errors(kind, text))
+def test_mistakes_are_detected(kind: str, text: str, message: str) -> None:
+    assert any(message in error for error in list_errors(kind, text))
 
 
-def test_a_preset_a_number_for_a_schedule_and_a_file_over_a_recipe_are_fine() -> None:
-    assert not errors("experiment", "learn: {loss: grpo, regularisers: {kl: {weight: 0.1}}}")
-    assert not errors("experiment", "credit: {weights: {deal: {linear: {start: 0.0, end: 1.0, over: 5}}}}")
+def test_presets_constants_and_partial_files_are_valid() -> None:
+    assert not list_errors("experiment", "learn: {loss: grpo, regularisers: {kl: {weight: 0.1}}}")
+    assert not list_errors("experiment", "credit: {weights: {deal: {linear: {start: 0.0, end: 1.0, over: 5}}}}")
 
 
-def test_fields_and_parts_are_explained() -> None:
+def test_fields_and_parts_have_descriptions() -> None:
     schema = json.loads(FILES["experiment"].read_text("utf-8"))
     assert "decay of the first" in json.dumps(schema["$defs"]["LearnSpec"]["properties"]["betas"])
     for name, estimator in schema["$defs"]["estimators"]["properties"].items():
         assert len(estimator["description"]) > 20, name
 
 
-def integers(schema: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """All places of a schema where an integer is asked for."""
+def list_integers(schema: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return all places of a schema that require an integer."""
     if isinstance(schema, dict):
         if schema.get("type") == "integer" and "enum" not in schema:
-            yield where, schema
+            yield path, schema
         for key, value in schema.items():
-            yield from integers(value, f"{where}.{key}")
+            yield from list_integers(value, f"{path}.{key}")
     elif isinstance(schema, list):
         for value in schema:
-            yield from integers(value, where)
+            yield from list_integers(value, path)
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_no_number_is_without_bounds(kind: str) -> None:
-    """What has no largest value is waited for, fills the memory, or is too large for a float."""
-    found = list(integers(json.loads(FILES[kind].read_text("utf-8"))))
-    assert found
-    assert [where for where, schema in found if not schema.keys() & {"maximum", "exclusiveMaximum"}] == []
+def test_all_integers_have_an_upper_bound(kind: str) -> None:
+    """Unbounded integers could run forever, fill the memory or overflow a float."""
+    entries = list(list_integers(json.loads(FILES[kind].read_text("utf-8"))))
+    assert entries
+    assert [path for path, schema in entries if not schema.keys() & {"maximum", "exclusiveMaximum"}] == []

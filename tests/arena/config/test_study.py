@@ -1,4 +1,4 @@
-"""The section `study`: what is wrong with it is one line; its arms lie over the recipe at the same budget."""
+"""The section `study`: one-line errors, and arms as overlays of the recipe with equal budgets."""
 
 from itertools import combinations
 
@@ -28,7 +28,7 @@ study:
 """
 
 
-def experiment(before: str = "", after: str = "") -> Experiment:
+def make_experiment(before: str = "", after: str = "") -> Experiment:
     text = SECTION.replace(before, after) if before else SECTION
     assert not before or text != SECTION
     bare = compose([recipe_layer("negotiation-nano")]).model_copy(update={"study": None})
@@ -36,7 +36,7 @@ def experiment(before: str = "", after: str = "") -> Experiment:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ("arm: mars", "arm: zero", "`arms` has 'zero', as the recipe itself is called"),
         (
@@ -51,15 +51,15 @@ def experiment(before: str = "", after: str = "") -> Experiment:
         ("minutes: 1", "minutes: soon", "study.minutes"),
     ],
 )
-def test_a_bad_section_is_one_line(before: str, after: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        experiment(before, after)
-    line = str(caught.value)
-    assert "\n" not in line and "mine.yaml:" in line and told in line
+def test_bad_section_gives_one_line(before: str, after: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_experiment(before, after)
+    line = str(error.value)
+    assert "\n" not in line and "mine.yaml:" in line and message in line
 
 
-def test_an_arm_is_the_recipe_with_its_settings_and_nothing_else() -> None:
-    recipe = experiment()
+def test_arm_changes_only_its_settings() -> None:
+    recipe = make_experiment()
     assert with_arm(recipe, "mars") == recipe
     zero = with_arm(recipe, "zero")
     assert zero.credit.estimator.name == "zero"
@@ -69,40 +69,40 @@ def test_an_arm_is_the_recipe_with_its_settings_and_nothing_else() -> None:
         with_arm(recipe, "zeor")
 
 
-def test_each_run_may_have_something_of_its_seed() -> None:
-    recipe = experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.model=nano-{seed}"]\n')
+def test_settings_can_use_the_seed() -> None:
+    recipe = make_experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.model=nano-{seed}"]\n')
     assert with_arm(recipe, "mars", 3).policies["shared"].model == "nano-3"
     assert with_arm(recipe, "zero", 4).policies["shared"].model == "nano-4"
     with pytest.raises(ConfigError, match=r"study\.each: policies.shared.modl=nano-0"):
-        check_arms(experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.modl=nano-{seed}"]\n'))
+        check_arms(make_experiment("  last: 2\n", '  last: 2\n  each: ["policies.shared.modl=nano-{seed}"]\n'))
 
 
-def test_an_arm_s_bad_setting_names_the_arm() -> None:
+def test_bad_setting_names_its_arm() -> None:
     with pytest.raises(ConfigError, match=r"study\.arms\.zero: credit.estimatr=zero"):
-        with_arm(experiment("credit.estimator=zero", "credit.estimatr=zero"), "zero")
+        with_arm(make_experiment("credit.estimator=zero", "credit.estimatr=zero"), "zero")
 
 
-def test_all_arms_have_one_budget_unless_one_says_otherwise() -> None:
-    check_arms(experiment())
+def test_arms_have_equal_budgets_unless_declared_uneven() -> None:
+    check_arms(make_experiment())
     with pytest.raises(ConfigError, match=r"study.arms.longer: plays 30 × 128 matches, mars 20 × 128"):
-        check_arms(experiment("  uneven: [longer]\n", ""))
+        check_arms(make_experiment("  uneven: [longer]\n", ""))
     with pytest.raises(ConfigError, match="no section `study`"):
         check_arms(compose([recipe_layer("tic_tac_toe-nano")]))
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_s_study_can_be_run(name: str) -> None:
-    found = compose_recipe([recipe_layer(name)])
-    if found.study:
-        check_arms(found)
-        assert recipe_to_plain(compose_recipe([text_layer("again", recipe_to_yaml(found))])) == recipe_to_plain(found)
-        arms = [with_arm(found, arm) for arm in found.study.names]
+def test_every_recipes_study_is_valid(name: str) -> None:
+    recipe = compose_recipe([recipe_layer(name)])
+    if recipe.study:
+        check_arms(recipe)
+        assert recipe_to_plain(compose_recipe([text_layer("again", recipe_to_yaml(recipe))])) == recipe_to_plain(recipe)
+        arms = [with_arm(recipe, arm) for arm in recipe.study.names]
         assert all(recipe_to_plain(one) != recipe_to_plain(other) for one, other in combinations(arms, 2)), (
             "two arms are the same experiment"
         )
 
 
-def test_it_is_no_part_of_what_a_run_is() -> None:
-    recipe = experiment()
+def test_study_section_may_change_on_resume() -> None:
+    recipe = make_experiment()
     assert all(change.may_change for change in list_changes(recipe, recipe.model_copy(update={"study": None})))
     assert "study" in MAY_CHANGE

@@ -1,4 +1,4 @@
-"""ArCHer's critic on a stochastic chain whose values are known exactly; and what it keeps, asks anew and saves."""
+"""ArCHer's critic on a stochastic chain with exact values; its replay buffer, fresh replies and saved state."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,43 +28,43 @@ ACTS = ("go left", "go right")
 SMALL: dict[str, Any] = {"gamma": GAMMA, "features": 64, "hidden": 32, "lr": 3e-3, "batch": 64, "warmup": 1}
 
 
-def archer(seed: int = 0, **given: Any) -> Archer:
-    found = choose("critic", "archer", **{**SMALL, **given})(CriticContext(discounts=Discounts(), seed=seed))
-    assert isinstance(found, Archer)
-    return found
+def make_critic(seed: int = 0, **settings: Any) -> Archer:
+    critic = choose("critic", "archer", **{**SMALL, **settings})(CriticContext(discounts=Discounts(), seed=seed))
+    assert isinstance(critic, Archer)
+    return critic
 
 
-# -- the chain: places 1 to GOAL-1, an end at both sides, 1 for the right one; a step slips the other way ------------
+# -- the chain: places 1 to GOAL-1, an end on either side, reward 1 at the right one; steps may slip -----------------
 
 
-def walked(places: list[int], acts: list[int], rewards: list[float]) -> CreditedTrajectory:
+def make_walk(places: list[int], acts: list[int], rewards: list[float]) -> CreditedTrajectory:
     turns = tuple(
         turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    one = trajectory_of(turns, game="chain")
-    return CreditedTrajectory(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
+    trajectory = trajectory_of(turns, game="chain")
+    return CreditedTrajectory(trajectory=trajectory, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
-def play(
+def sample_walk(
     rng: np.random.Generator, right: np.ndarray, goal: int = GOAL
 ) -> tuple[CreditedTrajectory, list[int], list[int]]:
-    """A walk from anywhere; `right` is the policy's chance to go right at each place."""
+    """Return a walk from a random place, its places and acts; `right` holds each place's probability of going right."""
     place, places, acts, rewards = int(rng.integers(1, goal)), [], [], []
     while 0 < place < goal:
         places.append(place)
         acts.append(int(rng.random() < right[place]))
         place += 1 if (acts[-1] == 1) != (rng.random() < SLIP) else -1
         rewards.append(float(place == goal))
-    return walked(places, acts, rewards), places, acts
+    return make_walk(places, acts, rewards), places, acts
 
 
-def exact(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
-    """Q [places, acts] and V [places] of a policy: V = P (r + γ V) solved, then Q by one step."""
-    up = right * (1 - SLIP) + (1 - right) * SLIP
-    inside = np.arange(1, goal)
+def compute_exact_values(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
+    """Return Q [places, acts] and V [places] of a policy: solve V = P (r + γ V), then one step for Q."""
+    right_probability = right * (1 - SLIP) + (1 - right) * SLIP
+    places = np.arange(1, goal)
     step = np.zeros((goal + 1, goal + 1))
-    step[inside, inside + 1], step[inside, inside - 1] = up[inside], 1 - up[inside]
+    step[places, places + 1], step[places, places - 1] = right_probability[places], 1 - right_probability[places]
     reward = step[:, goal].copy()
     step[:, [0, goal]] = 0  # nothing comes after an end
     v = np.linalg.solve(np.eye(goal + 1) - GAMMA * step, reward)
@@ -73,154 +73,163 @@ def exact(right: np.ndarray, goal: int = GOAL) -> tuple[np.ndarray, np.ndarray]:
     return q[1:goal], v[1:goal]
 
 
-def predictions(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
-    """What the critic says of every place and act."""
-    found = wait(critic.predict([walked([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
-    q, v = (np.concatenate(found[name]).reshape(GOAL - 1, 2) for name in ("action_values", "values"))
+def predict_values(critic: Archer) -> tuple[np.ndarray, np.ndarray]:
+    """Return the critic's Q [places, acts] and V [places]."""
+    predicted = wait(critic.predict([make_walk([p], [a], [0.0]).trajectory for p in range(1, GOAL) for a in (0, 1)]))
+    q, v = (np.concatenate(predicted[name]).reshape(GOAL - 1, 2) for name in ("action_values", "values"))
     return q, v.mean(1)
 
 
-def errors(seed: int, iterations: int = 10, **given: Any) -> tuple[float, float]:
-    """Mean |Q - exact| and |V - exact| over the last five iterations of 16 walks of a fixed policy."""
-    rng, critic, right = np.random.default_rng(seed), archer(seed, **given), np.full(GOAL + 1, 0.6)
-    q, v = exact(right)
-    found = []
+def measure_errors(seed: int, iterations: int = 10, **settings: Any) -> tuple[float, float]:
+    """Return mean |Q - exact| and |V - exact| over the last five iterations, each of 16 walks of a fixed policy."""
+    rng, critic, right = np.random.default_rng(seed), make_critic(seed, **settings), np.full(GOAL + 1, 0.6)
+    q, v = compute_exact_values(right)
+    errors = []
     for _ in range(iterations):
-        wait(critic.fit([play(rng, right)[0] for _ in range(16)], rng))
-        said = predictions(critic)
-        found.append((np.abs(said[0] - q).mean(), np.abs(said[1] - v).mean()))
-    errors = np.mean(found[-5:], 0)
-    return float(errors[0]), float(errors[1])
+        wait(critic.fit([sample_walk(rng, right)[0] for _ in range(16)], rng))
+        predicted = predict_values(critic)
+        errors.append((np.abs(predicted[0] - q).mean(), np.abs(predicted[1] - v).mean()))
+    mean_errors = np.mean(errors[-5:], 0)
+    return float(mean_errors[0]), float(mean_errors[1])
 
 
-def test_the_exact_values_are_those_of_many_walks() -> None:
+def test_exact_values_equal_the_mean_of_many_walks() -> None:
     rng, right = np.random.default_rng(0), np.full(GOAL + 1, 0.6)
     sums, counts = np.zeros(GOAL + 1), np.zeros(GOAL + 1)
     for _ in range(4000):
-        credited, places, _ = play(rng, right)
+        credited, places, _ = sample_walk(rng, right)
         sums[places[0]] += credited.rewards.sum() * GAMMA ** (len(places) - 1)
         counts[places[0]] += 1
-    assert sums[1:GOAL] / counts[1:GOAL] == pytest.approx(exact(right)[1], abs=0.03)
+    assert sums[1:GOAL] / counts[1:GOAL] == pytest.approx(compute_exact_values(right)[1], abs=0.03)
 
 
 @pytest.mark.slow
-def test_values_come_near_the_exact_ones_with_many_steps_and_nearer_with_replay() -> None:
+def test_values_approach_exact_ones_with_more_steps_and_replay() -> None:
     for seed in range(2):
-        (q, v), (few, _), (forgetful, _) = (errors(seed, **given) for given in ({}, {"steps": 1}, {"replay": 0}))
+        (q, v), (one_step_error, _), (no_replay_error, _) = (
+            measure_errors(seed, **settings) for settings in ({}, {"steps": 1}, {"replay": 0})
+        )
         assert q < 0.1 and v < 0.1, "of values between 0.1 and 0.85"
-        assert few > 2 * q, "one step per iteration is far from done"
-        assert forgetful > q, "the turns of this iteration alone are fewer"
+        assert one_step_error > 2 * q, "one step per iteration is far from done"
+        assert no_replay_error > q, "the turns of this iteration alone are fewer"
 
 
-def samples_to_threshold(rule: CreditSpec, seed: int, goal: int = 5, walks: int = 8, most: int = 60) -> int:
-    """Walks until a tabular softmax policy is worth 90 % of the best, learning from the rule's advantages."""
+def count_walks_to_threshold(
+    rule: CreditSpec, seed: int, goal: int = 5, walks: int = 8, max_iterations: int = 60
+) -> int:
+    """Return how many walks a tabular softmax policy needs, with the rule's advantages, for 90 % of the best value."""
     rng, slopes = np.random.default_rng(seed), np.zeros(goal + 1)
     critic = create_critic(rule.critic, rule.estimator, seed=seed)
-    best = exact(np.ones(goal + 1), goal)[1].mean()
-    for k in range(most):
+    best = compute_exact_values(np.ones(goal + 1), goal)[1].mean()
+    for k in range(max_iterations):
         right = 1 / (1 + np.exp(-slopes))
-        if exact(right, goal)[1].mean() >= 0.9 * best:
+        if compute_exact_values(right, goal)[1].mean() >= 0.9 * best:
             return k * walks
-        found = [play(rng, right, goal) for _ in range(walks)]
-        credited = [c for c, _, _ in found]
+        sampled = [sample_walk(rng, right, goal) for _ in range(walks)]
+        credited = [c for c, _, _ in sampled]
         trajectories = [c.trajectory for c in credited]
         batch = TurnBatch(trajectories, measures=wait(critic.predict(trajectories)) if critic else {})
         advantages = rule.estimator(batch, np.concatenate([c.rewards for c in credited]))
         advantages = advantages / (advantages.std() + 1e-6)
         if critic:
             wait(critic.fit(credited, rng))
-        places, acts = (np.concatenate([f[i] for f in found]) for i in (1, 2))
+        places, acts = (np.concatenate([f[i] for f in sampled]) for i in (1, 2))
         for place in np.unique(places):
-            own = places == place
-            slopes[place] += 0.7 * np.mean(advantages[own] * (acts[own] - right[place]))
-    return most * walks
+            rows = places == place
+            slopes[place] += 0.7 * np.mean(advantages[rows] * (acts[rows] - right[place]))
+    return max_iterations * walks
 
 
 @pytest.mark.slow
-def test_it_needs_fewer_walks_than_monte_carlo() -> None:
+def test_needs_fewer_walks_than_monte_carlo() -> None:
     monte_carlo = CreditSpec.model_validate(dict(estimator={"mars": {"gamma": GAMMA}}))
     critic = CreditSpec.model_validate(dict(estimator="archer", critic={"archer": SMALL}))
-    plain, ours = ([samples_to_threshold(rule, seed) for seed in range(3)] for rule in (monte_carlo, critic))
-    assert max(ours) < min(plain) and np.mean(ours) < 0.6 * np.mean(plain), (ours, plain)
+    monte_carlo_walks, archer_walks = (
+        [count_walks_to_threshold(rule, seed) for seed in range(3)] for rule in (monte_carlo, critic)
+    )
+    assert max(archer_walks) < min(monte_carlo_walks) and np.mean(archer_walks) < 0.6 * np.mean(monte_carlo_walks), (
+        archer_walks,
+        monte_carlo_walks,
+    )
 
 
-# -- what it is made of ------------------------------------------------------------------------------------
+# -- components --------------------------------------------------------------------------------------------
 
 
-def test_the_twin_loss_by_finite_differences() -> None:
-    said = torch.tensor([[1.0, 2.0], [0.0, 5.0]], dtype=torch.float64, requires_grad=True)
+def test_twin_loss_by_finite_differences() -> None:
+    values = torch.tensor([[1.0, 2.0], [0.0, 5.0]], dtype=torch.float64, requires_grad=True)
     target = torch.tensor([[0.0, 2.0], [1.0, 2.0]], dtype=torch.float64)
-    assert twin_loss(said, target).item() == (1 + 0) / 2 + (1 + 9) / 2, "each against the target of its own number"
-    assert torch.autograd.gradcheck(lambda x: twin_loss(x, target), said)
+    assert twin_loss(values, target).item() == (1 + 0) / 2 + (1 + 9) / 2, "each against its own target"
+    assert torch.autograd.gradcheck(lambda x: twin_loss(x, target), values)
 
 
-def test_it_says_nothing_while_it_warms_up() -> None:
-    critic, rng = archer(warmup=2, steps=5), np.random.default_rng(0)
-    found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
+def test_advantages_are_zero_during_warmup() -> None:
+    critic, rng = make_critic(warmup=2, steps=5), np.random.default_rng(0)
+    walks = [sample_walk(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
     rule = choose("estimator", "archer")
-    for heard in (False, False, True):
-        measures = wait(critic.predict([c.trajectory for c in found]))
-        advantages = rule(TurnBatch([c.trajectory for c in found], measures=measures), np.zeros(0))
-        assert advantages.any() == heard
-        assert [len(v) for v in measures["values"]] == [len(c.trajectory.turns) for c in found]
-        wait(critic.fit(found, rng))
+    for is_warm in (False, False, True):
+        measures = wait(critic.predict([c.trajectory for c in walks]))
+        advantages = rule(TurnBatch([c.trajectory for c in walks], measures=measures), np.zeros(0))
+        assert advantages.any() == is_warm
+        assert [len(v) for v in measures["values"]] == [len(c.trajectory.turns) for c in walks]
+        wait(critic.fit(walks, rng))
 
 
-def test_the_lower_of_the_two_is_told() -> None:
-    critic, rng = archer(steps=2), np.random.default_rng(0)
-    found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
-    wait(critic.fit(found, rng))
-    trajectories = [c.trajectory for c in found]
-    seen, said = critic._compute_features(trajectories)
-    q, v = critic.networks.q(torch.cat([seen, said], 1)), critic.networks.v(seen)
+def test_predicts_the_lower_of_both_networks() -> None:
+    critic, rng = make_critic(steps=2), np.random.default_rng(0)
+    walks = [sample_walk(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(4)]
+    wait(critic.fit(walks, rng))
+    trajectories = [c.trajectory for c in walks]
+    states, actions = critic._compute_features(trajectories)
+    q, v = critic.networks.q(torch.cat([states, actions], 1)), critic.networks.v(states)
     measures = wait(critic.predict(trajectories))
     assert np.concatenate(measures["values"]) == pytest.approx(v.min(0).values.detach().numpy())
     assert np.concatenate(measures["action_values"]) == pytest.approx(q.min(0).values.detach().numpy())
 
 
-@pytest.mark.parametrize(("size", "left"), [(100, [5, 8, 11]), (7, [5, 7, 7]), (0, [5, 3, 3])])
-def test_the_oldest_turns_leave_the_replay_first(size: int, left: list[int]) -> None:
-    critic, rng = archer(replay=size, steps=1), np.random.default_rng(0)
-    for count, expected in zip((5, 3, 3), left, strict=True):
-        told = wait(critic.fit([walked([1] * count, [1] * count, [0.0] * (count - 1) + [float(count)])], rng))
-        assert told["replayed"] == expected == len(critic.buffer)
+@pytest.mark.parametrize(("size", "sizes"), [(100, [5, 8, 11]), (7, [5, 7, 7]), (0, [5, 3, 3])])
+def test_replay_drops_the_oldest_turns_first(size: int, sizes: list[int]) -> None:
+    critic, rng = make_critic(replay=size, steps=1), np.random.default_rng(0)
+    for count, expected in zip((5, 3, 3), sizes, strict=True):
+        figures = wait(critic.fit([make_walk([1] * count, [1] * count, [0.0] * (count - 1) + [float(count)])], rng))
+        assert figures["replayed"] == expected == len(critic.buffer)
     assert critic.buffer.rewards.tolist()[-3:] == [0, 0, 3]
     assert critic.buffer.last.tolist()[-4:] == ([True] if expected > 3 else []) + [False, False, True]
 
 
-def test_a_saved_one_goes_on_as_if_never_stopped(tmp_path: Path) -> None:
+def test_saved_critic_resumes_bit_equal(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    found = [play(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(8)]
-    whole, first, resumed = (archer(seed, steps=4) for seed in (1, 1, 2))
-    for critic in (whole, first):
-        wait(critic.fit(found[:4], np.random.default_rng(3)))
+    walks = [sample_walk(rng, np.full(GOAL + 1, 0.5))[0] for _ in range(8)]
+    uninterrupted, first, resumed = (make_critic(seed, steps=4) for seed in (1, 1, 2))
+    for critic in (uninterrupted, first):
+        wait(critic.fit(walks[:4], np.random.default_rng(3)))
     first.save(tmp_path)
     resumed.load(tmp_path)
-    for critic in (whole, resumed):
-        wait(critic.fit(found[4:], np.random.default_rng(4)))
-    one, other = (wait(critic.predict([c.trajectory for c in found])) for critic in (whole, resumed))
-    for name in one:
-        assert all((a == b).all() for a, b in zip(one[name], other[name], strict=True))
+    for critic in (uninterrupted, resumed):
+        wait(critic.fit(walks[4:], np.random.default_rng(4)))
+    expected, predicted = (wait(critic.predict([c.trajectory for c in walks])) for critic in (uninterrupted, resumed))
+    for name in expected:
+        assert all((a == b).all() for a, b in zip(expected[name], predicted[name], strict=True))
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors"}
 
 
-def test_no_turn_is_no_error(tmp_path: Path) -> None:
-    critic, again = archer(), archer(1)
+def test_empty_input_is_no_error(tmp_path: Path) -> None:
+    critic, loaded = make_critic(), make_critic(1)
     assert wait(critic.fit([], np.random.default_rng(0))) == {} and wait(critic.predict([])) == {
         "values": [],
         "action_values": [],
     }
     critic.save(tmp_path)
-    again.load(tmp_path)
-    assert len(again.buffer) == again.fit_count == 0
+    loaded.load(tmp_path)
+    assert len(loaded.buffer) == loaded.fit_count == 0
 
 
 def test_fresh_replies_need_an_engine() -> None:
     with pytest.raises(ValueError, match="fresh replies need an engine"):
-        archer(fresh=8)
+        make_critic(fresh=8)
 
 
-def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
+def test_fresh_replies_use_the_turns_own_context() -> None:
     stream, window = Stream(), Stream()
     stream.observe([1, 2])
     stream.append_sampled([3, 4], [-1.0, -1.0], 0)
@@ -229,18 +238,18 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     window.observe([1, 6, 7])  # forgot the first exchange
     window.append_sampled([8], [-1.0], 5)
     turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    one = trajectory_of(turns, streams=(stream, window))
-    asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
-    assert get_contexts(one) == [Context("shared", "opener", ids) for ids in asked]
+    trajectory = trajectory_of(turns, streams=(stream, window))
+    contexts = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
+    assert get_contexts(trajectory) == [Context("shared", "opener", ids) for ids in contexts]
 
 
-def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
-    """Where a summary was written, a whole reply may not fit."""
+def test_fresh_replies_stay_within_the_positions() -> None:
+    """Shorten replies that would not fit, as after a summary."""
     engine: Any = Babbler()
     policies: Any = {"p": replace(POLICIES["p"], positions=20)}
     run = CriticContext(
         discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}
     )
-    asked = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
-    wait(sample_replies(asked, run, np.random.default_rng(0)))
+    contexts = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
+    wait(sample_replies(contexts, run, np.random.default_rng(0)))
     assert [request.max_tokens for request in engine.asked] == [16, 5]

@@ -42,15 +42,15 @@ learn: {regularisers: {kl: {weight: 0.0}}}
 """
 
 
-def given(*changes: str, text: str = CONFIG) -> Experiment:
+def make_experiment(*changes: str, text: str = CONFIG) -> Experiment:
     return compose([text_layer("test", text), *map(set_layer, changes)])
 
 
-def believed(one: Trajectory, model: Any) -> list[float]:
-    """Probability of "yes" before each turn, one forward pass each."""
+def compute_beliefs(trajectory: Trajectory, model: Any) -> list[float]:
+    """Return the probability of "yes" before each turn, by one forward pass each."""
     (yes,) = load_tokenizer_and_frame(resolve("nano-vlm"))[1].encode("yes")
-    found = []
-    for _, context in sorted(one.contexts().items()):
+    beliefs = []
+    for _, context in sorted(trajectory.contexts().items()):
         size = len(context.ids)
         stream = Stream(
             [*context.ids, yes],
@@ -61,42 +61,46 @@ def believed(one: Trajectory, model: Any) -> list[float]:
         )
         (batch,) = pack([stream], [1.0], 4096)
         with torch.no_grad():
-            found.append(float(StreamScorer(model)(batch).logprobs.exp()))
-    return found
+            beliefs.append(float(StreamScorer(model)(batch).logprobs.exp()))
+    return beliefs
 
 
-def test_a_turn_is_paid_what_it_adds_to_the_belief_of_a_policy_that_sees(tmp_path: Path) -> None:
-    finished(tmp_path / "run", given())
+def test_turn_reward_is_the_gain_in_belief_of_a_policy_with_images(tmp_path: Path) -> None:
+    finished(tmp_path / "run", make_experiment())
     run, model = RunFolder.open(tmp_path / "run"), load_module(resolve("nano-vlm-1"), frozen=True)
     records = [MatchRecord.from_json(row, run.reader.log.blobs.get) for row in run.reader.matches()]
-    played = [one for record in records for one in trajectories(record)]
-    assert max(len(one.turns) for one in played) > 1 and all(one.streams[0].media for one in played)
+    all_trajectories = [trajectory for record in records for trajectory in trajectories(record)]
+    assert max(len(trajectory.turns) for trajectory in all_trajectories) > 1 and all(
+        trajectory.streams[0].media for trajectory in all_trajectories
+    )
     (row,) = run.reader.metrics()
-    lasts = []
-    for one in played:
-        beliefs = believed(one, model)
-        lasts.append(beliefs[-1])
-        batch = TurnBatch([one], measures={"belief.process": [np.array(beliefs, np.float32)]})
+    last_beliefs = []
+    for trajectory in all_trajectories:
+        beliefs = compute_beliefs(trajectory, model)
+        last_beliefs.append(beliefs[-1])
+        batch = TurnBatch([trajectory], measures={"belief.process": [np.array(beliefs, np.float32)]})
         gains = belief(batch, {}, policy="other")["process"]
         assert gains[:-1] == pytest.approx(np.diff(beliefs), abs=1e-6) and gains[-1] == 0
-    assert row["belief.process"]["value"] == pytest.approx(np.mean(lasts), rel=1e-4)
-    assert row["belief.process"]["payoff"] == pytest.approx(np.mean([one.payoff for one in played]))
+    assert row["belief.process"]["value"] == pytest.approx(np.mean(last_beliefs), rel=1e-4)
+    assert row["belief.process"]["payoff"] == pytest.approx(
+        np.mean([trajectory.payoff for trajectory in all_trajectories])
+    )
 
 
-def test_gains_by_hand_sum_to_the_last_belief_less_the_first() -> None:
-    given = [trajectory_of([turn(k, {}) for k in range(3)]), trajectory_of([turn(0, {})])]
+def test_gains_sum_to_last_belief_minus_first() -> None:
+    two_trajectories = [trajectory_of([turn(k, {}) for k in range(3)]), trajectory_of([turn(0, {})])]
     measures = {"belief.process": [np.array([0.25, 0.75, 0.5], np.float32), np.array([0.5], np.float32)]}
-    paid = belief(TurnBatch(given, measures=measures), {}, policy="other")["process"]
-    assert paid.tolist() == [0.5, -0.25, 0.0, 0.0]
+    rewards = belief(TurnBatch(two_trajectories, measures=measures), {}, policy="other")["process"]
+    assert rewards.tolist() == [0.5, -0.25, 0.0, 0.0]
 
 
-def test_a_turn_without_tokens_keeps_the_belief_before_it() -> None:
+def test_turn_without_tokens_keeps_previous_belief() -> None:
     nan = np.nan
     assert _fill_forward(np.array([nan, 0.5, nan, 0.25], np.float32)).tolist() == [0.0, 0.5, 0.5, 0.25]
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (("policy: other}", "policy: othr}"), "unknown policy 'othr' — did you mean 'other'?"),
         (("policy: other}", "policy: viewer}"), "policy 'viewer' is trained: name a frozen one"),
@@ -106,7 +110,7 @@ def test_a_turn_without_tokens_keeps_the_belief_before_it() -> None:
         (("policy: other}", "policy: other, answer: ''}"), "answer"),
     ],
 )  # fmt: skip
-def test_a_policy_that_cannot_tell_is_refused_before_the_run(change: tuple[str, str], told: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        wait(preflight(given(text=CONFIG.replace(*change)), lambda step: None))
-    assert told in str(refusal.value) and "\n" not in str(refusal.value)
+def test_unusable_policy_is_refused_before_the_run(change: tuple[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        wait(preflight(make_experiment(text=CONFIG.replace(*change)), lambda step: None))
+    assert message in str(error.value) and "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Credit: worked numbers, the controls, and nothing lost between a reward and the tokens that earned it."""
+"""Credit: worked numbers, controls, and each reward reaches the tokens that earned it."""
 
 from pathlib import Path
 from typing import Any
@@ -20,54 +20,56 @@ from games.contracts import MatchId
 from tests.factories.trajectories import trajectory, trajectory_of, turn
 
 
-def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
-    return assign(TurnBatch(found, rng=np.random.default_rng(seed)), CreditSpec(**rule))
+def assign_credit(trajectories: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
+    return assign(TurnBatch(trajectories, rng=np.random.default_rng(seed)), CreditSpec(**rule))
 
 
-def advantages(found: list[Trajectory], seed: int = 0, estimator: str = "mars", **settings: Any) -> list[list[float]]:
-    return [c.advantages.tolist() for c in credit(found, seed, estimator={estimator: settings})]
+def compute_advantages(
+    trajectories: list[Trajectory], seed: int = 0, estimator: str = "mars", **settings: Any
+) -> list[list[float]]:
+    return [c.advantages.tolist() for c in assign_credit(trajectories, seed, estimator={estimator: settings})]
 
 
-def returns_to_go(rewards: list[float], gamma: float) -> np.ndarray:
+def compute_returns(rewards: list[float], gamma: float) -> np.ndarray:
     return TurnBatch([trajectory([0.0] * len(rewards))]).returns(np.array(rewards, float), gamma)
 
 
 def test_returns_to_go_by_hand() -> None:
     # gamma 1: 1+2+4, 2+4, 4.  gamma 0.5: 1 + 0.5*2 + 0.25*4 = 3, 2 + 0.5*4 = 4, 4.  gamma 0: as they are
-    assert returns_to_go([1, 2, 4], 1.0).tolist() == [7, 6, 4]
-    assert returns_to_go([1, 2, 4], 0.5).tolist() == [3, 4, 4]
-    assert returns_to_go([1, 2, 4], 0.0).tolist() == [1, 2, 4]
-    assert returns_to_go([], 1.0).tolist() == []
+    assert compute_returns([1, 2, 4], 1.0).tolist() == [7, 6, 4]
+    assert compute_returns([1, 2, 4], 0.5).tolist() == [3, 4, 4]
+    assert compute_returns([1, 2, 4], 0.0).tolist() == [1, 2, 4]
+    assert compute_returns([], 1.0).tolist() == []
 
 
 def test_mars_by_hand() -> None:
-    found = [
+    trajectories = [
         trajectory([0, 0, 6]),  # returns 6 6 6
         trajectory([2]),  # return 2
         trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
         trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
     ]
     # openers of `shared`: mean over turns (6+6+6+2)/4 = 5, not over matches (6+2)/2 = 4
-    assert advantages(found) == [[1, 1, 1], [-3], [0, 0], [0]]
+    assert compute_advantages(trajectories) == [[1, 1, 1], [-3], [0, 0], [0]]
     # gamma 0.5: 1.5 3 6 and 2, mean 12.5/4 = 3.125; responder 2 4, mean 3
-    assert advantages(found, gamma=0.5) == [[-1.625, -0.125, 2.875], [-1.125], [-1, 1], [0]]
+    assert compute_advantages(trajectories, gamma=0.5) == [[-1.625, -0.125, 2.875], [-1.125], [-1, 1], [0]]
     # one group of all: (18 + 2 + 8 + 10) / 7
-    whole = advantages(found, by=["game"])
-    assert whole[1] == pytest.approx([2 - 38 / 7]) and whole[2] == pytest.approx([4 - 38 / 7] * 2)
+    pooled = compute_advantages(trajectories, by=["game"])
+    assert pooled[1] == pytest.approx([2 - 38 / 7]) and pooled[2] == pytest.approx([4 - 38 / 7] * 2)
 
 
-def test_reinforce_is_the_return_to_go_as_it_is() -> None:
-    found = [trajectory([0, 0, 6]), trajectory([1, -4])]
+def test_reinforce_is_the_plain_return_to_go() -> None:
+    trajectories = [trajectory([0, 0, 6]), trajectory([1, -4])]
     # 6 6 6; 1 - 4, -4.  gamma 0.5: 6/4 6/2 6; 1 - 4/2, -4
-    assert advantages(found, estimator="reinforce") == [[6, 6, 6], [-3, -4]]
-    assert advantages(found, estimator="reinforce", gamma=0.5) == [[1.5, 3, 6], [-1, -4]]
+    assert compute_advantages(trajectories, estimator="reinforce") == [[6, 6, 6], [-3, -4]]
+    assert compute_advantages(trajectories, estimator="reinforce", gamma=0.5) == [[1.5, 3, 6], [-1, -4]]
 
 
-def test_std_divides_by_the_groups_deviation() -> None:
+def test_std_divides_by_group_deviation() -> None:
     # returns 6 6 6 2: mean 5, variance (1+1+1+9)/4 = 3
-    first, second = advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)
+    first, second = compute_advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)
     assert first == pytest.approx([3**-0.5] * 3, rel=1e-5) and second == pytest.approx([-3 * 3**-0.5], rel=1e-5)
-    assert advantages([trajectory([3]), trajectory([3])], std=True) == [[0], [0]]
+    assert compute_advantages([trajectory([3]), trajectory([3])], std=True) == [[0], [0]]
 
 
 def test_weights_and_stages_by_hand() -> None:
@@ -75,69 +77,75 @@ def test_weights_and_stages_by_hand() -> None:
         turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
         turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
     )
-    one = trajectory_of(turns)
+    two_turns = trajectory_of(turns)
     stages = [{"valid_act": {"bonus": 0.5}}, {"cut_off": {"penalty": 0.25}}]
-    (credited,) = credit([one], stages=stages, weights={"deal": 0.1, "illegal": 2.0})
+    (credited,) = assign_credit([two_turns], stages=stages, weights={"deal": 0.1, "illegal": 2.0})
     assert credited.rewards.tolist() == pytest.approx([0.8 - 2.0 + 0.5, 3.0 - 0.25])
-    ramp = [{"length": {"penalty": 0.25, "free": 5}}]
-    (credited,) = credit([one], stages=ramp, weights={"length": 2.0, "deal": 0.0})
+    length_stage = [{"length": {"penalty": 0.25, "free": 5}}]
+    (credited,) = assign_credit([two_turns], stages=length_stage, weights={"length": 2.0, "deal": 0.0})
     assert credited.rewards.tolist() == pytest.approx([-1.0, 3.0 - 2.0 * 0.25 * 4])
-    assert turns[1].rewards == {"chat": 3.0}, "the record stays as it is"
+    assert turns[1].rewards == {"chat": 3.0}, "the record is unchanged"
 
 
-numbers = st.lists(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=4), min_size=1, max_size=8)
+reward_lists = st.lists(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=4), min_size=1, max_size=8)
 
 
-@given(numbers, st.integers(0, 2**16))
+@given(reward_lists, st.integers(0, 2**16))
 def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], seed: int) -> None:
-    found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
-    permuted = advantages(found, seed, "shuffled", of={"mars": {"gamma": 0.9}})
-    honest = advantages(found, seed, "mars", gamma=0.9)
+    trajectories = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    permuted = compute_advantages(trajectories, seed, "shuffled", of={"mars": {"gamma": 0.9}})
+    honest = compute_advantages(trajectories, seed, "mars", gamma=0.9)
     for role in ("opener", "responder"):
-        mine, theirs = (
-            sorted(x for v, t in zip(source, found, strict=True) if t.role == role for x in v)
+        permuted_values, honest_values = (
+            sorted(x for v, t in zip(source, trajectories, strict=True) if t.role == role for x in v)
             for source in (permuted, honest)
         )
-        assert mine == pytest.approx(theirs)
+        assert permuted_values == pytest.approx(honest_values)
     assert [len(v) for v in permuted] == [len(h) for h in honest]
 
 
-def test_shuffled_really_moves_credit_and_repeats_with_its_seed() -> None:
-    found = [trajectory([float(i)] * 3) for i in range(5)]
-    one, again, other = (advantages(found, seed, estimator="shuffled") for seed in (1, 1, 2))
-    assert one == again != other and one != advantages(found)
+def test_shuffled_moves_credit_and_repeats_with_its_seed() -> None:
+    trajectories = [trajectory([float(i)] * 3) for i in range(5)]
+    first, repeated, other_seed = (compute_advantages(trajectories, seed, estimator="shuffled") for seed in (1, 1, 2))
+    assert first == repeated != other_seed and first != compute_advantages(trajectories)
 
 
 def test_zero_is_zero() -> None:
-    assert advantages([trajectory([1, 2]), trajectory([5])], estimator="zero") == [[0, 0], [0]]
+    assert compute_advantages([trajectory([1, 2]), trajectory([5])], estimator="zero") == [[0, 0], [0]]
 
 
-@given(numbers)
-def test_every_turn_is_credited_but_for_the_listed_zeros(rewards: list[list[float]]) -> None:
+@given(reward_lists)
+def test_every_turn_is_credited_except_at_its_groups_mean(rewards: list[list[float]]) -> None:
     """Invariant 2: mask x advantage is zero only where a turn's return equals its group's mean."""
-    found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
-    credited = credit(found)
+    trajectories = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    credited = assign_credit(trajectories)
     means = {
         role: np.mean(
-            np.concatenate([returns_to_go(r, 1.0) for t, r in zip(found, rewards, strict=True) if t.role == role])
+            np.concatenate(
+                [compute_returns(r, 1.0) for t, r in zip(trajectories, rewards, strict=True) if t.role == role]
+            )
         )
-        for role in {t.role for t in found}
+        for role in {t.role for t in trajectories}
     }
-    heat = dict.fromkeys(("opener", "responder"), 1.0)
-    for t, r, sample in zip(found, rewards, make_samples(credited, heat), strict=True):
-        values = returns_to_go(r, 1.0)
-        for k, one in enumerate(t.turns):
-            own = [a for a, place in zip(sample.advantages, _own(sample.stream), strict=True) if place == one.index]
-            assert len(own) == 2
+    temperatures = dict.fromkeys(("opener", "responder"), 1.0)
+    for t, r, sample in zip(trajectories, rewards, make_samples(credited, temperatures), strict=True):
+        values = compute_returns(r, 1.0)
+        for k, current in enumerate(t.turns):
+            own_advantages = [
+                a
+                for a, index in zip(sample.advantages, list_sampled_turns(sample.stream), strict=True)
+                if index == current.index
+            ]
+            assert len(own_advantages) == 2
             equal = values[k] == pytest.approx(means[t.role], abs=1e-9)
-            assert all((abs(a) < 1e-6) == equal for a in own)
+            assert all((abs(a) < 1e-6) == equal for a in own_advantages)
 
 
-def _own(stream: Stream) -> list[int]:
-    return [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
+def list_sampled_turns(stream: Stream) -> list[int]:
+    return [turn for turn, is_sampled in zip(stream.turns, stream.mask, strict=True) if is_sampled]
 
 
-def test_advantages_reach_exactly_their_turns_tokens() -> None:
+def test_advantages_reach_exactly_the_tokens_of_their_turn() -> None:
     turns = tuple(turn(k, {}) for k in (1, 4, 5))
     first, second = Stream(), Stream()
     first.observe([9])
@@ -146,9 +154,9 @@ def test_advantages_reach_exactly_their_turns_tokens() -> None:
     first.append_sampled([4], [-0.4], 4)
     second.observe([1, 2, 3])  # a window's new stream: past replies are context
     second.append_sampled([5, 6], [-0.5, -0.6], 5)
-    silent = Stream([1], [False], [0.0], [-1])
-    one = trajectory_of(turns, streams=(first, silent, second))
-    (credited,) = credit([one])
+    without_tokens = Stream([1], [False], [0.0], [-1])
+    three_turns = trajectory_of(turns, streams=(first, without_tokens, second))
+    (credited,) = assign_credit([three_turns])
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
     samples = make_samples([credited], {"opener": 0.7})
     assert [s.advantages.tolist() for s in samples] == [[10, 10, 10, 20], [30, 30]]
@@ -164,7 +172,7 @@ PARTS = {"weighted_sum": {"parts": [{"estimator": "rae"}, {"estimator": "shuffle
 
 @pytest.mark.parametrize("estimator", sorted(n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())))
 @pytest.mark.parametrize("weight", [1.0, 0.1])
-def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: str, weight: float) -> None:
+def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: str, weight: float) -> None:
     rng = np.random.default_rng(0)
     seating = {s: Seating(s, "shared", 1, True, "model") for s in ("opener", "responder")}
     records = []
@@ -195,20 +203,20 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
     for record in records:
         log.append(record)
     log.seal(1)
-    kept = [MatchRecord.from_json(row) for row in log.read(1)]
+    stored = [MatchRecord.from_json(row) for row in log.read(1)]
     rule = {
         "estimator": {estimator: PARTS.get(estimator, {})},
         "stages": [{"valid_act": {"bonus": 0.3}}],
         "weights": {"deal": weight},
     }
     online, offline = (
-        credit([t for r in source for t in trajectories(r)], seed=5, **rule) for source in (records, kept)
+        assign_credit([t for r in source for t in trajectories(r)], seed=5, **rule) for source in (records, stored)
     )
-    for one, other in zip(online, offline, strict=True):
-        assert one.rewards.tolist() == other.rewards.tolist()
-        assert one.advantages.tolist() == other.advantages.tolist()
+    for online_credit, offline_credit in zip(online, offline, strict=True):
+        assert online_credit.rewards.tolist() == offline_credit.rewards.tolist()
+        assert online_credit.advantages.tolist() == offline_credit.advantages.tolist()
 
 
-def test_nobody_to_credit_is_no_error() -> None:
-    assert credit([]) == []
-    assert [c.advantages.tolist() for c in credit([trajectory([])])] == [[]]
+def test_empty_batch_is_no_error() -> None:
+    assert assign_credit([]) == []
+    assert [c.advantages.tolist() for c in assign_credit([trajectory([])])] == [[]]

@@ -1,4 +1,4 @@
-"""Critics: the linear one by hand and against the future, the token head against finite differences, and resumption."""
+"""Critics: the linear one by hand and without look-ahead, the token head by finite differences, and resumption."""
 
 import hashlib
 from collections.abc import Sequence
@@ -40,87 +40,100 @@ from tests.factories.models import tiny
 from tests.factories.policies import policies_of
 from tests.factories.trajectories import spoken, trajectory_of, turn
 
-NO_CHANCE = np.random.default_rng(0)
+UNUSED_RNG = np.random.default_rng(0)
 
 
-def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> CreditedTrajectory:
-    """A trajectory whose mover heard these texts, with what each turn earned."""
+def make_credited(
+    texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m"
+) -> CreditedTrajectory:
+    """Return a credited trajectory whose turns observe these texts and earn these rewards."""
     turns = tuple(
         turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    one = trajectory_of(turns, match=match, seat=role, role=role)
-    return CreditedTrajectory(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
+    trajectory = trajectory_of(turns, match=match, seat=role, role=role)
+    return CreditedTrajectory(trajectory=trajectory, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
-def linear(gamma: float = 1.0, **given: Any) -> Critic:
-    return choose("critic", "linear", **given)(CriticContext(discounts=Discounts(1.0, gamma)))
+def make_linear_critic(gamma: float = 1.0, **settings: Any) -> Critic:
+    return choose("critic", "linear", **settings)(CriticContext(discounts=Discounts(1.0, gamma)))
 
 
-def values(critic: Critic, *found: CreditedTrajectory) -> list[list[float]]:
-    return [v.tolist() for v in wait(critic.predict([c.trajectory for c in found]))["values"]]
+def predict_values(critic: Critic, *credited: CreditedTrajectory) -> list[list[float]]:
+    return [v.tolist() for v in wait(critic.predict([c.trajectory for c in credited]))["values"]]
 
 
 # -- linear ------------------------------------------------------------------------------------------------
 
 
-def test_the_first_values_are_nothing_and_the_next_are_about_the_mean() -> None:
-    critic, many = linear(ridge=1e6), [heard(["hello"], [r]) for r in (1.0, 3.0)] * 8
-    assert values(critic, many[0]) == [[0.0]]
-    wait(critic.fit(many, NO_CHANCE))
+def test_values_are_zero_first_and_then_near_the_mean() -> None:
+    critic, credited = make_linear_critic(ridge=1e6), [make_credited(["hello"], [r]) for r in (1.0, 3.0)] * 8
+    assert predict_values(critic, credited[0]) == [[0.0]]
+    wait(critic.fit(credited, UNUSED_RNG))
     # with a ridge that forbids every word only the free intercept is left: the mean return, (1 + 3) / 2
-    assert values(critic, many[0], heard(["other words"], [0.0])) == [[pytest.approx(2, abs=1e-3)]] * 2
+    assert (
+        predict_values(critic, credited[0], make_credited(["other words"], [0.0])) == [[pytest.approx(2, abs=1e-3)]] * 2
+    )
 
 
-def test_values_are_the_ridge_regression_of_returns() -> None:
-    found = [heard(["buy now", "walk away"], [1.0, 2.0]), heard(["walk"], [-4.0], role="responder")]
-    critic = linear(gamma=0.5, features=16, ridge=0.5)
-    wait(critic.fit(found, NO_CHANCE))
+def test_values_equal_the_ridge_regression_of_returns() -> None:
+    credited = [make_credited(["buy now", "walk away"], [1.0, 2.0]), make_credited(["walk"], [-4.0], role="responder")]
+    critic = make_linear_critic(gamma=0.5, features=16, ridge=0.5)
+    wait(critic.fit(credited, UNUSED_RNG))
     # returns: 1 + .5·2 = 2, 2, -4; the normal equations, intercept (almost) free
-    seen = np.concatenate([np.ones((3, 1)), hash_states([c.trajectory for c in found], 16)], 1)
-    weights = np.linalg.solve(seen.T @ seen + np.diag([1e-6, *[0.5] * 16]), seen.T @ np.array([2.0, 2.0, -4.0]))
-    assert np.concatenate(values(critic, *found)) == pytest.approx(seen @ weights, rel=1e-5)
+    features = np.concatenate([np.ones((3, 1)), hash_states([c.trajectory for c in credited], 16)], 1)
+    weights = np.linalg.solve(
+        features.T @ features + np.diag([1e-6, *[0.5] * 16]), features.T @ np.array([2.0, 2.0, -4.0])
+    )
+    assert np.concatenate(predict_values(critic, *credited)) == pytest.approx(features @ weights, rel=1e-5)
 
 
-def test_it_tells_words_places_and_roles_apart() -> None:
+def test_linear_critic_distinguishes_words_turns_and_roles() -> None:
     rng = np.random.default_rng(0)
-    found = []
+    credited = []
     for i in range(200):
         word, role = ("apple", "stone")[rng.integers(2)], ("opener", "responder")[i % 2]
-        worth = (2.0 if word == "apple" else -2.0) + (1.0 if role == "opener" else 0.0)
-        found.append(heard([f"some {word}", "later"], [0.0, worth], role))
-    critic = linear(ridge=0.1)
-    wait(critic.fit(found, NO_CHANCE))
-    said = values(
-        critic, *(heard([w, "later"], [0, 0], r) for w in ("some apple", "some stone") for r in ("opener", "responder"))
+        reward = (2.0 if word == "apple" else -2.0) + (1.0 if role == "opener" else 0.0)
+        credited.append(make_credited([f"some {word}", "later"], [0.0, reward], role))
+    critic = make_linear_critic(ridge=0.1)
+    wait(critic.fit(credited, UNUSED_RNG))
+    values = predict_values(
+        critic,
+        *(
+            make_credited([w, "later"], [0, 0], r)
+            for w in ("some apple", "some stone")
+            for r in ("opener", "responder")
+        ),
     )
-    assert np.array(said) == pytest.approx(np.array([[3, 3], [2, 2], [-1, -1], [-2, -2]]), abs=0.2), "also a turn later"
-    told = wait(critic.fit(found, NO_CHANCE))
-    assert told["explained"] > 0.98 and told["error"] < 0.05
+    assert np.array(values) == pytest.approx(np.array([[3, 3], [2, 2], [-1, -1], [-2, -2]]), abs=0.2), (
+        "also a turn later"
+    )
+    figures = wait(critic.fit(credited, UNUSED_RNG))
+    assert figures["explained"] > 0.98 and figures["error"] < 0.05
 
 
-def test_older_iterations_fade() -> None:
-    one, other = [heard(["x"], [0.0])] * 4, [heard(["x"], [1.0])] * 4
-    critic = linear(decay=0.25, ridge=1e-3)
-    wait(critic.fit(one, NO_CHANCE))
-    wait(critic.fit(other, NO_CHANCE))
-    assert values(critic, *one[:1]) == [[pytest.approx(4 / (4 + 0.25 * 4), abs=0.01)]]
+def test_older_iterations_decay() -> None:
+    older, newer = [make_credited(["x"], [0.0])] * 4, [make_credited(["x"], [1.0])] * 4
+    critic = make_linear_critic(decay=0.25, ridge=1e-3)
+    wait(critic.fit(older, UNUSED_RNG))
+    wait(critic.fit(newer, UNUSED_RNG))
+    assert predict_values(critic, *older[:1]) == [[pytest.approx(4 / (4 + 0.25 * 4), abs=0.01)]]
 
 
-def test_values_never_see_the_turns_they_are_for(tmp_path: Path) -> None:
-    """Whatever an iteration's matches led to, its values are those of before."""
-    past, now = [heard(["a b"], [1.0]), heard(["c"], [0.0])], [heard(["a"], [5.0])]
-    one, other = linear(), linear()
-    for critic in (one, other):
-        wait(critic.fit(past, NO_CHANCE))
-    before = values(one, *now)
-    wait(one.fit(now, NO_CHANCE))
-    assert before == values(other, *now) != values(one, *now)
-    for critic in (one, other):
+def test_values_do_not_use_the_turns_they_predict(tmp_path: Path) -> None:
+    """An iteration's values depend only on earlier iterations."""
+    earlier, current = [make_credited(["a b"], [1.0]), make_credited(["c"], [0.0])], [make_credited(["a"], [5.0])]
+    fitted, unfitted = make_linear_critic(), make_linear_critic()
+    for critic in (fitted, unfitted):
+        wait(critic.fit(earlier, UNUSED_RNG))
+    before = predict_values(fitted, *current)
+    wait(fitted.fit(current, UNUSED_RNG))
+    assert before == predict_values(unfitted, *current) != predict_values(fitted, *current)
+    for critic in (fitted, unfitted):
         (tmp_path / str(id(critic))).mkdir()
         critic.save(tmp_path / str(id(critic)))
-    again = linear()
-    again.load(tmp_path / str(id(one)))
-    assert values(again, *now) == values(one, *now) != values(other, *now)
+    loaded = make_linear_critic()
+    loaded.load(tmp_path / str(id(fitted)))
+    assert predict_values(loaded, *current) == predict_values(fitted, *current) != predict_values(unfitted, *current)
 
 
 @settings(max_examples=30, deadline=None)
@@ -129,29 +142,31 @@ def test_values_never_see_the_turns_they_are_for(tmp_path: Path) -> None:
         st.lists(st.sampled_from(["", "buy it", "no", "buy no it"]), min_size=1, max_size=3), min_size=1, max_size=5
     )
 )
-def test_what_was_seen_does_not_depend_on_who_else_played(texts: list[list[str]]) -> None:
-    found = [heard(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)]
-    apart = np.concatenate([hash_states([t], 32) for t in found])
-    assert (hash_states(found, 32) == apart).all()
-    assert (np.linalg.norm(apart, axis=1) <= 3 + 1e-9).all()
+def test_features_do_not_depend_on_other_trajectories(texts: list[list[str]]) -> None:
+    rollouts = [
+        make_credited(t, [0.0] * len(t), ("opener", "responder")[i % 2]).trajectory for i, t in enumerate(texts)
+    ]
+    separate = np.concatenate([hash_states([t], 32) for t in rollouts])
+    assert (hash_states(rollouts, 32) == separate).all()
+    assert (np.linalg.norm(separate, axis=1) <= 3 + 1e-9).all()
 
 
-def test_a_word_is_one_feature_and_a_sign_and_so_is_a_run_of_words() -> None:
-    one, twice, none, other = hash_texts(["Offer", "offer offer", "  ", "walk"], 64)
-    assert np.abs(one).sum() == 1 and (one == twice).all() and not none.any() and (one != other).any()
-    # two words and their run, each ± 1 / √3
-    both, turned = hash_texts(["offer walk", "walk offer"], 4096, 2)
-    assert sorted(np.abs(both[both != 0])) == pytest.approx([3**-0.5] * 3)
-    assert np.abs(both - turned).sum() == pytest.approx(2 * 3**-0.5), "the run alone tells the order"
-    apart = hash_texts(["offer", "walk", "offer walk"], 4096, 2)
-    assert (apart[2] == both).all(), "no run goes from one text into the next"
+def test_words_and_bigrams_are_signed_hashed_features() -> None:
+    word, repeated, empty, other_word = hash_texts(["Offer", "offer offer", "  ", "walk"], 64)
+    assert np.abs(word).sum() == 1 and (word == repeated).all() and not empty.any() and (word != other_word).any()
+    # two words and their bigram, each ± 1 / √3
+    bigram, reversed_bigram = hash_texts(["offer walk", "walk offer"], 4096, 2)
+    assert sorted(np.abs(bigram[bigram != 0])) == pytest.approx([3**-0.5] * 3)
+    assert np.abs(bigram - reversed_bigram).sum() == pytest.approx(2 * 3**-0.5), "only the bigram depends on the order"
+    separate = hash_texts(["offer", "walk", "offer walk"], 4096, 2)
+    assert (separate[2] == bigram).all(), "no bigram spans two texts"
 
 
 # -- the configuration -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("credit", "told"),
+    ("credit", "message"),
     [
         ("{estimator: gae_token}", "credit.estimator: gae_token needs credit.critic: value_head"),
         ("{estimator: gae_turn}", "credit.estimator: gae_turn needs credit.critic: linear or value_head or archer"),
@@ -166,23 +181,25 @@ def test_a_word_is_one_feature_and_a_sign_and_so_is_a_run_of_words() -> None:
         ("{estimator: gae_turn, critic: {linear: {decay: 2.0}}}", "decay"),
     ],
 )
-def test_a_critic_that_is_missing_or_does_not_fit_is_told_before_play(credit: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_missing_or_unsuitable_critic_is_refused_before_play(credit: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         experiment(f"credit={credit}")
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_critic_is_written_and_read_and_taken_away() -> None:
-    given = experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
-    again = compose([text_layer("kept", to_yaml(given))])
-    assert again == given and given.credit.critic == choose("critic", "linear", ridge=2.0)
-    other = [text_layer("kept", to_yaml(given)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
-    assert compose(other).credit.critic == choose("critic", "value_head", lr=1e-3)
-    assert compose([*other, set_layer("credit.critic=null"), set_layer("credit.estimator=mars")]).credit.critic is None
+def test_critic_setting_round_trips_and_can_be_replaced() -> None:
+    config = experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
+    reloaded = compose([text_layer("kept", to_yaml(config))])
+    assert reloaded == config and config.credit.critic == choose("critic", "linear", ridge=2.0)
+    replaced = [text_layer("kept", to_yaml(config)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
+    assert compose(replaced).credit.critic == choose("critic", "value_head", lr=1e-3)
+    assert (
+        compose([*replaced, set_layer("credit.critic=null"), set_layer("credit.estimator=mars")]).credit.critic is None
+    )
     assert create_critic(None, choose("estimator", "mars")) is None
 
 
-def test_a_head_needs_weights() -> None:
+def test_value_head_needs_weights() -> None:
     rule = CreditSpec.model_validate(dict(estimator="gae_token", critic="value_head"))
     with pytest.raises(ValueError, match="a match log alone is not enough"):
         create_critic(rule.critic, rule.estimator)
@@ -203,33 +220,33 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
     value.requires_grad_()
     assert torch.autograd.gradcheck(lambda v: value_loss(v, target), value)
     assert torch.autograd.gradcheck(lambda v: value_loss(v, target, old, 0.5), value)
-    (slope,) = torch.autograd.grad(value_loss(value, target, old, 0.5).sum(), value)
-    assert slope.tolist() == [-1.0, 1.0, 0.0], "V - R, and nothing where the clipped error is the larger"
+    (gradient,) = torch.autograd.grad(value_loss(value, target, old, 0.5).sum(), value)
+    assert gradient.tolist() == [-1.0, 1.0, 0.0], "V - R, and nothing where the clipped error is the larger"
 
 
-def head(model: Any, **given: Any) -> ValueHead:
-    found = choose("critic", "value_head", **given)(
+def make_value_head(model: Any, **settings: Any) -> ValueHead:
+    critic = choose("critic", "value_head", **settings)(
         CriticContext(discounts=Discounts(1.0, None), policies=policies_of(model))
     )
-    assert isinstance(found, ValueHead)
-    return found
+    assert isinstance(critic, ValueHead)
+    return critic
 
 
-def test_a_value_is_that_of_the_position_before_its_token() -> None:
+def test_value_is_predicted_at_the_position_before_its_token() -> None:
     model = ValueModel(tiny())
     with torch.no_grad():
         model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
     streams = [c.trajectory.streams[0] for c in spoken(0)]
     for batch in pack(streams, [1.0] * 6, 64):
-        found = model(batch).tolist()
+        values = model(batch).tolist()
         for i in batch.index:
             hidden = model.model.base_model(input_ids=torch.tensor([streams[i].ids])).last_hidden_state[0]
-            expected = [model.head(hidden[k - 1]).item() for k, own in enumerate(streams[i].mask) if own]
-            assert found[: len(expected)] == pytest.approx(expected, abs=1e-5)
-            found = found[len(expected) :]
+            expected = [model.head(hidden[k - 1]).item() for k, is_sampled in enumerate(streams[i].mask) if is_sampled]
+            assert values[: len(expected)] == pytest.approx(expected, abs=1e-5)
+            values = values[len(expected) :]
 
 
-def test_a_value_depends_on_the_images_before_its_token() -> None:
+def test_value_depends_on_earlier_images() -> None:
     model, token = ValueModel(load_module(resolve("nano-vlm"), frozen=True)), find_image_token(resolve("nano-vlm"))
     assert token is not None
     with torch.no_grad():
@@ -241,45 +258,49 @@ def test_a_value_depends_on_the_images_before_its_token() -> None:
         streams.append(
             Stream([5, *[token.id] * 9, 6], [False] * 10 + [True], [0.0] * 11, [OBSERVED] * 10 + [0], media=[span])
         )
-    one, same, other = (float(value[0]) for value in model.predict(streams, 64))
-    assert one == pytest.approx(same, abs=1e-5) and abs(one - other) > 1e-3
+    first, equal, different = (float(value[0]) for value in model.predict(streams, 64))
+    assert first == pytest.approx(equal, abs=1e-5) and abs(first - different) > 1e-3
 
 
 @pytest.mark.slow
-def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
+def test_value_head_starts_at_zero_and_learns_returns() -> None:
     model = tiny()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
-    played = [c.trajectory for c in found]
-    measures = wait(critic.predict(played))
+    critic, credited = make_value_head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
+    rollouts = [c.trajectory for c in credited]
+    measures = wait(critic.predict(rollouts))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
-    assert [len(v) for v in measures["values"]] == [len(t.turns) for t in played]
-    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled_count for t in played]
-    wait(critic.fit(found, np.random.default_rng(0)))
-    values_ = wait(critic.predict(played))["values"]
-    worth = np.array([c.rewards.sum() for c in found])
-    assert np.corrcoef([v[0] for v in values_], worth)[0, 1] > 0.9
-    assert np.abs(np.concatenate([v[1:] for v in values_])).mean() < 0.35, "nothing comes after the first turn"
-    assert all((p == before[name]).all() for name, p in model.named_parameters()), "the policy is another copy"
-    for t, tokens, turns in zip(played, wait(critic.predict(played))["token_values"], values_, strict=True):
-        own = [k for k, mine in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if mine]
-        assert [tokens[own.index(k.index)] for k in t.turns] == turns.tolist()
+    assert [len(v) for v in measures["values"]] == [len(t.turns) for t in rollouts]
+    assert [len(v) for v in measures["token_values"]] == [t.streams[0].sampled_count for t in rollouts]
+    wait(critic.fit(credited, np.random.default_rng(0)))
+    values = wait(critic.predict(rollouts))["values"]
+    returns = np.array([c.rewards.sum() for c in credited])
+    assert np.corrcoef([v[0] for v in values], returns)[0, 1] > 0.9
+    assert np.abs(np.concatenate([v[1:] for v in values])).mean() < 0.35, "later turns have a return of 0"
+    assert all((p == before[name]).all() for name, p in model.named_parameters()), (
+        "the policy's own weights are unchanged"
+    )
+    for t, tokens, turns in zip(rollouts, wait(critic.predict(rollouts))["token_values"], values, strict=True):
+        sampled_turns = [
+            turn_ for turn_, is_sampled in zip(t.streams[0].turns, t.streams[0].mask, strict=True) if is_sampled
+        ]
+        assert [tokens[sampled_turns.index(turn_.index)] for turn_ in t.turns] == turns.tolist()
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])
-def test_a_head_goes_on_where_it_was_saved(tmp_path: Path, clip: float | None) -> None:
-    model, given = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
-    whole, first = head(model, **given), head(model, **given)
-    for critic in (whole, first):
+def test_saved_value_head_resumes_bit_equal(tmp_path: Path, clip: float | None) -> None:
+    model, settings = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
+    uninterrupted, first = make_value_head(model, **settings), make_value_head(model, **settings)
+    for critic in (uninterrupted, first):
         wait(critic.fit(spoken(1), np.random.default_rng(1)))
     first.save(tmp_path)
-    resumed = head(tiny(7), **given)
+    resumed = make_value_head(tiny(7), **settings)
     resumed.load(tmp_path)
-    for critic in (whole, resumed):
+    for critic in (uninterrupted, resumed):
         wait(critic.fit(spoken(2), np.random.default_rng(2)))
-    played = [c.trajectory for c in spoken(3)]
-    one, other = (wait(critic.predict(played))["token_values"] for critic in (whole, resumed))
-    assert all((a == b).all() for a, b in zip(one, other, strict=True)) and any(a.any() for a in one)
+    rollouts = [c.trajectory for c in spoken(3)]
+    expected, predicted = (wait(critic.predict(rollouts))["token_values"] for critic in (uninterrupted, resumed))
+    assert all((a == b).all() for a, b in zip(expected, predicted, strict=True)) and any(a.any() for a in expected)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
 
 
@@ -298,13 +319,13 @@ CREDIT = {
 }
 
 
-def small(warm: str, critic: str, *assignments: str) -> Experiment:
-    policies = f"policies={{shared: {{model: {warm}}}}}"
+def make_experiment(imitated_weights: str, critic: str, *assignments: str) -> Experiment:
+    policies = f"policies={{shared: {{model: {imitated_weights}}}}}"
     return experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
+def imitated_weights(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Weights that know the words, so that turns earn different rewards."""
     folder = tmp_path_factory.mktemp("critics") / "run"
     lab = start(folder, experiment("iterations=1", "play.matches=1"))
@@ -314,47 +335,51 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("critic", CREDIT)
-def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_path: Path, critic: str) -> None:
-    given, watcher = small(warm, critic), Quiet()
-    finished(tmp_path / "whole", given, watcher)
+def test_resume_with_critic_is_bit_equal(imitated_weights: str, tmp_path: Path, critic: str) -> None:
+    config, watcher = make_experiment(imitated_weights, critic), Quiet()
+    finished(tmp_path / "whole", config, watcher)
     assert all(row["critic"] for row in watcher.rows)
     folder = tmp_path / "broken"
-    lab = start(folder, given, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    lab = start(folder, config, Quiet(lambda event, value: (event, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), given, Quiet()))
-    assert again.done == 1, "stopped when the critic had just learned from iteration 2"
-    wait(again.run())
+    resumed = wait(Lab.open(RunFolder.open(folder), config, Quiet()))
+    assert resumed.done == 1, "stopped right after the critic's update in iteration 2"
+    wait(resumed.run())
     assert log(folder) == log(tmp_path / "whole") and weight_files(folder, 2) == weight_files(tmp_path / "whole", 2)
-    one, other = (critic_files(f) for f in (folder, tmp_path / "whole"))
-    assert one == other and one and {Path(name).suffix for name in one} <= {".safetensors", ".json", ".jinja"}
+    critics, uninterrupted_critics = (read_critic_files(f) for f in (folder, tmp_path / "whole"))
+    assert (
+        critics == uninterrupted_critics
+        and critics
+        and {Path(name).suffix for name in critics} <= {".safetensors", ".json", ".jinja"}
+    )
     assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))
 
 
-def critic_files(folder: Path) -> dict[str, bytes]:
+def read_critic_files(folder: Path) -> dict[str, bytes]:
     root = folder / "checkpoints" / "0002" / "critic"
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path: Path) -> None:
-    given = small(warm, "linear")
-    finished(tmp_path / "run", given)
-    run, critic = RunFolder.open(tmp_path / "run"), create_critic(given.credit.critic, given.credit.estimator)
+def test_linear_credit_is_reproducible_from_the_log(imitated_weights: str, tmp_path: Path) -> None:
+    config = make_experiment(imitated_weights, "linear")
+    finished(tmp_path / "run", config)
+    run, critic = RunFolder.open(tmp_path / "run"), create_critic(config.credit.critic, config.credit.estimator)
     assert critic is not None
     for k in (1, 2):
-        found = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
-        again = assign(TurnBatch(found, measures=wait(critic.predict(found))), given.credit)
-        wait(critic.fit(again, NO_CHANCE))
+        played = [t for row in run.log.read(k) for t in trajectories(MatchRecord.from_json(row))]
+        credited = assign(TurnBatch(played, measures=wait(critic.predict(played))), config.credit)
+        wait(critic.fit(credited, UNUSED_RNG))
         online = {(row.match, row.turn): row.advantage for row in run.log.credit(k)}
         offline = {
-            (c.trajectory.match, one.index): advantage
-            for c in again
-            for one, advantage in zip(c.trajectory.turns, c.advantages, strict=True)
+            (c.trajectory.match, turn_.index): advantage
+            for c in credited
+            for turn_, advantage in zip(c.trajectory.turns, c.advantages, strict=True)
         }
         assert online == pytest.approx(offline, abs=1e-6)
 
 
-def test_a_checkpoint_takes_no_pickled_critic(tmp_path: Path) -> None:
+def test_checkpoint_refuses_pickled_critic(tmp_path: Path) -> None:
     def fill(folder: Path) -> None:
         (folder / "critic").mkdir()
         torch.save({}, folder / "critic" / "value_head.pt")

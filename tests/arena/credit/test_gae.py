@@ -1,4 +1,4 @@
-"""Generalised advantage estimation: worked numbers, naive loops, and what must not change anything."""
+"""Generalised advantage estimation: worked numbers, naive loops and invariances."""
 
 from typing import Any
 
@@ -21,70 +21,70 @@ Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""
 
 
-def played(shape: Shape, role: str = "opener", window: bool = False) -> Trajectory:
-    """A trajectory of that shape, in one stream or in one per turn."""
+def make_trajectory(shape: Shape, role: str = "opener", window: bool = False) -> Trajectory:
+    """Return a trajectory of that shape, in one stream or (`window`) in one per turn."""
     turns = tuple(turn(2 * k, {"deal": r}, seat=role, role=role) for k, (_, _, r) in enumerate(shape))
     streams = [Stream()]
-    for one, (seen, said, _) in zip(turns, shape, strict=True):
-        streams[-1].observe([1] * seen)
-        streams[-1].append_sampled([2] * said, [-1.0] * said, one.index)
+    for current, (observed, sampled, _) in zip(turns, shape, strict=True):
+        streams[-1].observe([1] * observed)
+        streams[-1].append_sampled([2] * sampled, [-1.0] * sampled, current.index)
         streams += [Stream()] if window else []
     return trajectory_of(turns, seat=role, role=role, streams=tuple(streams))
 
 
-def batch(found: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
-    said = {name: [np.array(v, np.float32) for v in values] for name, values in measures.items()}
-    return TurnBatch(found, measures=said)
+def make_batch(trajectories: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
+    arrays = {name: [np.array(v, np.float32) for v in values] for name, values in measures.items()}
+    return TurnBatch(trajectories, measures=arrays)
 
 
-def rewards_of(shapes: list[Shape]) -> np.ndarray:
+def flatten_rewards(shapes: list[Shape]) -> np.ndarray:
     return np.array([r for shape in shapes for _, _, r in shape], float)
 
 
-def advantages(name: str, shapes: list[Shape], values: list[list[float]], **settings: Any) -> list[float]:
-    """Of turns for gae_turn, of tokens for the others; `values` by trajectory."""
+def compute_advantages(name: str, shapes: list[Shape], values: list[list[float]], **settings: Any) -> list[float]:
+    """Return the advantages: per turn for gae_turn, per token for the others. `values` are per trajectory."""
     measure = "values" if name == "gae_turn" else "token_values"
     window = settings.pop("window", False)
-    given = batch([played(shape, window=window) for shape in shapes], **{measure: values})
-    found = choose("estimator", name, **settings)(given, rewards_of(shapes))
-    return (found if name == "gae_turn" else found.values).tolist()
+    batch = make_batch([make_trajectory(shape, window=window) for shape in shapes], **{measure: values})
+    advantages = choose("estimator", name, **settings)(batch, flatten_rewards(shapes))
+    return (advantages if name == "gae_turn" else advantages.values).tolist()
 
 
-TWO: Shape = [(3, 2, 1.0), (1, 2, 4.0)]
+TWO_TURNS: Shape = [(3, 2, 1.0), (1, 2, 4.0)]
 
 
 def test_gae_turn_by_hand() -> None:
     # γ = λ = .5, V = 1 2 3: δ = .5·2-1, .5·3-2, 6-3 = 0, -.5, 3.  A_2 = 3, A_1 = -.5+.25·3 = .25, A_0 = 0+.25·.25
     shape: Shape = [(1, 1, 0.0), (1, 1, 0.0), (1, 1, 6.0)]
-    assert advantages("gae_turn", [shape], [[1, 2, 3]], gamma=0.5, lam=0.5) == [0.0625, 0.25, 3]
+    assert compute_advantages("gae_turn", [shape], [[1, 2, 3]], gamma=0.5, lam=0.5) == [0.0625, 0.25, 3]
     # λ = 0: the δ alone
-    assert advantages("gae_turn", [shape], [[1, 2, 3]], gamma=0.5, lam=0.0) == [0, -0.5, 3]
+    assert compute_advantages("gae_turn", [shape], [[1, 2, 3]], gamma=0.5, lam=0.0) == [0, -0.5, 3]
 
 
 def test_gae_token_by_hand() -> None:
     # r = 0 1 | 0 4, V = 1 2 | 3 4, γ = λ = .5: δ = .5·2-1, 1+.5·3-2, .5·4-3, 4-4 = 0, .5, -1, 0
     # A_3 = 0, A_2 = -1, A_1 = .5 - .25·1 = .25, A_0 = .25·.25: across the turn's end like anywhere else
-    assert advantages("gae_token", [TWO], [[1, 2, 3, 4]], gamma=0.5, lam=0.5) == [0.0625, 0.25, -1, 0]
+    assert compute_advantages("gae_token", [TWO_TURNS], [[1, 2, 3, 4]], gamma=0.5, lam=0.5) == [0.0625, 0.25, -1, 0]
 
 
 def test_gae_bilevel_by_hand() -> None:
     # ends: r = 1, 4 and V = 2, 4; turn γ = λ = .5: δ = 1+.5·4-2, 4-4 = 1, 0, so the ends are worth 1+2 and 0+4
     # inside, γ = 1: second turn δ = 1·4-3, 4-4 = 1, 0: A = 1+.5·0, 0; first δ = 2-1, 3-2 = 1, 1: A = 1+.5·1, 1
-    found = advantages("gae_bilevel", [TWO], [[1, 2, 3, 4]], lam=0.5, turn_gamma=0.5)
-    assert found == [1.5, 1, 1, 0]
+    shapes = compute_advantages("gae_bilevel", [TWO_TURNS], [[1, 2, 3, 4]], lam=0.5, turn_gamma=0.5)
+    assert shapes == [1.5, 1, 1, 0]
     # a turn without reward is a turn: ends r = 0, 4: δ = .5·4-2, 0, worth 2 and 4; first turn δ = 2-1, 2-2
-    quiet: Shape = [(3, 2, 0.0), (1, 2, 4.0)]
-    assert advantages("gae_bilevel", [quiet], [[1, 2, 3, 4]], lam=0.5, turn_gamma=0.5) == [1, 0, 1, 0]
+    unrewarded: Shape = [(3, 2, 0.0), (1, 2, 4.0)]
+    assert compute_advantages("gae_bilevel", [unrewarded], [[1, 2, 3, 4]], lam=0.5, turn_gamma=0.5) == [1, 0, 1, 0]
 
 
-def test_a_critic_that_foresees_everything_leaves_nothing() -> None:
+def test_perfect_critic_gives_zero_advantages() -> None:
     for name in ("gae_turn", "gae_token", "gae_bilevel"):
         values: list[list[float]] = [[5, 4]] if name == "gae_turn" else [[5, 5, 4, 4]]
         settings = {"turn_gamma": 1.0} if name == "gae_bilevel" else {}
-        assert set(advantages(name, [TWO], values, lam=0.7, **settings)) == {0}
+        assert set(compute_advantages(name, [TWO_TURNS], values, lam=0.7, **settings)) == {0}
 
 
-shapes = st.lists(
+shape_lists = st.lists(
     st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4), st.integers(-3, 3).map(float)), min_size=1, max_size=5),
     min_size=1,
     max_size=5,
@@ -92,63 +92,67 @@ shapes = st.lists(
 shares = st.sampled_from([0.0, 0.3, 0.9, 1.0])
 
 
-def drawn(sizes: list[int], seed: int) -> list[list[float]]:
+def draw_values(sizes: list[int], seed: int) -> list[list[float]]:
     rng = np.random.default_rng(seed)
     return [rng.normal(size=n).astype(np.float32).tolist() for n in sizes]
 
 
-def tokens_of(shape: Shape) -> int:
-    return sum(said for _, said, _ in shape)
+def count_tokens(shape: Shape) -> int:
+    return sum(sampled for _, sampled, _ in shape)
 
 
-@given(shapes, st.integers(0, 99), shares, shares)
-def test_gae_turn_is_the_naive_loop(found: list[Shape], seed: int, gamma: float, lam: float) -> None:
-    values = drawn([len(shape) for shape in found], seed)
+@given(shape_lists, st.integers(0, 99), shares, shares)
+def test_gae_turn_equals_naive_loop(shapes: list[Shape], seed: int, gamma: float, lam: float) -> None:
+    values = draw_values([len(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(found, values, strict=True):
+    for shape, own_values in zip(shapes, values, strict=True):
         advantage, following, backwards = 0.0, 0.0, []
-        for (_, _, reward), value in zip(reversed(shape), reversed(own), strict=True):
+        for (_, _, reward), value in zip(reversed(shape), reversed(own_values), strict=True):
             advantage = reward + gamma * following - value + gamma * lam * advantage
             following = value
             backwards.append(advantage)
         expected += backwards[::-1]
-    assert advantages("gae_turn", found, values, gamma=gamma, lam=lam) == pytest.approx(expected)
+    assert compute_advantages("gae_turn", shapes, values, gamma=gamma, lam=lam) == pytest.approx(expected)
 
 
-def masked_rows(shape: Shape, values: list[float]) -> list[tuple[bool, float, float, bool]]:
-    """The whole stream, padded at its end: sampled, reward, value, whether a turn ends; observed ones hold rubbish."""
-    rows, own = [], iter(values)
-    for seen, said, reward in shape:
-        rows += [(False, 0.0, 77.0, False)] * seen
-        rows += [(True, reward if k == said - 1 else 0.0, next(own), k == said - 1) for k in range(said)]
+def list_masked_rows(shape: Shape, values: list[float]) -> list[tuple[bool, float, float, bool]]:
+    """Return the padded stream's rows (sampled, reward, value, ends a turn); observed tokens have arbitrary values."""
+    rows, own_values = [], iter(values)
+    for observed, sampled, reward in shape:
+        rows += [(False, 0.0, 77.0, False)] * observed
+        rows += [
+            (True, reward if k == sampled - 1 else 0.0, next(own_values), k == sampled - 1) for k in range(sampled)
+        ]
     return [*rows, *[(False, 0.0, -88.0, False)] * 3]
 
 
-@given(shapes, st.integers(0, 99), shares, shares, st.booleans())
-def test_gae_token_is_the_masked_loop(found: list[Shape], seed: int, gamma: float, lam: float, window: bool) -> None:
-    """Over the whole stream, value and advantage carried unchanged through what was only observed."""
-    values = drawn([tokens_of(shape) for shape in found], seed)
+@given(shape_lists, st.integers(0, 99), shares, shares, st.booleans())
+def test_gae_token_equals_masked_loop(shapes: list[Shape], seed: int, gamma: float, lam: float, window: bool) -> None:
+    """Loop over the whole stream; observed tokens carry value and advantage on unchanged."""
+    values = draw_values([count_tokens(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(found, values, strict=True):
+    for shape, own_values in zip(shapes, values, strict=True):
         following = advantage = 0.0
         backwards = []
-        for sampled, reward, value, _ in reversed(masked_rows(shape, own)):
+        for sampled, reward, value, _ in reversed(list_masked_rows(shape, own_values)):
             if sampled:
                 advantage = reward + gamma * following - value + gamma * lam * advantage
                 following = value
                 backwards.append(advantage)
         expected += backwards[::-1]
-    assert advantages("gae_token", found, values, gamma=gamma, lam=lam, window=window) == pytest.approx(expected)
+    assert compute_advantages("gae_token", shapes, values, gamma=gamma, lam=lam, window=window) == pytest.approx(
+        expected
+    )
 
 
-@given(shapes, st.integers(0, 99), shares, shares, shares)
-def test_gae_bilevel_is_the_loop_over_ends_and_then_tokens(
-    found: list[Shape], seed: int, gamma: float, lam: float, turn_gamma: float
+@given(shape_lists, st.integers(0, 99), shares, shares, shares)
+def test_gae_bilevel_equals_loop_over_turns_then_tokens(
+    shapes: list[Shape], seed: int, gamma: float, lam: float, turn_gamma: float
 ) -> None:
-    values = drawn([tokens_of(shape) for shape in found], seed)
+    values = draw_values([count_tokens(shape) for shape in shapes], seed)
     expected = []
-    for shape, own in zip(found, values, strict=True):
-        rows = [row for row in masked_rows(shape, own) if row[0]]
+    for shape, own_values in zip(shapes, values, strict=True):
+        rows = [row for row in list_masked_rows(shape, own_values) if row[0]]
         worth, following, advantage = {}, 0.0, 0.0
         for t in reversed([t for t, row in enumerate(rows) if row[3]]):
             _, reward, value, _ = rows[t]
@@ -162,94 +166,101 @@ def test_gae_bilevel_is_the_loop_over_ends_and_then_tokens(
             following = rows[t][2]
             backwards.append(advantage)
         expected += backwards[::-1]
-    found_ = advantages("gae_bilevel", found, values, gamma=gamma, lam=lam, turn_gamma=turn_gamma)
-    assert found_ == pytest.approx(expected, abs=1e-9)
+    actual = compute_advantages("gae_bilevel", shapes, values, gamma=gamma, lam=lam, turn_gamma=turn_gamma)
+    assert actual == pytest.approx(expected, abs=1e-9)
 
 
-@given(shapes, st.integers(0, 99), st.integers(1, 50))
-def test_the_length_of_observations_changes_nothing(found: list[Shape], seed: int, more: int) -> None:
-    longer = [[(seen + more, said, reward) for seen, said, reward in shape] for shape in found]
-    values = drawn([tokens_of(shape) for shape in found], seed)
+@given(shape_lists, st.integers(0, 99), st.integers(1, 50))
+def test_observation_length_changes_nothing(shapes: list[Shape], seed: int, extra: int) -> None:
+    longer = [[(observed + extra, sampled, reward) for observed, sampled, reward in shape] for shape in shapes]
+    values = draw_values([count_tokens(shape) for shape in shapes], seed)
     for name in ("gae_token", "gae_bilevel"):
-        one, other = (advantages(name, given, values, gamma=0.9, lam=0.8) for given in (found, longer))
-        assert one == other
+        original, changed = (compute_advantages(name, each, values, gamma=0.9, lam=0.8) for each in (shapes, longer))
+        assert original == changed
 
 
-@given(shapes, st.integers(0, 99))
-def test_other_trajectories_and_their_order_change_nothing(found: list[Shape], seed: int) -> None:
+@given(shape_lists, st.integers(0, 99))
+def test_batch_order_and_composition_change_nothing(shapes: list[Shape], seed: int) -> None:
     for name in ("gae_turn", "gae_token", "gae_bilevel"):
-        size = len if name == "gae_turn" else tokens_of
-        values = drawn([size(shape) for shape in found], seed)
-        together = advantages(name, found, values, gamma=0.9, lam=0.8)
-        backwards = advantages(name, found[::-1], values[::-1], gamma=0.9, lam=0.8)
-        apart = [advantages(name, [shape], [own], gamma=0.9, lam=0.8) for shape, own in zip(found, values, strict=True)]
-        assert together == pytest.approx([a for own in apart for a in own], abs=1e-12)
-        assert backwards == pytest.approx([a for own in apart[::-1] for a in own], abs=1e-12)
+        size = len if name == "gae_turn" else count_tokens
+        values = draw_values([size(shape) for shape in shapes], seed)
+        together = compute_advantages(name, shapes, values, gamma=0.9, lam=0.8)
+        reversed_advantages = compute_advantages(name, shapes[::-1], values[::-1], gamma=0.9, lam=0.8)
+        separate = [
+            compute_advantages(name, [shape], [own_values], gamma=0.9, lam=0.8)
+            for shape, own_values in zip(shapes, values, strict=True)
+        ]
+        assert together == pytest.approx([a for own_values in separate for a in own_values], abs=1e-12)
+        assert reversed_advantages == pytest.approx([a for own_values in separate[::-1] for a in own_values], abs=1e-12)
 
 
-@given(shapes, shares, shares)
-def test_without_values_an_advantage_is_the_return(found: list[Shape], gamma: float, turn_gamma: float) -> None:
-    """V = 0 and λ = 1: what the critic is taught is what the estimator then gives."""
-    given, rewards = batch([played(shape) for shape in found]), rewards_of(found)
-    turns, tokens = [[0.0] * len(s) for s in found], [[0.0] * tokens_of(s) for s in found]
-    returns = compute_turn_returns(given, rewards, read_discounts(choose("estimator", "gae_turn", gamma=gamma)))
-    assert returns.tolist() == given.returns(rewards, gamma).tolist()
-    assert advantages("gae_turn", found, turns, gamma=gamma) == pytest.approx(returns.tolist())
-    for name, more in (("gae_token", {}), ("gae_bilevel", {"turn_gamma": turn_gamma})):
-        told = read_discounts(choose("estimator", name, gamma=gamma, **more))
-        expected = compute_token_returns(given, rewards, told).tolist()
-        assert advantages(name, found, tokens, gamma=gamma, **more) == pytest.approx(expected, abs=1e-12)
+@given(shape_lists, shares, shares)
+def test_zero_values_give_the_return(shapes: list[Shape], gamma: float, turn_gamma: float) -> None:
+    """With V = 0 and λ = 1 the estimator gives the critic's targets."""
+    batch, rewards = make_batch([make_trajectory(shape) for shape in shapes]), flatten_rewards(shapes)
+    turns, tokens = [[0.0] * len(s) for s in shapes], [[0.0] * count_tokens(s) for s in shapes]
+    returns = compute_turn_returns(batch, rewards, read_discounts(choose("estimator", "gae_turn", gamma=gamma)))
+    assert returns.tolist() == batch.returns(rewards, gamma).tolist()
+    assert compute_advantages("gae_turn", shapes, turns, gamma=gamma) == pytest.approx(returns.tolist())
+    for name, settings in (("gae_token", {}), ("gae_bilevel", {"turn_gamma": turn_gamma})):
+        discounts = read_discounts(choose("estimator", name, gamma=gamma, **settings))
+        expected = compute_token_returns(batch, rewards, discounts).tolist()
+        assert compute_advantages(name, shapes, tokens, gamma=gamma, **settings) == pytest.approx(expected, abs=1e-12)
 
 
 def test_token_returns_by_hand() -> None:
     # γ = .5 from token to token: 4, 2 | 1 + .5·2 = 2, 1
-    given, rewards = batch([played(TWO)]), rewards_of([TWO])
-    told = read_discounts(choose("estimator", "gae_token", gamma=0.5))
-    assert compute_token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
+    batch, rewards = make_batch([make_trajectory(TWO_TURNS)]), flatten_rewards([TWO_TURNS])
+    discounts = read_discounts(choose("estimator", "gae_token", gamma=0.5))
+    assert compute_token_returns(batch, rewards, discounts).tolist() == [1, 2, 2, 4]
     # a head that serves gae_turn: whole within a turn, .5 from turn to turn: 1 + .5·4 = 3
-    told = read_discounts(choose("estimator", "gae_turn", gamma=0.5))
-    assert compute_token_returns(given, rewards, told).tolist() == [3, 3, 4, 4]
+    discounts = read_discounts(choose("estimator", "gae_turn", gamma=0.5))
+    assert compute_token_returns(batch, rewards, discounts).tolist() == [3, 3, 4, 4]
     # bi-level: .5 within, .25 from turn to turn: 1 + .25·4 = 2
-    told = read_discounts(choose("estimator", "gae_bilevel", gamma=0.5, turn_gamma=0.25))
-    assert compute_token_returns(given, rewards, told).tolist() == [1, 2, 2, 4]
+    discounts = read_discounts(choose("estimator", "gae_bilevel", gamma=0.5, turn_gamma=0.25))
+    assert compute_token_returns(batch, rewards, discounts).tolist() == [1, 2, 2, 4]
 
 
-@given(shapes)
-def test_with_the_groups_mean_for_a_value_gae_turn_is_mars(found: list[Shape]) -> None:
+@given(shape_lists)
+def test_gae_turn_with_group_means_as_values_equals_mars(shapes: list[Shape]) -> None:
     roles = ["opener", "responder"]
-    several = [played(shape, roles[i % 2]) for i, shape in enumerate(found)]
-    plain = TurnBatch(several)
-    rewards = rewards_of(found)
-    means = plain.mean_by(plain.returns(rewards), plain.groups(["game", "role", "policy"]))
-    measures: Measures = {"values": np.split(means, plain.starts[1:-1])}
-    ours = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
-    assert ours.tolist() == pytest.approx(choose("estimator", "mars")(plain, rewards).tolist(), abs=1e-9)
+    several = [make_trajectory(shape, roles[i % 2]) for i, shape in enumerate(shapes)]
+    batch_without_values = TurnBatch(several)
+    rewards = flatten_rewards(shapes)
+    means = batch_without_values.mean_by(
+        batch_without_values.returns(rewards), batch_without_values.groups(["game", "role", "policy"])
+    )
+    measures: Measures = {"values": np.split(means, batch_without_values.starts[1:-1])}
+    advantages = choose("estimator", "gae_turn")(TurnBatch(several, measures=measures), rewards)
+    assert advantages.tolist() == pytest.approx(
+        choose("estimator", "mars")(batch_without_values, rewards).tolist(), abs=1e-9
+    )
 
 
-def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
+def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:
     turns = tuple(turn(k, {}) for k in range(4))
     stream = Stream()
     stream.append_sampled([1, 2], [-1.0, -1.0], 1)
     stream.append_sampled([3], [-1.0], 3)
-    one = trajectory_of(turns, streams=(stream,))
-    given = batch([one, one], token_values=[[0, 0, 0], [0, 0, 0]])
+    rollout = trajectory_of(turns, streams=(stream,))
+    batch = make_batch([rollout, rollout], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
-    found = choose("estimator", "gae_token", gamma=0.5)(given, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values
-    assert found.tolist() == [0.5 * (3 + 0.5 * 4), 3 + 0.5 * 4, 4] * 2
+    advantages = choose("estimator", "gae_token", gamma=0.5)(batch, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values
+    assert advantages.tolist() == [0.5 * (3 + 0.5 * 4), 3 + 0.5 * 4, 4] * 2
 
 
-def test_whitening_is_the_transform() -> None:
-    found = [trajectory([1.0, 4.0]), trajectory([0.0])]
+def test_whitening_equals_the_transform() -> None:
+    trajectories = [trajectory([1.0, 4.0]), trajectory([0.0])]
     measures = {"token_values": [np.zeros(4, np.float32), np.zeros(2, np.float32)]}
     rule = CreditSpec.model_validate(dict(estimator={"gae_token": {}}, transforms=["whiten"]))
     tokens = np.concatenate(
-        [c.tokens for c in assign(TurnBatch(found, measures=measures), rule) if c.tokens is not None]
+        [c.tokens for c in assign(TurnBatch(trajectories, measures=measures), rule) if c.tokens is not None]
     )
-    plain = np.array([5, 5, 4, 4, 0, 0], float)
-    assert tokens == pytest.approx((plain - plain.mean()) / (plain.std() + 1e-6))
+    returns = np.array([5, 5, 4, 4, 0, 0], float)
+    assert tokens == pytest.approx((returns - returns.mean()) / (returns.std() + 1e-6))
 
 
-def test_nobody_to_credit_is_no_error() -> None:
+def test_empty_batch_is_no_error() -> None:
     for name in ("gae_turn", "gae_token", "gae_bilevel", "archer"):
         measures: dict[str, list[Any]] = {key: [] for key in ("values", "token_values", "action_values")}
         assert assign(TurnBatch([], measures=measures), CreditSpec.model_validate(dict(estimator=name))) == []

@@ -1,4 +1,4 @@
-"""Credit within an iteration: however often it is tried, a trajectory is measured once."""
+"""Credit within an iteration: each trajectory is measured once, however often credit is computed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,25 +15,25 @@ from arena.store.reader import LogReader
 from tests.factories.kept_run import SHARED
 from tests.factories.trajectories import record_of, scored
 
-ASKS_FOR_ENTROPY = "credit={select: [high_entropy]}"
+NEEDS_ENTROPY = "credit={select: [high_entropy]}"
 
 
-def test_a_trajectory_is_measured_once_in_an_iteration(tmp_path: Path) -> None:
-    asked: list[list[str]] = []
+def test_trajectory_is_measured_once_per_iteration(tmp_path: Path) -> None:
+    measured_matches: list[list[str]] = []
 
-    async def measured(needs: frozenset[str], found: Sequence[Trajectory]) -> Measures:
-        asked.append([t.match for t in found])
+    async def measure(needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
+        measured_matches.append([t.match for t in trajectories])
         assert needs == {"entropy"}
-        return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns), np.float32) for t in found]}
+        return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns), np.float32) for t in trajectories]}
 
     first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
-    experiment = compose([text_layer("test", SHARED), set_layer(ASKS_FOR_ENTROPY), set_layer("play.matches=2")])
-    crediting = CreditPipeline(
-        experiment.credit, None, measured, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2
+    experiment = compose([text_layer("test", SHARED), set_layer(NEEDS_ENTROPY), set_layer("play.matches=2")])
+    pipeline = CreditPipeline(experiment.credit, None, measure, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
+    wait(pipeline.count_missing_deals(1, [record_of(first)], deals=1))
+    wait(pipeline.count_missing_deals(1, [record_of(first), record_of(second)], deals=2))
+    wait(pipeline.credit(1, [record_of(first), record_of(second)]))
+    assert measured_matches == [["0001-0000"], ["0001-0001"]]
+    wait(pipeline.credit(2, [record_of(first), record_of(second)]))
+    assert measured_matches[2:] == [["0001-0000", "0001-0001"]], (
+        "another iteration has other weights, so it measures again"
     )
-    wait(crediting.count_missing_deals(1, [record_of(first)], deals=1))
-    wait(crediting.count_missing_deals(1, [record_of(first), record_of(second)], deals=2))
-    wait(crediting.credit(1, [record_of(first), record_of(second)]))
-    assert asked == [["0001-0000"], ["0001-0001"]]
-    wait(crediting.credit(2, [record_of(first), record_of(second)]))
-    assert asked[2:] == [["0001-0000", "0001-0001"]], "another iteration's weights are others"

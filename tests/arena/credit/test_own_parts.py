@@ -1,4 +1,4 @@
-"""Parts of one's own: a function in a file, as docs/new-estimator.md writes it, chosen like any other."""
+"""Custom parts: a function in a file, as in docs/new-estimator.md, chosen like any other."""
 
 import os
 import re
@@ -26,15 +26,15 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "new-estimator.md").read_text("utf
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The guide's file in the user's folder."""
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a working folder that holds the guide's file."""
     monkeypatch.chdir(tmp_path)
     name, text = re.search(r"`([\w.]+)`\n\n```python\n(.*?)```\n", GUIDE, re.S).groups()  # type: ignore[union-attr]
     Path(name).write_text(text, "utf-8")
     return tmp_path
 
 
-def test_the_guides_estimator_credits_the_best_of_each_deal(place: Path) -> None:
+def test_guide_estimator_credits_the_best_of_each_deal(user_folder: Path) -> None:
     batch = TurnBatch(groups([3.0, 1.0], [2.0, 2.0, 0.0]))
     rewards = batch.column(lambda turn: sum(turn.rewards.values()))
     estimator = choose("estimator", "lone_winner.py:lone_winner")
@@ -42,17 +42,21 @@ def test_the_guides_estimator_credits_the_best_of_each_deal(place: Path) -> None
     assert [c.advantages.tolist() for c in assign(batch, CreditSpec(estimator=estimator))] == [[3], [0], [2], [2], [0]]
 
 
-def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    chosen = "credit.estimator={lone_winner.py:lone_winner: {gamma: 0.5}}"
-    experiment = compose([text_layer("test", SHARED), set_layer(chosen)])
+def test_custom_estimator_loads_from_any_folder_with_settings(
+    user_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    setting = "credit.estimator={lone_winner.py:lone_winner: {gamma: 0.5}}"
+    experiment = compose([text_layer("test", SHARED), set_layer(setting)])
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
-    again = compose([text_layer("config.yaml", to_yaml(experiment))])
-    assert again == experiment
-    assert again.credit.estimator.to_plain() == {f"{place.resolve()}/lone_winner.py:lone_winner": {"gamma": 0.5}}
+    reloaded = compose([text_layer("config.yaml", to_yaml(experiment))])
+    assert reloaded == experiment
+    assert reloaded.credit.estimator.to_plain() == {
+        f"{user_folder.resolve()}/lone_winner.py:lone_winner": {"gamma": 0.5}
+    }
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "says"),
+    ("name", "text", "message"),
     [
         ("lone_winner.py:lone_winer", "", "did you mean 'lone_winner'"),
         ("nowhere.py:f", "", "there is no file"),
@@ -72,14 +76,14 @@ def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory:
         ("own.py:f", "import nowhere\n", "line 1: ModuleNotFoundError"),
     ],
 )
-def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, says: str) -> None:
-    (place / "own.py").write_text(text)
-    assert says in refused(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
-    assert not (place / "runs").exists()
+def test_invalid_custom_part_gives_one_line(user_folder: Path, name: str, text: str, message: str) -> None:
+    (user_folder / "own.py").write_text(text)
+    assert message in refused(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
+    assert not (user_folder / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         ("return rewards[:-1]", "finite numbers, one a turn"),
         ("return rewards * float('nan')", "finite numbers, one a turn"),
@@ -88,48 +92,50 @@ def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, sa
         ("return batch.nothing", "own.py:f failed: line 2: AttributeError"),
     ],
 )
-def test_what_it_gives_is_checked_before_anything_is_learned(place: Path, body: str, says: str) -> None:
-    (place / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
-    with pytest.raises(ConfigError, match=re.escape(says)):
+def test_estimator_output_is_checked_before_learning(user_folder: Path, body: str, message: str) -> None:
+    (user_folder / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
+    with pytest.raises(ConfigError, match=re.escape(message)):
         assign(TurnBatch(groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
 
 
-def test_a_run_learns_with_it(place: Path) -> None:
-    told = arena(*TINY, *NO_IMITATION, "--iterations", "1", "--set", "credit.estimator=lone_winner.py:lone_winner")
-    assert told.code == 0, told.err
+def test_run_learns_with_custom_estimator(user_folder: Path) -> None:
+    result = arena(*TINY, *NO_IMITATION, "--iterations", "1", "--set", "credit.estimator=lone_winner.py:lone_winner")
+    assert result.code == 0, result.err
     assert arena("credit", "runs/latest", "--estimators", "mars,lone_winner.py:lone_winner").code == 0
 
 
 @pytest.mark.slow
-def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (place / "home").mkdir()
-    (place / "home" / "models").symlink_to(resolve("nano").parent)
-    monkeypatch.setenv("ARENA_HOME", str(place / "home"))
-    text = (place / "lone_winner.py").read_text() + "open('ran', 'a').write('.')\n"
-    (place / "lone_winner.py").write_text(text)
+def test_run_keeps_its_custom_part_and_a_foreign_run_needs_trust(
+    user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (user_folder / "home").mkdir()
+    (user_folder / "home" / "models").symlink_to(resolve("nano").parent)
+    monkeypatch.setenv("ARENA_HOME", str(user_folder / "home"))
+    text = (user_folder / "lone_winner.py").read_text() + "open('ran', 'a').write('.')\n"
+    (user_folder / "lone_winner.py").write_text(text)
     settings = [*NO_IMITATION, "--set", "play.matches=2", "--set", "credit.estimator=lone_winner.py:lone_winner"]
     assert arena(*TINY, *settings, "--iterations", "1", "--out", "run").code == 0
-    assert (place / "run" / "parts" / "lone_winner.py").read_text() == text
-    (place / "lone_winner.py").write_text("raise SystemExit('edited')\n")
-    told = arena("resume", "run", "--iterations", "2", "--json")
-    assert told.code == 0 and "lone_winner.py was edited since run began" in told.err
+    assert (user_folder / "run" / "parts" / "lone_winner.py").read_text() == text
+    (user_folder / "lone_winner.py").write_text("raise SystemExit('edited')\n")
+    result = arena("resume", "run", "--iterations", "2", "--json")
+    assert result.code == 0 and "lone_winner.py was edited since run began" in result.err
 
     shutil.copytree("run", "strangers")
-    (place / "home" / "trusted").unlink()
-    (place / "ran").unlink()
+    (user_folder / "home" / "trusted").unlink()
+    (user_folder / "ran").unlink()
     for command in ("resume strangers --iterations 3", "credit strangers", "eval strangers --game negotiation"):
-        told = arena(*command.split())
-        assert told.code == 2 and "read it, then pass --trust" in told.err and "Traceback" not in told.err
+        result = arena(*command.split())
+        assert result.code == 2 and "read it, then pass --trust" in result.err and "Traceback" not in result.err
     assert arena("show", "strangers").code == 0
-    assert not (place / "ran").exists(), "nothing of it has run"
-    (place / "link").symlink_to(place / "strangers")
+    assert not (user_folder / "ran").exists(), "none of its code has run"
+    (user_folder / "link").symlink_to(user_folder / "strangers")
     parts = {"own": "strangers/parts", "dotted": "strangers/log/../parts", "linked": "link/parts"}
-    for name, folder in parts.items():  # whatever way there its config names
-        named = SHARED + f"credit: {{estimator: '{place}/{folder}/lone_winner.py:lone_winner'}}\n"
-        RunFolder.create(name, named, {})
+    for name, folder in parts.items():  # each path that its config may name
+        config = SHARED + f"credit: {{estimator: '{user_folder}/{folder}/lone_winner.py:lone_winner'}}\n"
+        RunFolder.create(name, config, {})
         loading.reset()
         assert "read it, then pass --trust" in refused("credit", name)
-    assert not (place / "ran").exists(), "nothing of it has run"
+    assert not (user_folder / "ran").exists(), "none of its code has run"
     loading.reset()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0
-    assert (place / "ran").exists()
+    assert (user_folder / "ran").exists()

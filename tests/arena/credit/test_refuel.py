@@ -1,4 +1,4 @@
-"""REFUEL: its regression has the published minimiser, its gradient is the direct one, and a run learns by it."""
+"""REFUEL: its minimiser is the published one, its gradient that of the pair's loss, and a run learns with it."""
 
 import shutil
 from dataclasses import replace
@@ -17,7 +17,7 @@ from arena.config.kinds import choose
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import set_layer, text_layer
 from arena.credit.batch import TurnBatch
-from arena.credit.estimators.refuel import refuel as differences
+from arena.credit.estimators.refuel import refuel as refuel_differences
 from arena.errors import ConfigError
 from arena.lab import Lab
 from arena.learn.losses import dpo, refuel
@@ -34,10 +34,10 @@ from tests.factories.updating import updated
 # -- returns -----------------------------------------------------------------------------------------------
 
 
-def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") -> Trajectory:
-    """A seat's turns 0, 2, 4, …: the id that it wrote, and its reward."""
+def make_trajectory(match: str, replies: list[tuple[int, float]], seat: str = "a") -> Trajectory:
+    """Return a seat's trajectory of turns 0, 2, 4, …, each with the sampled id and its reward."""
     turns, stream = [], Stream()
-    for k, (token, reward) in enumerate(answers):
+    for k, (token, reward) in enumerate(replies):
         stream.observe([1])
         stream.append_sampled([token], [-1.0], 2 * k)
         turns.append(
@@ -75,239 +75,261 @@ def trajectory(match: str, answers: list[tuple[int, float]], seat: str = "a") ->
     )
 
 
-def test_the_estimator_is_the_difference_of_returns_where_lines_part() -> None:
-    # They part at turn 2, the second own one: R = 2 + .5·4 = 4 there, R' = 1 + .5·(-2) + .25·8 = 2; R - R' = 2.
-    match = trajectory("m", [(5, 9.0), (6, 2.0), (7, 4.0)])
-    branch = trajectory("m-b2", [(5, 9.0), (8, 1.0), (7, -2.0), (7, 8.0)])
-    lone = trajectory("m-b0", [(5, 1.0)])  # wrote at turn 0 what the match wrote
-    stranger = trajectory("n-b2", [(5, 0.0), (8, 1.0)])
-    given = TurnBatch([branch, match, lone, stranger])
-    rewards = given.column(lambda turn: turn.rewards["x"])
-    found = differences(given, rewards, gamma=0.5)
-    assert found.tolist() == [0, -2, 0, 0, 0, 2, 0, 0, 0, 0]
+def test_estimator_is_the_difference_of_returns_at_the_branching_turn() -> None:
+    # They branch at turn 2, the second own one: R = 2 + .5·4 = 4 there, R' = 1 + .5·(-2) + .25·8 = 2; R - R' = 2.
+    match = make_trajectory("m", [(5, 9.0), (6, 2.0), (7, 4.0)])
+    branch = make_trajectory("m-b2", [(5, 9.0), (8, 1.0), (7, -2.0), (7, 8.0)])
+    identical_branch = make_trajectory("m-b0", [(5, 1.0)])  # wrote at turn 0 what the match wrote
+    unrelated = make_trajectory("n-b2", [(5, 0.0), (8, 1.0)])
+    turn_batch = TurnBatch([branch, match, identical_branch, unrelated])
+    rewards = turn_batch.column(lambda turn: turn.rewards["x"])
+    advantages = refuel_differences(turn_batch, rewards, gamma=0.5)
+    assert advantages.tolist() == [0, -2, 0, 0, 0, 2, 0, 0, 0, 0]
 
 
-def test_several_branches_of_a_match_are_several_pairs() -> None:
-    match = trajectory("m", [(5, 1.0), (6, 2.0)])
-    first, second = trajectory("m-b0", [(4, 1.0)]), trajectory("m-b2-r1", [(5, 1.0), (7, 5.0)])
-    given = TurnBatch([match, first, second])
+def test_several_branches_of_a_match_give_several_pairs() -> None:
+    match = make_trajectory("m", [(5, 1.0), (6, 2.0)])
+    first, second = make_trajectory("m-b0", [(4, 1.0)]), make_trajectory("m-b2-r1", [(5, 1.0), (7, 5.0)])
+    turn_batch = TurnBatch([match, first, second])
     # at turn 0: 1 + 2 against 1; at turn 2: 2 against 5
-    assert differences(given, given.column(lambda t: t.rewards["x"])).tolist() == [2, -3, -2, 0, 3]
+    assert refuel_differences(turn_batch, turn_batch.column(lambda t: t.rewards["x"])).tolist() == [2, -3, -2, 0, 3]
 
 
 # -- the loss ----------------------------------------------------------------------------------------------
 
 
-def halves(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: float, eta: float) -> torch.Tensor:
-    """The objective over one pair, as the trainer makes it: turn 0 against turn 1, by `turn_mean`."""
+def compute_pair_loss(
+    now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, return_gap: float, eta: float
+) -> torch.Tensor:
+    """Return the trainer's objective for one pair: turn 0 against turn 1, aggregated by `turn_mean`."""
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
     rivals = delta.flip(0)[turns].detach()
-    advantages = torch.where(turns == 0, gain, -gain).to(now.dtype)
-    found = refuel(batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
+    advantages = torch.where(turns == 0, return_gap, -return_gap).to(now.dtype)
+    losses = refuel(batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
     sizes = torch.bincount(turns)
-    return (found / sizes[turns] / 2).sum()
+    return (losses / sizes[turns] / 2).sum()
 
 
-def direct(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: float, eta: float) -> torch.Tensor:
-    """(δ - δ' - η (R - R'))², in so many words."""
+def compute_direct_loss(
+    now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, return_gap: float, eta: float
+) -> torch.Tensor:
+    """Return (δ - δ' - η (R - R'))² directly."""
     change = now - old
-    return (change[turns == 0].sum() - change[turns == 1].sum() - eta * gain) ** 2
+    return (change[turns == 0].sum() - change[turns == 1].sum() - eta * return_gap) ** 2
 
 
-def test_a_pair_by_hand() -> None:
+def test_pair_loss_by_hand() -> None:
     # y: two tokens, log-ratios +.3 and -.1, δ = .2; y': one token, δ' = -.4; η (R - R') = .5 · 2 = 1.
     # gap = .2 + .4 - 1 = -.4, loss .16; by each token of y 2 · -.4 = -.8, by that of y' +.8
     old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
     now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
-    value = halves(now, old, turns, 2.0, 0.5)
+    value = compute_pair_loss(now, old, turns, 2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(0.16)
     assert now.grad is not None and now.grad.tolist() == pytest.approx([-0.8, -0.8, 0.8])
 
 
-def test_the_gradient_agrees_with_finite_differences_of_the_pairs_loss() -> None:
-    """The two halves know each other's log-ratio as a number only, and still add up to the gradient of the whole."""
+def test_gradient_agrees_with_finite_differences_of_the_pair_loss() -> None:
+    """Each half uses the other's log-ratio as a constant; together they give the gradient of the pair's loss."""
     rng = torch.Generator().manual_seed(0)
     for _ in range(5):
         turns = numbers(0, 1, 1, 0, 0, 1, 0)
         old = -torch.rand(7, generator=rng, dtype=torch.float64) * 3
         now = (old + torch.randn(7, generator=rng, dtype=torch.float64) * 0.5).requires_grad_()
-        (found,) = torch.autograd.grad(halves(now, old, turns, 1.7, 0.6), now)
-        assert halves(now, old, turns, 1.7, 0.6).item() == pytest.approx(direct(now, old, turns, 1.7, 0.6).item())
+        (gradient,) = torch.autograd.grad(compute_pair_loss(now, old, turns, 1.7, 0.6), now)
+        assert compute_pair_loss(now, old, turns, 1.7, 0.6).item() == pytest.approx(
+            compute_direct_loss(now, old, turns, 1.7, 0.6).item()
+        )
         for k in range(7):
             step = torch.zeros(7, dtype=torch.float64)
             step[k] = 1e-5
-            above, below = (direct(now.detach() + s, old, turns, 1.7, 0.6).item() for s in (step, -step))
-            assert found[k].item() == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-8)
+            above, below = (compute_direct_loss(now.detach() + s, old, turns, 1.7, 0.6).item() for s in (step, -step))
+            assert gradient[k].item() == pytest.approx((above - below) / 2e-5, rel=1e-6, abs=1e-8)
 
 
-def preferred(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: float, beta: float) -> torch.Tensor:
-    """DPO's objective over one pair, as the trainer makes it: turn 0 against turn 1, by `turn_mean`."""
+def compute_dpo_loss(
+    now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, return_gap: float, beta: float
+) -> torch.Tensor:
+    """Return the trainer's DPO objective for one pair: turn 0 against turn 1, aggregated by `turn_mean`."""
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
-    advantages = torch.where(turns == 0, gain, -gain).to(now.dtype)
-    found = dpo(batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
-    return (found / torch.bincount(turns)[turns] / 2).sum()
+    advantages = torch.where(turns == 0, return_gap, -return_gap).to(now.dtype)
+    losses = dpo(batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
+    return (losses / torch.bincount(turns)[turns] / 2).sum()
 
 
-def test_dpo_is_its_formula_in_value_and_gradient_and_hears_no_sizes() -> None:
+def test_dpo_equals_its_formula_and_ignores_the_size_of_the_gap() -> None:
     # δ = .2 and δ' = -.4 as above; the second answer led to more: -log σ(-.5 · .6), gradient ±.5 · σ(.3)
     old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
     now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
-    value = preferred(now, old, turns, -2.0, 0.5)
+    value = compute_dpo_loss(now, old, turns, -2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(np.log1p(np.exp(0.3)))
-    slope = 0.5 / (1 + np.exp(-0.3))
-    assert now.grad is not None and now.grad.tolist() == pytest.approx([slope, slope, -slope])
-    assert preferred(now, old, turns, -9.0, 0.5).item() == pytest.approx(value.item())
+    gradient = 0.5 / (1 + np.exp(-0.3))
+    assert now.grad is not None and now.grad.tolist() == pytest.approx([gradient, gradient, -gradient])
+    assert compute_dpo_loss(now, old, turns, -9.0, 0.5).item() == pytest.approx(value.item())
 
 
-def test_dpo_learns_nothing_from_answers_that_led_to_the_same() -> None:
+def test_dpo_ignores_pairs_of_equal_returns() -> None:
     now = tensor(-1.0, -2.0).requires_grad_()
-    value = preferred(now, tensor(-1.5, -1.5), numbers(0, 1), 0.0, 0.5)
+    value = compute_dpo_loss(now, tensor(-1.5, -1.5), numbers(0, 1), 0.0, 0.5)
     value.backward()
     assert value.item() == 0 and now.grad is not None and now.grad.tolist() == [0, 0]
 
 
-def test_turns_out_of_the_loss_are_in_no_sum() -> None:
+def test_excluded_turns_are_in_no_sum() -> None:
     old, now = tensor(-1.0, -1.0), tensor(-0.5, -0.9)
-    given = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
-    assert refuel(given).loss[0].item() == pytest.approx(0.25)
+    tokens = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
+    assert refuel(tokens).loss[0].item() == pytest.approx(0.25)
 
 
-def test_the_minimiser_is_the_old_policy_weighed_by_exp_eta_q() -> None:
-    """One state, four answers, all pairs by their chance: descent ends at π_old exp(η Q) / Z."""
+def test_minimiser_is_the_old_policy_times_exp_eta_q() -> None:
+    """One state, four replies, all pairs by their probability: descent converges to π_old exp(η Q) / Z."""
     old, q, eta = tensor(0.4, 0.3, 0.2, 0.1).log(), tensor(1.0, -0.5, 2.0, 0.3), 0.7
-    goal = torch.softmax(old + eta * q, 0)
+    expected = torch.softmax(old + eta * q, 0)
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     first, second = (torch.tensor(column) for column in zip(*pairs, strict=True))
-    chance = (old[first] + old[second]).exp()
+    probability = (old[first] + old[second]).exp()
     logits = old.clone().requires_grad_()
-    descent = torch.optim.LBFGS(
+    optimizer = torch.optim.LBFGS(
         [logits], max_iter=200, tolerance_grad=1e-14, tolerance_change=1e-18, line_search_fn="strong_wolfe"
     )
 
     def loss() -> torch.Tensor:
-        descent.zero_grad()
+        optimizer.zero_grad()
         policy = torch.log_softmax(logits, 0)
-        answers = torch.cat([first, second])
-        now, before = policy[answers], old[answers]
+        replies = torch.cat([first, second])
+        now, old_logprobs = policy[replies], old[replies]
         rivals = (policy - old)[torch.cat([second, first])].detach()
-        gains = torch.cat([q[first] - q[second], q[second] - q[first]])
-        value = (refuel(batch(now, before, gains, rivals=rivals), eta=eta).loss * torch.cat([chance, chance]) / 2).sum()
+        return_gaps = torch.cat([q[first] - q[second], q[second] - q[first]])
+        value = (
+            refuel(batch(now, old_logprobs, return_gaps, rivals=rivals), eta=eta).loss
+            * torch.cat([probability, probability])
+            / 2
+        ).sum()
         value.backward()
         return value
 
-    descent.step(loss)
-    assert torch.softmax(logits, 0).tolist() == pytest.approx(goal.tolist(), abs=1e-6)
-    assert (torch.softmax(logits, 0) - old.exp()).abs().max() > 0.1, "it had somewhere to go"
+    optimizer.step(loss)
+    assert torch.softmax(logits, 0).tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+    assert (torch.softmax(logits, 0) - old.exp()).abs().max() > 0.1, "the minimiser differs from the start"
 
 
 # -- samples and updates -----------------------------------------------------------------------------------
 
 
-def answers(model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, seed: int = 0) -> list[Sample]:
-    """Streams of three turns of unequal length; pair n is turn n % 3 of two of them."""
-    rng, made = np.random.default_rng(seed), []
+def make_paired_samples(
+    model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, seed: int = 0
+) -> list[Sample]:
+    """Return samples of three turns of unequal length; pair n compares turn n % 3 of two streams."""
+    rng, stream_list = np.random.default_rng(seed), []
     for _ in range(streams):
         stream = Stream()
         for turn in range(3):
             stream.observe(rng.integers(0, VOCABULARY, 3).tolist())
-            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.append_sampled(said, [0.0] * len(said), turn)
-        made.append(stream)
-    behaviour = score_streams(StreamScorer(model), made, [1.0] * streams)
-    found = []
-    for i, (stream, logprobs) in enumerate(zip(made, behaviour, strict=True)):
-        places = np.array([t for t in stream.turns if t >= 0])
-        numbered = np.full(len(places), -1)
-        gains = np.zeros(len(places), np.float32)
+            ids = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+            stream.append_sampled(ids, [0.0] * len(ids), turn)
+        stream_list.append(stream)
+    behaviour = score_streams(StreamScorer(model), stream_list, [1.0] * streams)
+    samples = []
+    for i, (stream, logprobs) in enumerate(zip(stream_list, behaviour, strict=True)):
+        turn_numbers = np.array([t for t in stream.turns if t >= 0])
+        pair_numbers = np.full(len(turn_numbers), -1)
+        gains = np.zeros(len(turn_numbers), np.float32)
         for number, pair in enumerate(pairs):
             if i in pair:
-                numbered[places == number % 3] = number
-                gains[places == number % 3] = (1.0 + number) * (1 if i == pair[0] else -1)
-        found.append(
+                pair_numbers[turn_numbers == number % 3] = number
+                gains[turn_numbers == number % 3] = (1.0 + number) * (1 if i == pair[0] else -1)
+        samples.append(
             Sample(
                 stream=stream,
                 advantages=gains,
                 behaviour=logprobs,
                 temperature=1.0,
-                places=places,
-                learned=np.ones(len(places), bool),
-                pairs=numbered,
+                places=turn_numbers,
+                learned=np.ones(len(turn_numbers), bool),
+                pairs=pair_numbers,
             )
         )
-    return found
+    return samples
 
 
-def test_only_whole_pairs_are_learned() -> None:
-    given = answers(tiny(), [(0, 1), (0, 2), (3, 4)], 6)
-    given[4] = replace(given[4], learned=given[4].learned & (given[4].pairs != 2))  # selection took the other answer
-    kept = select_complete_pairs(given)
-    assert [s.stream is given[i].stream for i, s in enumerate(kept)] == [True] * 3, "the last three have no whole pair"
-    for sample in kept:
+def test_only_complete_pairs_are_learned() -> None:
+    samples = make_paired_samples(tiny(), [(0, 1), (0, 2), (3, 4)], 6)
+    samples[4] = replace(
+        samples[4], learned=samples[4].learned & (samples[4].pairs != 2)
+    )  # selection removed the other reply
+    complete = select_complete_pairs(samples)
+    assert [s.stream is samples[i].stream for i, s in enumerate(complete)] == [True] * 3, (
+        "the last three have no complete pair"
+    )
+    for sample in complete:
         assert sample.pairs is not None and (sample.learned == (sample.pairs >= 0)).all()
-    assert select_complete_pairs([replace(s, pairs=None) for s in given]) == [] == select_complete_pairs([])
+    assert select_complete_pairs([replace(s, pairs=None) for s in samples]) == [] == select_complete_pairs([])
 
 
-def test_what_pairs_connect_stays_together() -> None:
-    given = select_complete_pairs(answers(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
-    assert sorted(map(sorted, group_paired(given))) == [[0, 1, 2, 5, 6], [3, 4]]
-    assert group_paired([replace(s, pairs=None) for s in given]) == [[i] for i in range(7)]
+def test_connected_pairs_stay_together() -> None:
+    samples = select_complete_pairs(make_paired_samples(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
+    assert sorted(map(sorted, group_paired(samples))) == [[0, 1, 2, 5, 6], [3, 4]]
+    assert group_paired([replace(s, pairs=None) for s in samples]) == [[i] for i in range(7)]
 
 
-def test_the_others_log_ratio_by_hand() -> None:
-    given = select_complete_pairs(answers(tiny(), [(0, 1)], 2))
-    changes = [np.arange(len(s.advantages), dtype=np.float32) + 1 for s in given]
-    own = [int(s.learned.sum()) for s in given]  # tokens 1, 2, … of the first turn are the answer
-    found = compute_rival_changes(given, changes)
-    for i, sample in enumerate(given):
-        other = own[1 - i]
-        assert found[i][sample.learned].tolist() == [other * (other + 1) / 2] * own[i]
-        assert not found[i][~sample.learned].any()
+def test_rival_log_ratio_by_hand() -> None:
+    samples = select_complete_pairs(make_paired_samples(tiny(), [(0, 1)], 2))
+    changes = [np.arange(len(s.advantages), dtype=np.float32) + 1 for s in samples]
+    lengths = [int(s.learned.sum()) for s in samples]  # tokens 1, 2, … of the first turn are the answer
+    rival_changes = compute_rival_changes(samples, changes)
+    for i, sample in enumerate(samples):
+        rival_length = lengths[1 - i]
+        assert rival_changes[i][sample.learned].tolist() == [rival_length * (rival_length + 1) / 2] * lengths[i]
+        assert not rival_changes[i][~sample.learned].any()
 
 
-def plain(model: torch.nn.Module, given: list[Sample], pairs: list[tuple[int, int]], rule: LearnSpec) -> None:
-    """The same updates by the pairs' loss written out, with torch's AdamW and nothing else."""
+def train_directly(
+    model: torch.nn.Module, samples: list[Sample], pairs: list[tuple[int, int]], rule: LearnSpec
+) -> None:
+    """Train on the pairs' loss written out, with torch's AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
     with torch.no_grad():
-        old = [plain_scores(model, sample)[0] for sample in given]
+        old = [plain_scores(model, sample)[0] for sample in samples]
     for _ in range(rule.epochs):
         optimizer.zero_grad()
-        change = [plain_scores(model, s)[0] - o for s, o in zip(given, old, strict=True)]
+        changes = [plain_scores(model, s)[0] - o for s, o in zip(samples, old, strict=True)]
         loss = torch.zeros(())
-        for number, (one, other) in enumerate(pairs):
-            first, second = (change[i][torch.from_numpy(given[i].pairs == number)].sum() for i in (one, other))
-            loss = loss + (first - second - rule.loss.settings["eta"] * (1.0 + number)) ** 2
+        for number, (first, second) in enumerate(pairs):
+            first_change, second_change = (
+                changes[i][torch.from_numpy(samples[i].pairs == number)].sum() for i in (first, second)
+            )
+            loss = loss + (first_change - second_change - rule.loss.settings["eta"] * (1.0 + number)) ** 2
         (loss / len(pairs)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_clip)
         optimizer.step()
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize(("budget", "stage"), [(1, 0), (10**6, 0), (200, 3)], ids=["one by one", "packed", "sharded"])
-def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: Stage) -> None:
-    """Three steps: from the second one on, each half needs what has become of the other."""
+@pytest.mark.parametrize(("budget", "stage"), [(1, 0), (10**6, 0), (200, 3)], ids=["unpacked", "packed", "sharded"])
+def test_updates_equal_those_of_the_explicit_pair_loss(budget: int, stage: Stage) -> None:
+    """Three steps: from the second on, each half needs the other's current log-ratio."""
     pairs = [(0, 1), (2, 0), (3, 4)]
-    model, other = tiny(), tiny()
+    model, reference = tiny(), tiny()
     rule = LearnSpec.model_validate(dict(
         loss=choose("loss", "refuel", eta=0.3), aggregate=choose("aggregate", "turn_mean"), regularisers={}, lr=1e-3,
         epochs=3, grad_clip=0.5, token_budget=budget, zero_stage=stage,
     ))  # fmt: skip
-    given = answers(model, pairs, 6)
+    samples = make_paired_samples(model, pairs, 6)
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, given, np.random.default_rng(0))
-    plain(other, given, pairs, rule)
+    updated(trainer, samples, np.random.default_rng(0))
+    train_directly(reference, samples, pairs, rule)
     with trainer.gather():
-        near(model, other, rule.lr)
+        near(model, reference, rule.lr)
         assert any((p != weights(tiny())[n]).any() for n, p in weights(model).items())
 
 
-def test_answers_of_a_pair_are_never_in_different_steps() -> None:
+def test_both_replies_of_a_pair_are_in_one_step() -> None:
     model = tiny()
-    given = answers(model, [(0, 1), (2, 0), (3, 4), (5, 6)], 7)
+    samples = make_paired_samples(model, [(0, 1), (2, 0), (3, 4), (5, 6)], 7)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2, epochs=5)
 
-    plan = PolicyTrainer("p", model, rule).plan(given, np.random.default_rng(0))
+    plan = PolicyTrainer("p", model, rule).plan(samples, np.random.default_rng(0))
     parts = [list(step.pairs) for step in plan.steps]
     assert len(parts) == 10 and sorted(parts[0] + parts[1]) == list(range(7))
     for step, part in zip(plan.steps, parts, strict=True):
@@ -316,12 +338,12 @@ def test_answers_of_a_pair_are_never_in_different_steps() -> None:
         assert all(set(unit) <= set(part) or not set(unit) & set(part) for unit in ([0, 1, 2], [3, 4], [5, 6]))
 
 
-def test_an_iteration_without_pairs_teaches_nothing() -> None:
+def test_iteration_without_pairs_changes_nothing() -> None:
     model = tiny()
     before = weights(model)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2)
-    told = updated(PolicyTrainer("p", model, rule), answers(model, [], 4), np.random.default_rng(0))
-    assert told == {"steps": 0, "tokens": 0, "skipped": 0}
+    figures = updated(PolicyTrainer("p", model, rule), make_paired_samples(model, [], 4), np.random.default_rng(0))
+    assert figures == {"steps": 0, "tokens": 0, "skipped": 0}
     assert all((p == before[n]).all() for n, p in model.named_parameters())
 
 
@@ -351,66 +373,70 @@ learn:
 """
 
 
-def experiment(*assignments: str) -> Experiment:
+def make_experiment(*assignments: str) -> Experiment:
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def weight_files(folder: Path, iteration: int) -> list[bytes]:
-    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
-    return [(where / name).read_bytes() for name in FILES]
+def read_weight_files(folder: Path, iteration: int) -> list[bytes]:
+    policy_folder = folder / "checkpoints" / f"{iteration:04d}" / "policies" / "shared"
+    return [(policy_folder / name).read_bytes() for name in FILES]
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
+def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
     folder, watcher = tmp_path_factory.mktemp("refuel") / "run", Quiet()
-    given = experiment()
-    wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
+    config = make_experiment()
+    wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
     return folder, watcher
 
 
 @pytest.mark.slow
-def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tuple[Path, Quiet]) -> None:
-    folder, watcher = unbroken
+def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tuple[Path, Quiet]) -> None:
+    folder, watcher = uninterrupted_run
     run = RunFolder.open(folder)
     for k in (1, 2):
         rows = {row["id"]: row for row in run.log.read(k)}
         assert len(rows) == 16
         credit = {(c.match, c.turn): c.advantage for c in run.log.credit(k)}
-        partings = {id: (row["parent"], row["parent_turn"]) for id, row in rows.items() if row["parent"]}
-        assert len(partings) == 8
-        for id, (match, turn) in ((id, found) for id, found in partings.items() if found):
+        branch_points = {id: (row["parent"], row["parent_turn"]) for id, row in rows.items() if row["parent"]}
+        assert len(branch_points) == 8
+        for id, (match, turn) in ((id, branch_point) for id, branch_point in branch_points.items() if branch_point):
             assert (rows[id]["seed"], rows[id]["iteration"]) == (rows[match]["seed"], k)
             assert [t["raw"] for t in rows[id]["turns"][:turn]] == [t["raw"] for t in rows[match]["turns"][:turn]]
             assert credit[id, turn] == -credit[match, turn]
             seat = rows[id]["turns"][turn]["seat"]
-            (one,), (other,) = rows[id]["streams"][seat], rows[match]["streams"][seat]
-            begin = one["turns"].index(turn)
+            (branch_stream,), (match_stream,) = rows[id]["streams"][seat], rows[match]["streams"][seat]
+            start = branch_stream["turns"].index(turn)
             for name in ("ids", "mask", "logprobs", "turns"):
-                assert one[name][:begin] == other[name][:begin]
-            assert other["turns"][begin] == turn
-        compared = {(id, found[1]) for id, found in partings.items() if found} | set(partings.values())
+                assert branch_stream[name][:start] == match_stream[name][:start]
+            assert match_stream["turns"][start] == turn
+        compared = {(id, branch_point[1]) for id, branch_point in branch_points.items() if branch_point} | set(
+            branch_points.values()
+        )
         assert {place for place, advantage in credit.items() if advantage} <= compared
         assert any(credit.values())
-    assert len({weight_files(folder, k)[0] for k in (0, 1, 2)}) == 3
+    assert len({read_weight_files(folder, k)[0] for k in (0, 1, 2)}) == 3
     assert all(row["learn"]["shared"]["logprob_gap"] < 0.01 for row in watcher.rows)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [("match", "0002-0003"), ("phase", (2, "learn"))])
-def test_a_run_with_branches_resumes_bit_by_bit(
-    unbroken: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]
+def test_resume_with_branches_is_bit_equal(
+    uninterrupted_run: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]
 ) -> None:
-    folder, given = tmp_path / "run", experiment()
-    shutil.copytree(unbroken[0], folder)
+    folder, config = tmp_path / "run", make_experiment()
+    shutil.copytree(uninterrupted_run[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
     with pytest.raises(KeyboardInterrupt):
-        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet(lambda what, value: (what, value) == stop))).run())
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(unbroken[0]) and weight_files(folder, 2) == weight_files(unbroken[0], 2)
+        wait(wait(Lab.open(RunFolder.open(folder), config, Quiet(lambda event, value: (event, value) == stop))).run())
+    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
+    assert log(folder) == log(uninterrupted_run[0]) and read_weight_files(folder, 2) == read_weight_files(
+        uninterrupted_run[0], 2
+    )
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "message"),
     [
         ("learn.loss=dpo + play.parts=[]", "learn.loss: dpo compares two replies"),
         ("play.parts=[]", "learn.loss: refuel compares two replies in the same context: set play.parts: [branches]"),
@@ -422,33 +448,33 @@ def test_a_run_with_branches_resumes_bit_by_bit(
         ("play.parts=[{branches: {count: true}}]", "play.parts"),
     ],
 )
-def test_what_does_not_fit_together_is_one_line(assignment: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        experiment(*assignment.split(" + "))
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+def test_inconsistent_settings_give_one_line(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_experiment(*assignment.split(" + "))
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_the_estimator_without_branches_is_refused_with_any_loss() -> None:
+def test_estimator_without_branches_is_refused_with_any_loss() -> None:
     with pytest.raises(ConfigError, match=r"credit\.estimator: refuel .* set play\.parts: \[branches\]"):
-        experiment("learn.loss=policy_gradient", "play.parts=[]")
+        make_experiment("learn.loss=policy_gradient", "play.parts=[]")
     with pytest.raises(ConfigError, match=r"set play\.parts: \[branches\]"):
-        experiment(
+        make_experiment(
             "learn.loss=policy_gradient", "play.parts=[]",
             "credit.estimator={weighted_sum: {parts: [{estimator: mars}, {estimator: refuel}]}}",
         )  # fmt: skip
-    experiment("learn.loss=policy_gradient", "credit.transforms=[whiten]", "learn.aggregate=token_mean")
+    make_experiment("learn.loss=policy_gradient", "credit.transforms=[whiten]", "learn.aggregate=token_mean")
 
 
 @pytest.mark.slow
-def test_a_policy_learns_to_be_understood(tmp_path: Path) -> None:
-    """Where only valid acts pay, they become the rule within eight iterations."""
-    given, watcher = (
-        experiment(
+def test_policy_learns_valid_acts(tmp_path: Path) -> None:
+    """If only valid acts pay, nearly all acts are valid within eight iterations."""
+    config, watcher = (
+        make_experiment(
             "iterations=8", "play.matches=32", "learn.lr=5e-4", "game.options.illegal=end",
             "credit.stages=[{valid_act: {bonus: 1.0}}]", "credit.weights={deal: 0.0, illegal: 0.0}",
         ),
         Quiet(),
     )  # fmt: skip
-    wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, watcher)).run())
+    wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(config), {}), config, watcher)).run())
     rates = [row["valid_rate"] for row in watcher.rows]
     assert rates[0] < 0.8 and np.mean(rates[-2:]) > 0.9

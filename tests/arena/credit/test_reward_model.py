@@ -49,116 +49,129 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_toler
 """
 
 
-def wordy(seed: int, count: int) -> list[Outcome]:
-    """Conversations that are worth their length."""
+def make_wordy_outcomes(seed: int, count: int) -> list[Outcome]:
+    """Return conversations whose outcome is their length."""
     lengths = np.random.default_rng(seed).integers(1, 25, count)
-    said = [
+    streams = [
         spoken([*np.random.default_rng(n).integers(280, 290, size).tolist(), 670]) for n, size in enumerate(lengths)
     ]
-    return [Outcome(s, float(len(s)), n, "all") for n, s in enumerate(said)]
+    return [Outcome(s, float(len(s)), n, "all") for n, s in enumerate(streams)]
 
 
 @pytest.fixture(scope="module")
-def pays_length(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reward model that learned to pay for length: its training's folder."""
+def length_biased_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a reward model that learned to pay for length."""
     folder = tmp_path_factory.mktemp("lengthy")
-    given = make_examples(wordy(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
-    wait(training(folder, given, epochs=2, iterations=1).run())
+    examples = make_examples(make_wordy_outcomes(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
+    wait(training(folder, examples, epochs=2, iterations=1).run())
     return folder
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A reward model with random scores."""
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a reward model with random scores."""
     folder = tmp_path_factory.mktemp("random")
-    made = RewardModel.load(resolve("nano"))
-    torch.nn.init.normal_(made.module.head.weight, generator=torch.Generator().manual_seed(0))
-    made.save(folder)
+    reward_model = RewardModel.load(resolve("nano"))
+    torch.nn.init.normal_(reward_model.module.head.weight, generator=torch.Generator().manual_seed(0))
+    reward_model.save(folder)
     return folder
 
 
-def scorer(folder: Path, notes: list[str] | None = None, state: Any = None, **settings: Any) -> Scorer:
-    asker: Any = None  # a reward model asks nobody
+def make_scorer(folder: Path, notes: list[str] | None = None, state: Any = None, **settings: Any) -> Scorer:
+    asker: Any = None  # a reward model asks no policy
     context = AskContext(asker, lambda game, seed: "", ([] if notes is None else notes).append)
-    plain: dict[str, Any] = {"model": str(folder), "seats": None, "pays": "learned", "window": 4}
-    return Scorer(context, state or {}, **plain | settings)
+    defaults: dict[str, Any] = {"model": str(folder), "seats": None, "pays": "learned", "window": 4}
+    return Scorer(context, state or {}, **defaults | settings)
 
 
-def talk(number: int, length: int, payoff: float, turns: int = 1, **changes: Any) -> Trajectory:
-    said = np.random.default_rng(number).integers(280, 290, length).tolist()
-    streams = (spoken([5]), spoken([*said, 670]))  # memory dropped the first: only the last is read
-    found = [turn(k, {}) for k in range(turns)]
-    return trajectory_of(found, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
+def make_conversation(number: int, length: int, payoff: float, turns: int = 1, **changes: Any) -> Trajectory:
+    ids = np.random.default_rng(number).integers(280, 290, length).tolist()
+    streams = (spoken([5]), spoken([*ids, 670]))  # memory dropped the first: only the last is scored
+    turn_list = [turn(k, {}) for k in range(turns)]
+    return trajectory_of(turn_list, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
 
 
-def test_a_score_is_paid_on_the_last_turn_and_reads_the_last_stream(model: Path) -> None:
-    made = scorer(model, seats=["opener"])
-    given = [talk(0, 5, 1.0, turns=3), talk(1, 9, 0.0), talk(2, 4, 1.0, seat="other"), talk(3, 4, 1.0, streams=())]
-    found = wait(made.measure(1, given))
-    expected = RewardModel.load(model).score([one.streams[-1] for one in given[:2]], 4096)
-    assert found[0][:2].tolist() == [0, 0] and [len(array) for array in found] == [3, 1, 1, 1]
-    assert [found[0][-1], found[1][-1]] == pytest.approx(expected.tolist(), rel=1e-4)
-    assert found[2][-1] == found[3][-1] == 0
-    again = wait(made.measure(1, given[:2]))
-    assert again[0][-1] == found[0][-1], "scored once per iteration"
-    figures = made.report(1)
+def test_score_reads_the_last_stream_and_is_paid_on_the_last_turn(random_model: Path) -> None:
+    scorer = make_scorer(random_model, seats=["opener"])
+    trajectories = [
+        make_conversation(0, 5, 1.0, turns=3),
+        make_conversation(1, 9, 0.0),
+        make_conversation(2, 4, 1.0, seat="other"),
+        make_conversation(3, 4, 1.0, streams=()),
+    ]
+    scores = wait(scorer.measure(1, trajectories))
+    expected = RewardModel.load(random_model).score([one.streams[-1] for one in trajectories[:2]], 4096)
+    assert scores[0][:2].tolist() == [0, 0] and [len(array) for array in scores] == [3, 1, 1, 1]
+    assert [scores[0][-1], scores[1][-1]] == pytest.approx(expected.tolist(), rel=1e-4)
+    assert scores[2][-1] == scores[3][-1] == 0
+    repeated = wait(scorer.measure(1, trajectories[:2]))
+    assert repeated[0][-1] == scores[0][-1], "scored once per iteration"
+    figures = scorer.report(1)
     assert figures["agreement"] == float(expected[0] > expected[1]) and figures["payoff"] == 0.5
     assert figures["value"] == pytest.approx(expected.mean(), rel=1e-4) and figures["alarm"] == 0
-    batch = TurnBatch(given, measures={"reward_model.learned": found})
-    rule = CreditSpec.model_validate({"stages": [{"reward_model": {"model": str(model)}}], "weights": {"learned": 2.0}})
-    assert [c.rewards[-1] for c in assign(batch, rule)] == pytest.approx([2 * float(f[-1]) for f in found])
+    batch = TurnBatch(trajectories, measures={"reward_model.learned": scores})
+    rule = CreditSpec.model_validate(
+        {"stages": [{"reward_model": {"model": str(random_model)}}], "weights": {"learned": 2.0}}
+    )
+    assert [c.rewards[-1] for c in assign(batch, rule)] == pytest.approx([2 * float(f[-1]) for f in scores])
 
 
 @pytest.mark.slow
-def test_the_alarm_rises_when_a_model_that_pays_for_length_is_exploited(pays_length: Path) -> None:
+def test_alarm_is_raised_when_a_length_biased_model_is_exploited(length_biased_model: Path) -> None:
     """Replies get longer and worse: the learned reward rises, and the true outcome falls."""
     notes: list[str] = []
-    made = scorer(pays_length, notes)
+    scorer = make_scorer(length_biased_model, notes)
     for k in range(1, 7):
-        wait(made.measure(k, [talk(100 * k + n, 2 + 3 * k + n % 2, payoff=-float(k)) for n in range(8)]))
-        figures = made.report(k)
-        restored = scorer(pays_length, notes, json.loads(json.dumps(made.state())))
-        made = restored if k == 3 else made
+        wait(scorer.measure(k, [make_conversation(100 * k + n, 2 + 3 * k + n % 2, payoff=-float(k)) for n in range(8)]))
+        figures = scorer.report(k)
+        restored = make_scorer(length_biased_model, notes, json.loads(json.dumps(scorer.state())))
+        scorer = restored if k == 3 else scorer
     assert figures["alarm"] == 1
     assert len(notes) == 1 and "iteration 4: reward model of learned: over 4 iterations its value rose" in notes[0]
-    honest = scorer(pays_length, notes)
+    honest = make_scorer(length_biased_model, notes)
     for k in range(1, 7):
-        wait(honest.measure(k, [talk(100 * k + n, 2 + 3 * k + n % 2, payoff=float(k + n % 2)) for n in range(8)]))
+        wait(
+            honest.measure(
+                k, [make_conversation(100 * k + n, 2 + 3 * k + n % 2, payoff=float(k + n % 2)) for n in range(8)]
+            )
+        )
         assert honest.report(k)["alarm"] == 0
 
 
-def test_a_changed_model_or_an_image_stops_the_run(model: Path, tmp_path: Path) -> None:
-    shutil.copytree(model, tmp_path / "own")
-    made = scorer(tmp_path / "own")
-    wait(made.measure(1, [talk(0, 3, 0.0)]))
+def test_changed_model_or_image_stops_the_run(random_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(random_model, tmp_path / "own")
+    scorer = make_scorer(tmp_path / "own")
+    wait(scorer.measure(1, [make_conversation(0, 3, 0.0)]))
     RewardModel.load(resolve("nano")).save(tmp_path / "own")
     with pytest.raises(StoreError, match="changed since this run began"):
-        wait(scorer(tmp_path / "own", state=made.state()).measure(2, [talk(0, 3, 0.0)]))
-    seen = spoken([1, 2])
-    seen.media.append(MediaSpan(0, 1, "0" * 64))
+        wait(make_scorer(tmp_path / "own", state=scorer.state()).measure(2, [make_conversation(0, 3, 0.0)]))
+    with_image = spoken([1, 2])
+    with_image.media.append(MediaSpan(0, 1, "0" * 64))
     with pytest.raises(PlayError, match="without images"):
-        wait(made.measure(2, [talk(0, 3, 0.0, streams=(seen,))]))
+        wait(scorer.measure(2, [make_conversation(0, 3, 0.0, streams=(with_image,))]))
 
 
-def experiment(model: Path | str, *assignments: str) -> Experiment:
-    return compose([text_layer("test", CONFIG.replace("MODEL", str(model))), *map(set_layer, assignments)])
+def make_experiment(random_model: Path | str, *assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG.replace("MODEL", str(random_model))), *map(set_layer, assignments)])
 
 
 @pytest.mark.slow
-def test_a_run_with_a_reward_model_resumes_to_the_same_bits(model: Path, tmp_path: Path) -> None:
-    for folder in resumed(experiment(model), tmp_path):
-        whole, again = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
+def test_resume_with_reward_model_is_bit_equal(random_model: Path, tmp_path: Path) -> None:
+    for folder in resumed(make_experiment(random_model), tmp_path):
+        uninterrupted, resumed_run = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
         assert log(folder) == log(tmp_path / "whole")
         for name in ("policies/shared/model.safetensors", "state.json"):
-            one, other = (place / "checkpoints/0003" / name for place in (folder, tmp_path / "whole"))
-            assert one.read_bytes() == other.read_bytes()
-        assert [row["reward_model.learned"] for row in again.reader.metrics()] == [
-            row["reward_model.learned"] for row in whole.reader.metrics()
+            resumed_file, expected_file = (
+                run_folder / "checkpoints/0003" / name for run_folder in (folder, tmp_path / "whole")
+            )
+            assert resumed_file.read_bytes() == expected_file.read_bytes()
+        assert [row["reward_model.learned"] for row in resumed_run.reader.metrics()] == [
+            row["reward_model.learned"] for row in uninterrupted.reader.metrics()
         ]
 
 
-def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "run", experiment(model, "iterations=2"))
+def test_metrics_hold_the_over_optimisation_curve(random_model: Path, tmp_path: Path) -> None:
+    finished(tmp_path / "run", make_experiment(random_model, "iterations=2"))
     for row in RunFolder.open(tmp_path / "run").reader.metrics():
         figures = row["reward_model.learned"]
         assert (
@@ -168,42 +181,44 @@ def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tm
 
 
 @pytest.mark.slow
-def test_with_weight_0_it_is_a_measure_that_changes_nothing_else(model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "measured", experiment(model, "iterations=2", "credit.weights={learned: 0.0}"))
+def test_weight_zero_measures_without_changing_the_run(random_model: Path, tmp_path: Path) -> None:
+    finished(tmp_path / "measured", make_experiment(random_model, "iterations=2", "credit.weights={learned: 0.0}"))
     without = CONFIG.replace("stages: [{reward_model: {model: MODEL}}]", "stages: []")
     finished(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
     rows = [RunFolder.open(tmp_path / name).reader.metrics() for name in ("measured", "plain")]
     assert all({"value", "payoff", "alarm"} <= row["reward_model.learned"].keys() for row in rows[0])
     assert [row["learn"] for row in rows[0]] == [row["learn"] for row in rows[1]]
-    one, other = (
+    measured_weights, plain_weights = (
         tmp_path / name / "checkpoints/0002/policies/shared/model.safetensors" for name in ("measured", "plain")
     )
-    assert one.read_bytes() == other.read_bytes()
+    assert measured_weights.read_bytes() == plain_weights.read_bytes()
 
 
-def refused(given: Experiment) -> str:
-    with pytest.raises(ConfigError) as refusal:
-        wait(preflight(given, lambda step: None))
-    assert "\n" not in str(refusal.value)
-    return str(refusal.value)
+def read_refusal(experiment: Experiment) -> str:
+    with pytest.raises(ConfigError) as error:
+        wait(preflight(experiment, lambda step: None))
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
-def test_what_cannot_score_is_refused_before_the_run(model: Path, pays_length: Path, tmp_path: Path) -> None:
-    wait(preflight(experiment(model), lambda step: None))
-    wait(preflight(experiment(pays_length), lambda step: None))
-    assert "is no reward model" in refused(experiment("nano"))
-    assert "nowhere" in refused(experiment("runs/nowhere"))
-    other = tmp_path / "other"
-    shutil.copytree(model, other)
-    template = (other / "chat_template.jinja").read_text()
-    (other / "chat_template.jinja").write_text(template.replace("'<|im_end|>'", "'<|im_end|><|im_end|>'"))
-    assert "has another tokenizer or chat template than" in refused(experiment(other))
-    seats = CONFIG.replace("model: MODEL", f"model: {model}, seats: [openr]")
-    told = refused(compose([text_layer("test", seats)]))
-    assert "no trained policy has the seat 'openr' — did you mean 'opener'?" in told
+def test_unusable_reward_model_is_refused_before_the_run(
+    random_model: Path, length_biased_model: Path, tmp_path: Path
+) -> None:
+    wait(preflight(make_experiment(random_model), lambda step: None))
+    wait(preflight(make_experiment(length_biased_model), lambda step: None))
+    assert "is no reward model" in read_refusal(make_experiment("nano"))
+    assert "nowhere" in read_refusal(make_experiment("runs/nowhere"))
+    other_model = tmp_path / "other"
+    shutil.copytree(random_model, other_model)
+    template = (other_model / "chat_template.jinja").read_text()
+    (other_model / "chat_template.jinja").write_text(template.replace("'<|im_end|>'", "'<|im_end|><|im_end|>'"))
+    assert "has another tokenizer or chat template than" in read_refusal(make_experiment(other_model))
+    seats = CONFIG.replace("model: MODEL", f"model: {random_model}, seats: [openr]")
+    message = read_refusal(compose([text_layer("test", seats)]))
+    assert "no trained policy has the seat 'openr' — did you mean 'opener'?" in message
 
 
-def test_two_models_that_pay_the_same_reward_are_refused(model: Path) -> None:
-    stages: Sequence[Any] = [{"reward_model": {"model": str(model)}}] * 2
+def test_refuses_two_models_for_one_reward(random_model: Path) -> None:
+    stages: Sequence[Any] = [{"reward_model": {"model": str(random_model)}}] * 2
     with pytest.raises(ValueError, match=r"two stages measure reward_model\.learned"):
         CreditSpec.model_validate({"stages": stages})

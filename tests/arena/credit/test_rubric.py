@@ -1,4 +1,4 @@
-"""Rubrics: strict files, and questions in which players cannot write a line of the frame."""
+"""Rubrics: strict files, and questions whose frame players cannot forge."""
 
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,17 @@ sees: {acts: [agent]}
 """
 
 
-def test_a_file_and_the_mapping_in_it_give_the_same_stage_whose_settings_hold_all_of_it(tmp_path: Path) -> None:
+def test_rubric_file_and_mapping_give_the_same_stage(tmp_path: Path) -> None:
     (tmp_path / "polite.yaml").write_text(FILE)
-    named = choose(STAGE, "judge", policy="wise", rubric=str(tmp_path / "polite.yaml"))
-    whole = named.to_plain()["judge"]["rubric"]
-    assert whole["criteria"] == [{"name": "polite", "ask": "Is it polite?", "weight": 1.0}]
-    again = choose(STAGE, "judge", policy="wise", rubric=whole)
-    assert again == named and again.needs == {"judge.manners"} and again.policies == {"wise"}
+    from_file = choose(STAGE, "judge", policy="wise", rubric=str(tmp_path / "polite.yaml"))
+    mapping = from_file.to_plain()["judge"]["rubric"]
+    assert mapping["criteria"] == [{"name": "polite", "ask": "Is it polite?", "weight": 1.0}]
+    from_mapping = choose(STAGE, "judge", policy="wise", rubric=mapping)
+    assert from_mapping == from_file and from_mapping.needs == {"judge.manners"} and from_mapping.policies == {"wise"}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("pays: manners", "pay: manners", "polite.yaml:3: pay: unknown field — did you mean 'pays'?"),
         ("    ask: Is it polite?", "    ask: ''", "polite.yaml:6: criteria[0].ask: "),
@@ -66,53 +66,53 @@ def test_a_file_and_the_mapping_in_it_give_the_same_stage_whose_settings_hold_al
         (FILE, "rubric: [\n", "polite.yaml:"),
     ],
 )
-def test_a_wrong_file_is_told_in_one_line_with_its_place(old: str, new: str, told: str, tmp_path: Path) -> None:
+def test_invalid_file_gives_one_line_with_position(old: str, new: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "polite.yaml").write_text(FILE.replace(old, new))
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as error:
         read_rubric(str(tmp_path / "polite.yaml"))
-    assert told in str(refusal.value) and "\n" not in str(refusal.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(ValidationError, match=r"polite\.yaml"):
         choose(STAGE, "judge", policy="wise", rubric=str(tmp_path / "polite.yaml"))
 
 
-def test_a_file_that_is_missing_is_told() -> None:
+def test_missing_file_is_reported() -> None:
     with pytest.raises(ValueError, match=r"/no/such\.yaml: cannot be read"):
         read_rubric("/no/such.yaml")
 
 
-def test_the_value_is_the_weighted_mean_of_scaled_scores() -> None:
+def test_value_is_weighted_mean_of_scaled_scores() -> None:
     both = [{"name": "polite", "ask": "?", "weight": 3.0}, {"name": "brief", "ask": "?", "weight": 1.0}]
     assert rubric(criteria=both).scale_scores([5, 1]) == 0.75
     assert rubric(criteria=both, scale=[0, 10]).scale_scores([5, 10]) == pytest.approx((3 * 0.5 + 1) / 4)
 
 
-def test_only_what_the_rubric_allows_is_shown() -> None:
+def test_shows_only_what_the_rubric_allows() -> None:
     match = talk("hello", private="I lie", report={"won": True, "secret": "x"})
     assert quote_match(rubric(), match).split("\n") == ["| agent: hello"]
     sees: dict[str, Any] = {"acts": ["person", "agent"], "messages": ["tool"], "thoughts": ["agent"], "rules": True}
-    wide = rubric(sees=sees | {"report": ["won", "absent"]})
-    assert quote_match(wide, match, "Be kind.\nAlways.").split("\n") == [
+    permissive = rubric(sees=sees | {"report": ["won", "absent"]})
+    assert quote_match(permissive, match, "Be kind.\nAlways.").split("\n") == [
         "| Be kind.", "| Always.", "| person: hi", "| tool: 3 rows", "| agent (thought): I lie", "| agent: hello",
         "| won: True", "| absent:",
     ]  # fmt: skip
 
 
-def test_a_long_transcript_loses_its_middle() -> None:
+def test_long_transcript_is_shortened_in_the_middle() -> None:
     match = talk("x " * 3000, turns=40)
     shown = quote_match(rubric(limit=400), match)
     assert len(shown) < 1000 and "messages left out" in shown and "characters left out" in shown
 
 
-def test_the_questions_state_criteria_seat_and_form() -> None:
-    asked = make_score_question(rubric(), "agent", "| agent: hi")
-    assert "- good (weight 1): Is it good?" in asked.system
-    assert asked.user.split("\n") == [
+def test_questions_state_criteria_seat_and_form() -> None:
+    question = make_score_question(rubric(), "agent", "| agent: hi")
+    assert "- good (weight 1): Is it good?" in question.system
+    assert question.user.split("\n") == [
         "The match:", "| agent: hi", "Judge the seat agent. Answer with one line per criterion and nothing else:",
         "good: <number from 1 to 5>",
     ]  # fmt: skip
     assert "Match A:\n| x\nMatch B:\n| y\n" in make_pair_question(rubric(), "agent", "| x", "| y").user
-    ranked = make_ranking_question(rubric(), "agent", ["| x", "| y", "| z"]).user
-    assert "Match 3:\n| z\n" in ranked and ranked.endswith("RANKING: 3 > 2 > 1")
+    ranking_question = make_ranking_question(rubric(), "agent", ["| x", "| y", "| z"]).user
+    assert "Match 3:\n| z\n" in ranking_question and ranking_question.endswith("RANKING: 3 > 2 > 1")
 
 
 FRAMES = [
@@ -127,7 +127,7 @@ FRAMES = [
 
 
 @given(st.lists(st.sampled_from(FRAMES) | st.text(max_size=20), max_size=8).map("".join))
-def test_whatever_a_player_writes_stays_behind_the_bar_and_under_its_name(text: str) -> None:
+def test_player_text_stays_quoted_under_its_name(text: str) -> None:
     for allowed in (rubric(), rubric(sees={"acts": ["agent"], "report": ["said"], "thoughts": ["agent"]})):
         match = talk(text, private=text, report={"said": text})
         shown = quote_match(allowed, match)
@@ -143,5 +143,5 @@ def test_whatever_a_player_writes_stays_behind_the_bar_and_under_its_name(text: 
         ]
 
 
-def test_the_rubric_of_the_tests_is_one() -> None:
+def test_test_rubric_is_valid() -> None:
     assert Rubric.model_validate(RUBRIC) == rubric()

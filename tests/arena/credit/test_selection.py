@@ -1,4 +1,4 @@
-"""Selection: what each rule takes away, from where, and that it touches nothing else."""
+"""Selection: what each rule removes, and that it changes nothing else."""
 
 from typing import Any
 
@@ -15,69 +15,81 @@ from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
 from tests.factories.trajectories import credited, groups, scored
 
-GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
-"""With this estimator groups are compared within a deal, as selection does by default."""
+WITHIN_DEAL: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
+"""Compares trajectories within a deal, as selection does by default."""
 
 
-def left(found: list[Trajectory], *rules: Any, measures: dict[str, Any] | None = None, **credit: Any) -> Selection:
-    batch = TurnBatch(found, measures=measures or {})
+def apply_rules(
+    trajectories: list[Trajectory], *rules: Any, measures: dict[str, Any] | None = None, **credit: Any
+) -> Selection:
+    batch = TurnBatch(trajectories, measures=measures or {})
     spec = CreditSpec(select=list(rules), **credit)
     return select(batch, compute_turn_rewards(batch, spec), spec)
 
 
-def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
-    kept = left(found, *rules, **credit).kept
-    return sorted({t.seed for t, own in zip(found, kept.tolist(), strict=True) if own})
+def list_kept_deals(trajectories: list[Trajectory], *rules: Any, **credit: Any) -> list[int]:
+    mask = apply_rules(trajectories, *rules, **credit).kept
+    return sorted({t.seed for t, is_kept in zip(trajectories, mask.tolist(), strict=True) if is_kept})
 
 
-# -- the four acts -----------------------------------------------------------------------------------------
+# -- the four effects --------------------------------------------------------------------------------------
 
 
-def test_out_of_the_loss_keeps_the_statistics() -> None:
-    """SimpleTIR: the void trajectory has no token in the loss, and the others' baseline still knows its reward."""
-    found = groups([0.0, 3.0, 6.0])
-    found[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
-    one = credited(found, "void_turns", **GROUPED)
+def test_excluded_from_loss_stays_in_statistics() -> None:
+    """SimpleTIR: the void trajectory has no token in the loss, but its reward stays in the others' baseline."""
+    trajectories = groups([0.0, 3.0, 6.0])
+    trajectories[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
+    results = credited(trajectories, "void_turns", **WITHIN_DEAL)
     # mean (0 + 3 + 6) / 3 = 3
-    assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]
-    assert one[0].learned is not None and not one[0].learned.any() and one[1].learned is None
-    assert [s.stream for s in make_samples(one, {"buyer": 1.0})] == [found[1].streams[0], found[2].streams[0]]
+    assert [c.advantages.tolist() for c in results] == [[-3], [0], [3]]
+    assert results[0].learned is not None and not results[0].learned.any() and results[1].learned is None
+    assert [s.stream for s in make_samples(results, {"buyer": 1.0})] == [
+        trajectories[1].streams[0],
+        trajectories[2].streams[0],
+    ]
 
 
-def test_out_of_the_statistics_keeps_the_loss() -> None:
-    """A replayed success learns, and the others' baseline does not know of it."""
-    found = groups([0.0, 3.0, 9.0])
-    object.__setattr__(found[2], "source", "recalled")
-    told, silent = credited(found, **GROUPED), credited(found, "replayed", **GROUPED)
+def test_excluded_from_statistics_stays_in_loss() -> None:
+    """A replayed success is learned but not part of the others' baseline."""
+    trajectories = groups([0.0, 3.0, 9.0])
+    object.__setattr__(trajectories[2], "source", "recalled")
+    with_replayed, without_replayed = (
+        credited(trajectories, **WITHIN_DEAL),
+        credited(trajectories, "replayed", **WITHIN_DEAL),
+    )
     # all three: mean 4.  Without the replayed one: mean 1.5, and 9 is worth 7.5
-    assert [c.advantages.tolist() for c in told] == [[-4], [-1], [5]]
-    assert [c.advantages.tolist() for c in silent] == [[-1.5], [1.5], [7.5]]
-    assert [c.counted for c in silent] == [True, True, False] and all(c.learned is None for c in silent)
-    assert [s.source for s in make_samples(silent, {"buyer": 1.0})] == ["played", "played", "replayed"]
+    assert [c.advantages.tolist() for c in with_replayed] == [[-4], [-1], [5]]
+    assert [c.advantages.tolist() for c in without_replayed] == [[-1.5], [1.5], [7.5]]
+    assert [c.counted for c in without_replayed] == [True, True, False] and all(
+        c.learned is None for c in without_replayed
+    )
+    assert [s.source for s in make_samples(without_replayed, {"buyer": 1.0})] == ["played", "played", "replayed"]
 
 
-def test_dropped_is_as_if_never_played() -> None:
-    found = groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
-    dropped = credited(found, "zero_variance")  # one baseline over all deals, so that an absence would show
-    absent = credited(found[2:4])
+def test_dropped_equals_never_played() -> None:
+    trajectories = groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
+    dropped = credited(trajectories, "zero_variance")  # one baseline over all deals, so that an absence would show
+    absent = credited(trajectories[2:4])
     assert [c.trajectory.match for c in dropped] == ["0001-0002", "0001-0003"]
     assert [c.advantages.tolist() for c in dropped] == [c.advantages.tolist() for c in absent] == [[-1], [1]]
 
 
-def test_overlong_can_leave_both_loss_and_statistics() -> None:
-    found = groups([0.0, 3.0, 9.0], turns=2)
-    found[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
-    for overlong, turns, counted in (
+def test_overlong_can_be_excluded_from_loss_and_statistics() -> None:
+    trajectories = groups([0.0, 3.0, 9.0], turns=2)
+    trajectories[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
+    for overlong, is_learned, counted in (
         ({}, [False, False], True),
         ({"unit": "turn"}, [False, True], True),
         ({"counted": False}, [False, False], False),
     ):
-        selection = left(found, {"overlong": overlong})
-        assert selection.learned.tolist() == [True] * 4 + turns and selection.kept.all()
+        selection = apply_rules(trajectories, {"overlong": overlong})
+        assert selection.learned.tolist() == [True] * 4 + is_learned and selection.kept.all()
         assert selection.counted.tolist() == [True, True, counted]
     # returns of both turns 0, 3, 9: mean 4, and 1.5 without the cut one
     for counted, mean in ((True, 4.0), (False, 1.5)):
-        values = [c.advantages.tolist() for c in credited(found, {"overlong": {"counted": counted}}, **GROUPED)]
+        values = [
+            c.advantages.tolist() for c in credited(trajectories, {"overlong": {"counted": counted}}, **WITHIN_DEAL)
+        ]
         assert values == [[s - mean] * 2 for s in (0, 3, 9)]
 
 
@@ -85,205 +97,207 @@ def test_overlong_can_leave_both_loss_and_statistics() -> None:
 
 
 @pytest.mark.parametrize(("void", "expected"), [("empty", [False, True, True]), ("invalid", [False, False, True])])
-def test_what_is_void(void: str, expected: list[bool]) -> None:
-    found = [
+def test_void_turns_by_setting(void: str, expected: list[bool]) -> None:
+    trajectories = [
         scored(1.0, match="0001-0000", turns=2, action="", valid=False),
         scored(1.0, match="0001-0001", turns=2, action="fly", valid=False),
         scored(1.0, match="0001-0002", turns=2),
     ]
-    selection = left(found, {"void_turns": {"void": void}})
-    assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not the void turn alone"
+    selection = apply_rules(trajectories, {"void_turns": {"void": void}})
+    assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not only the void turn"
     assert selection.learned.reshape(3, 2).any(1).tolist() == expected
     assert selection.counted.all() and selection.kept.all()
 
 
-def test_zero_variance_drops_the_groups_that_teach_nothing() -> None:
-    found = groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
-    assert kept_deals(found, "zero_variance") == [1, 3]
-    assert kept_deals(found, {"zero_variance": {"tolerance": 0.02}}) == [1]
-    assert kept_deals(found, {"zero_variance": {"by": ["game"]}}) == [0, 1, 2, 3]
-    assert kept_deals(groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
+def test_zero_variance_drops_groups_of_equal_rewards() -> None:
+    trajectories = groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
+    assert list_kept_deals(trajectories, "zero_variance") == [1, 3]
+    assert list_kept_deals(trajectories, {"zero_variance": {"tolerance": 0.02}}) == [1]
+    assert list_kept_deals(trajectories, {"zero_variance": {"by": ["game"]}}) == [0, 1, 2, 3]
+    assert list_kept_deals(groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
 
 
-def test_zero_variance_looks_at_the_named_reward_alone() -> None:
-    found = groups([1.0, 1.0], [0.0, 1.0])
-    found[0] = scored(1.0, 0, "0001-0000", valid=False)
+def test_zero_variance_uses_only_the_named_reward() -> None:
+    trajectories = groups([1.0, 1.0], [0.0, 1.0])
+    trajectories[0] = scored(1.0, 0, "0001-0000", valid=False)
     stages = [{"valid_act": {"bonus": 0.5}}]
-    assert kept_deals(found, "zero_variance", stages=stages) == [0, 1]
-    assert kept_deals(found, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
+    assert list_kept_deals(trajectories, "zero_variance", stages=stages) == [0, 1]
+    assert list_kept_deals(trajectories, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
 
 
 def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
     pairs = [(0.0, 1.0), (0.0, 2.0)]
-    found = [
+    trajectories = [
         scored(score, match=f"0001-{i:04d}", role=role)
         for i, pair in enumerate(pairs)
         for role, score in zip(("buyer", "seller"), pair, strict=True)
     ]
-    selection = left(found, "zero_variance")
+    selection = apply_rules(trajectories, "zero_variance")
     assert selection.kept.tolist() == [False, True] * 2
-    assert count_dropped_deals(TurnBatch(found), selection) == 0.5
+    assert count_dropped_deals(TurnBatch(trajectories), selection) == 0.5
 
 
 def test_bands_by_hand() -> None:
     # means 0, .25, .5, 1; deviations 0, .433, .5, 0
-    found = groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
-    assert kept_deals(found, "accuracy_band") == [1, 2]
-    assert kept_deals(found, {"accuracy_band": {"low": 0.25, "high": 0.25}}) == [1], "the bounds are inside"
-    assert kept_deals(found, {"std_band": {"low": 1e-3}}) == [1, 2]
-    assert kept_deals(found, {"std_band": {"low": 0.45}}) == [2]
-    assert kept_deals(found, {"std_band": {"top": 0.25}}) == [2]
-    assert kept_deals(found, {"std_band": {"top": 0.5}}) == [1, 2]
-    assert kept_deals(found, {"std_band": {"top": 0.75}}) == [0, 1, 2, 3], "the third ties with the fourth"
-    assert kept_deals(found, {"std_band": {"top": 0.75, "low": 0.1}}) == [1, 2]
+    trajectories = groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
+    assert list_kept_deals(trajectories, "accuracy_band") == [1, 2]
+    assert list_kept_deals(trajectories, {"accuracy_band": {"low": 0.25, "high": 0.25}}) == [1], "the bounds are inside"
+    assert list_kept_deals(trajectories, {"std_band": {"low": 1e-3}}) == [1, 2]
+    assert list_kept_deals(trajectories, {"std_band": {"low": 0.45}}) == [2]
+    assert list_kept_deals(trajectories, {"std_band": {"top": 0.25}}) == [2]
+    assert list_kept_deals(trajectories, {"std_band": {"top": 0.5}}) == [1, 2]
+    assert list_kept_deals(trajectories, {"std_band": {"top": 0.75}}) == [0, 1, 2, 3], "the third ties with the fourth"
+    assert list_kept_deals(trajectories, {"std_band": {"top": 0.75, "low": 0.1}}) == [1, 2]
 
 
-def test_groups_are_ranked_among_their_own_role() -> None:
-    """Sellers earn tens, buyers ones: by share over all, no buyer would be left."""
-    small = groups([0.0, 1.0], [0.0, 0.5])
-    large = [scored(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
-    own = left(small + large, {"std_band": {"top": 0.5}}).kept.tolist()
-    pooled = left(small + large, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
-    assert own == [True, True, False, False] * 2
+def test_groups_are_ranked_within_their_role() -> None:
+    """Sellers earn tens, buyers ones: ranked over all groups, no buyer would be kept."""
+    buyers = groups([0.0, 1.0], [0.0, 0.5])
+    sellers = [scored(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in buyers]
+    within_role = apply_rules(buyers + sellers, {"std_band": {"top": 0.5}}).kept.tolist()
+    pooled = apply_rules(buyers + sellers, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
+    assert within_role == [True, True, False, False] * 2
     assert pooled == [False] * 4 + [True] * 4
 
 
-def test_high_entropy_keeps_the_turns_that_decide() -> None:
-    found = groups([1.0, 2.0, 3.0, 4.0, 5.0])
+def test_high_entropy_keeps_the_most_uncertain_turns() -> None:
+    trajectories = groups([1.0, 2.0, 3.0, 4.0, 5.0])
     # means over two tokens: .1 .2 .3 .4 .5; the linear .3 quantile of five is .1 + .3 · 4 · .1 = .22
     entropy = [np.array([m - 0.05, m + 0.05], np.float32) for m in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    selection = left(found, {"high_entropy": {"quantile": 0.3}}, measures={"entropy": entropy})
+    selection = apply_rules(trajectories, {"high_entropy": {"quantile": 0.3}}, measures={"entropy": entropy})
     assert selection.learned.tolist() == [False, False, True, True, True]
     assert selection.counted.all() and selection.kept.all()
-    assert left(found, {"high_entropy": {"quantile": 0.0}}, measures={"entropy": entropy}).learned.all()
+    assert apply_rules(trajectories, {"high_entropy": {"quantile": 0.0}}, measures={"entropy": entropy}).learned.all()
     assert CreditSpec.model_validate(dict(select=["high_entropy"])).needs == {"entropy"}
 
 
-def surprised(*means: float) -> list[Trajectory]:
-    """One trajectory of one turn each, whose two tokens have this mean of -log p."""
-    found = groups([float(n) for n in range(len(means))])
-    for trajectory, mean in zip(found, means, strict=True):
+def make_surprising(*means: float) -> list[Trajectory]:
+    """Return one-turn trajectories whose two tokens have these means of -log p."""
+    trajectories = groups([float(n) for n in range(len(means))])
+    for trajectory, mean in zip(trajectories, means, strict=True):
         (stream,) = trajectory.streams
-        own = iter([0.5 - mean, -0.5 - mean])
-        object.__setattr__(stream, "logprobs", [next(own) if mask else 0.0 for mask in stream.mask])
-    return found
+        logprobs = iter([0.5 - mean, -0.5 - mean])
+        object.__setattr__(stream, "logprobs", [next(logprobs) if mask else 0.0 for mask in stream.mask])
+    return trajectories
 
 
 def test_surprise_drops_the_tails() -> None:
     """Of 1, 2, 2, 2, 3 the mean is 2 and the population deviation sqrt(2 / 5) = .632."""
-    found = surprised(1.0, 2.0, 2.0, 2.0, 3.0)
+    trajectories = make_surprising(1.0, 2.0, 2.0, 2.0, 3.0)
     expected = {
         "low": [False, True, True, True, True],
         "high": [True, True, True, True, False],
         "both": [False, True, True, True, False],
     }
     for drop, learned in expected.items():
-        selection = left(found, {"surprise": {"drop": drop}})
+        selection = apply_rules(trajectories, {"surprise": {"drop": drop}})
         assert selection.learned.tolist() == learned
         assert selection.counted.all() and selection.kept.all()
-    assert left(found, {"surprise": {"deviations": 1.6}}).learned.all()  # 1.6 · .632 = 1.01
-    assert not left(found, {"surprise": {"deviations": 1.5}}).learned[[0, 4]].any()  # .95
-    assert left(surprised(1.0, 1.0, 1.0), "surprise").learned.all()
+    assert apply_rules(trajectories, {"surprise": {"deviations": 1.6}}).learned.all()  # 1.6 · .632 = 1.01
+    assert not apply_rules(trajectories, {"surprise": {"deviations": 1.5}}).learned[[0, 4]].any()  # .95
+    assert apply_rules(make_surprising(1.0, 1.0, 1.0), "surprise").learned.all()
 
 
-def test_surprise_is_judged_among_what_is_learned() -> None:
+def test_surprise_is_measured_among_learned_turns() -> None:
     """Returns are 0 to 4. Of the best three, with surprises 1, 1, 4, mean 2 and deviation 1.414, only 4 is a tail."""
-    found = surprised(9.0, 9.0, 1.0, 1.0, 4.0)
-    selection = left(found, {"top_returns": {"at_least": 2.0, "share": 1.0}}, "surprise")
+    trajectories = make_surprising(9.0, 9.0, 1.0, 1.0, 4.0)
+    selection = apply_rules(trajectories, {"top_returns": {"at_least": 2.0, "share": 1.0}}, "surprise")
     assert selection.learned.tolist() == [False, False, True, True, False]
 
 
 @pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])
-def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -> None:
-    found = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
-    selection = left(found, {"random": {"fraction": 0.5, "unit": unit}})
-    gone = selection.kept if unit == "group" else selection.learned
-    assert (~gone).sum() == count * (3 if unit == "group" else 1)
+def test_random_control_removes_its_fraction_of_the_rest(unit: str, count: int) -> None:
+    trajectories = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
+    selection = apply_rules(trajectories, {"random": {"fraction": 0.5, "unit": unit}})
+    affected = selection.kept if unit == "group" else selection.learned
+    assert (~affected).sum() == count * (3 if unit == "group" else 1)
     assert selection.kept.all() == (unit != "group") and selection.counted.sum() == selection.kept.sum()
-    again = left(found, {"random": {"fraction": 0.5, "unit": unit}})
-    assert (again.learned == selection.learned).all(), "its chance is the batch's"
-    twice = left(found, {"random": {"fraction": 0.5, "unit": unit}}, {"random": {"fraction": 1.0, "unit": unit}})
+    repeated = apply_rules(trajectories, {"random": {"fraction": 0.5, "unit": unit}})
+    assert (repeated.learned == selection.learned).all(), "it draws from the batch's generator"
+    twice = apply_rules(
+        trajectories, {"random": {"fraction": 0.5, "unit": unit}}, {"random": {"fraction": 1.0, "unit": unit}}
+    )
     assert not twice.learned.any()
 
 
-def test_later_rules_judge_by_what_earlier_ones_left() -> None:
-    found = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    found[2] = scored(0.0, 0, "0001-0002", finish="length")
-    assert kept_deals(found, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
-    assert kept_deals(found, {"overlong": {"counted": False}}, "zero_variance") == [1]
+def test_later_rules_see_what_earlier_ones_kept() -> None:
+    trajectories = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    trajectories[2] = scored(0.0, 0, "0001-0002", finish="length")
+    assert list_kept_deals(trajectories, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
+    assert list_kept_deals(trajectories, {"overlong": {"counted": False}}, "zero_variance") == [1]
 
 
-def test_nothing_to_select_from_is_no_error() -> None:
+def test_empty_batch_is_no_error() -> None:
     for name in SELECTORS:
         rule = {name: {"fraction": 0.5}} if name == "random" else name
-        assert not len(left([], rule, measures={"entropy": []}).kept)
+        assert not len(apply_rules([], rule, measures={"entropy": []}).kept)
 
 
-def test_a_deal_is_lost_by_its_share() -> None:
-    found = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
-    kept = np.array([False, True, True, True, True, True, True, True, False, False])
-    whole = Selection.select_all(TurnBatch(found))
-    assert count_dropped_deals(TurnBatch(found), whole) == 0
-    assert count_dropped_deals(TurnBatch(found), whole.drop(TurnBatch(found), ~kept)) == 0.25 + 1.0
+def test_dropped_deals_count_by_share() -> None:
+    trajectories = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
+    is_kept = np.array([False, True, True, True, True, True, True, True, False, False])
+    selection = Selection.select_all(TurnBatch(trajectories))
+    assert count_dropped_deals(TurnBatch(trajectories), selection) == 0
+    assert count_dropped_deals(TurnBatch(trajectories), selection.drop(TurnBatch(trajectories), ~is_kept)) == 0.25 + 1.0
 
 
 # -- properties --------------------------------------------------------------------------------------------
 
-DRAWN = [name for name in SELECTORS if name != "random"]
-lots = st.lists(
+DETERMINISTIC = [name for name in SELECTORS if name != "random"]
+lot_lists = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(["stop", "length"]), st.booleans()),
     min_size=1,
     max_size=16,
 )
 
 
-def drawn(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
+def make_trajectories(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
     return [
         scored(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
         for i, (seed, score, finish, valid) in enumerate(lot)
     ]
 
 
-def entropies(found: list[Trajectory]) -> dict[str, Any]:
-    """One that follows the match, whatever the order."""
-    return {"entropy": [np.full(2, int(t.match[5:]) % 5 / 10, np.float32) for t in found]}
+def make_entropies(trajectories: list[Trajectory]) -> dict[str, Any]:
+    """Return entropies that depend only on the match's id."""
+    return {"entropy": [np.full(2, int(t.match[5:]) % 5 / 10, np.float32) for t in trajectories]}
 
 
 @pytest.mark.slow_after(4)
-@pytest.mark.parametrize("name", [*DRAWN, "random"])
+@pytest.mark.parametrize("name", [*DETERMINISTIC, "random"])
 @settings(max_examples=40)
-@given(lot=lots, first=st.sampled_from(DRAWN))
-def test_selection_only_takes_away(name: str, lot: list[Any], first: str) -> None:
-    found = drawn(lot)
+@given(lot=lot_lists, first=st.sampled_from(DETERMINISTIC))
+def test_selection_only_removes(name: str, lot: list[Any], first: str) -> None:
+    trajectories = make_trajectories(lot)
     rule = {name: {"fraction": 0.4, "unit": "group"}} if name == "random" else name
-    before = left(found, first, measures=entropies(found))
-    after = left(found, first, rule, measures=entropies(found))
-    for what in ("learned", "counted", "kept"):
-        assert not (getattr(after, what) & ~getattr(before, what)).any()
+    before = apply_rules(trajectories, first, measures=make_entropies(trajectories))
+    after = apply_rules(trajectories, first, rule, measures=make_entropies(trajectories))
+    for field in ("learned", "counted", "kept"):
+        assert not (getattr(after, field) & ~getattr(before, field)).any()
     assert not (after.counted & ~after.kept).any() and not (after.learned & ~after.kept).any()
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", DETERMINISTIC)
 @settings(max_examples=40)
-@given(lot=lots, data=st.data())
-def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: st.DataObject) -> None:
-    found = drawn(lot)
-    order = data.draw(st.permutations(range(len(found))))
-    mixed = [found[i] for i in order]
-    one = left(found, name, measures=entropies(found))
-    other = left(mixed, name, measures=entropies(mixed))
-    for what in ("learned", "counted", "kept"):
-        assert getattr(one, what)[order].tolist() == getattr(other, what).tolist()
+@given(lot=lot_lists, data=st.data())
+def test_order_of_matches_does_not_matter(name: str, lot: list[Any], data: st.DataObject) -> None:
+    trajectories = make_trajectories(lot)
+    order = data.draw(st.permutations(range(len(trajectories))))
+    shuffled = [trajectories[i] for i in order]
+    original = apply_rules(trajectories, name, measures=make_entropies(trajectories))
+    permuted = apply_rules(shuffled, name, measures=make_entropies(shuffled))
+    for field in ("learned", "counted", "kept"):
+        assert getattr(original, field)[order].tolist() == getattr(permuted, field).tolist()
 
 
 @pytest.mark.parametrize("name", ["void_turns", "overlong", "zero_variance", "accuracy_band"])
 @settings(max_examples=40)
-@given(lot=lots, more=lots)
-def test_other_groups_stay_as_they_are(name: str, lot: list[Any], more: list[Any]) -> None:
-    """What is added in other deals, or for another role, changes nothing here."""
-    found = drawn(lot)
-    others = [scored(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
-    others += [scored(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)]
-    alone, among = left(found, name), left(found + others, name)
-    for what in ("learned", "counted", "kept"):
-        assert getattr(among, what)[: len(found)].tolist() == getattr(alone, what).tolist()
+@given(lot=lot_lists, additions=lot_lists)
+def test_other_groups_are_unchanged(name: str, lot: list[Any], additions: list[Any]) -> None:
+    """Adding other deals or another role changes nothing in these groups."""
+    trajectories = make_trajectories(lot)
+    others = [scored(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(additions)]
+    others += [scored(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(additions)]
+    alone, together = apply_rules(trajectories, name), apply_rules(trajectories + others, name)
+    for field in ("learned", "counted", "kept"):
+        assert getattr(together, field)[: len(trajectories)].tolist() == getattr(alone, field).tolist()

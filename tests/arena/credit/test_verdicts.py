@@ -1,4 +1,4 @@
-"""Judges' answers are read as one verdict, or not at all."""
+"""Reading judges' answers: each gives one verdict or none."""
 
 import math
 
@@ -23,7 +23,7 @@ SCALE = (1.0, 5.0)
         ("polite: 3\npolite: 3\nto_the_point: 2", [3, 2]),
     ],
 )
-def test_scores_are_read_in_the_form_asked_for_and_in_small_deviations(answer: str, scores: list[float]) -> None:
+def test_scores_are_read_in_the_requested_form_and_close_variants(answer: str, scores: list[float]) -> None:
     assert read_scores(answer, NAMES, SCALE) == scores
 
 
@@ -39,11 +39,11 @@ def test_scores_are_read_in_the_form_asked_for_and_in_small_deviations(answer: s
         "polite: 4\nto_the_point: 2" + " " * MAX_CHARACTERS,
     ],
 )  # fmt: skip
-def test_scores_that_are_missing_contradictory_or_outside_the_scale_are_none(answer: str) -> None:
+def test_missing_contradictory_or_out_of_scale_scores_give_none(answer: str) -> None:
     assert read_scores(answer, NAMES, SCALE) is None
 
 
-def test_a_single_criterion_may_be_answered_by_a_number_alone() -> None:
+def test_single_criterion_accepts_a_bare_number() -> None:
     assert read_scores(" **3** ", ["good"], SCALE) == [3]
     assert read_scores("3/5.", ["good"], SCALE) == [3]
     assert read_scores("3\n4", ["good"], SCALE) is None
@@ -60,7 +60,7 @@ def test_a_single_criterion_may_be_answered_by_a_number_alone() -> None:
         ("WINNER: A\nwinner: a", 1),
     ],
 )  # fmt: skip
-def test_a_winner_is_read_if_there_is_one(answer: str, winner: float | None) -> None:
+def test_winner_is_read_if_unique(answer: str, winner: float | None) -> None:
     assert read_winner(answer) == winner
 
 
@@ -80,7 +80,7 @@ def test_a_winner_is_read_if_there_is_one(answer: str, winner: float | None) -> 
         ("RANKING: " + "1 > " * 5000 + "1", None),
     ],
 )
-def test_a_ranking_is_read_if_it_names_everything_once(answer: str, values: list[float] | None) -> None:
+def test_ranking_is_read_if_it_names_every_match_once(answer: str, values: list[float] | None) -> None:
     assert read_ranking(answer, 3) == values
 
 
@@ -88,7 +88,7 @@ noise = st.text(alphabet=st.sampled_from([*"polite_: =>/5.0123ABab\n-*winerkgts(
 
 
 @given(st.text(max_size=200) | noise)
-def test_any_text_is_a_verdict_within_its_bounds_or_none(answer: str) -> None:
+def test_any_text_gives_a_verdict_within_bounds_or_none(answer: str) -> None:
     scores = read_scores(answer, ["polite"], SCALE)
     assert scores is None or (len(scores) == 1 and 1 <= scores[0] <= 5)
     assert read_winner(answer) in (None, 0, 0.5, 1)
@@ -97,18 +97,16 @@ def test_any_text_is_a_verdict_within_its_bounds_or_none(answer: str) -> None:
 
 
 @given(st.lists(st.integers(100, 500), min_size=2, max_size=2), st.permutations(NAMES), noise)
-def test_scores_written_in_any_order_come_back_whatever_prose_is_around(
-    hundredths: list[int], order: list[str], prose: str
-) -> None:
+def test_scores_are_read_in_any_order_and_amid_prose(hundredths: list[int], order: list[str], prose: str) -> None:
     scores = {name: n / 100 for name, n in zip(NAMES, hundredths, strict=True)}
-    written = "\n".join(f"{name}: {scores[name]:g}" for name in order)
-    read = read_scores(f"Prose.\n{written}\n", NAMES, SCALE)
+    lines = "\n".join(f"{name}: {scores[name]:g}" for name in order)
+    read = read_scores(f"Prose.\n{lines}\n", NAMES, SCALE)
     assert read == [scores[name] for name in NAMES]
-    around = read_scores(f"{prose}\n{written}\n{prose}", NAMES, SCALE)
-    assert around is None or around == read, "prose may make an answer unreadable, never another one"
+    with_prose = read_scores(f"{prose}\n{lines}\n{prose}", NAMES, SCALE)
+    assert with_prose is None or with_prose == read, "prose may make an answer unreadable, never another one"
 
 
 @given(st.permutations([1, 2, 3, 4]))
-def test_a_ranking_written_comes_back(order: list[int]) -> None:
+def test_ranking_round_trip(order: list[int]) -> None:
     read = read_ranking("RANKING: " + " > ".join(map(str, order)), 4)
     assert read is not None and [read[n - 1] for n in order] == pytest.approx([1, 2 / 3, 1 / 3, 0])

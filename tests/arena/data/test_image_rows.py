@@ -1,4 +1,4 @@
-"""Rows with images: read from the data set's folder or base64, hashed, and never learned from themselves."""
+"""Rows with images: read from the data set's folder or base64, hashed, and without loss on image tokens."""
 
 import base64
 from pathlib import Path
@@ -36,24 +36,30 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_seeing(tmp_path_factory.mktemp("model"))
 
 
-def row(*parts: Any, say: str = "red") -> dict[str, Any]:
+def make_row(*parts: Any, say: str = "red") -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [*parts]}, {"role": "assistant", "content": say}]}
 
 
-def rows(folder: Path) -> Path:
+def write_rows(folder: Path) -> Path:
     """Write eight rows with images as files, base64 and data URLs, some with two."""
     (folder / "img").mkdir(parents=True)
     for k in range(4):
         (folder / "img" / f"{k}.png").write_bytes(encoded(k))
     ask = {"type": "text", "text": "What colour is this?"}
-    made = [row({"type": "image", "path": f"img/{k}.png"}, ask) for k in range(4)]
-    made += [row(ask, {"type": "image", "base64": base64.b64encode(encoded(9)).decode()}), row(shown(encoded(3)), ask)]
-    made += [row(ask, *[{"type": "image", "path": f"img/{k}.png"} for k in (0, 1)]), row(ask, say="no picture")]
-    return written(folder / "rows.jsonl", made)
+    row_list = [make_row({"type": "image", "path": f"img/{k}.png"}, ask) for k in range(4)]
+    row_list += [
+        make_row(ask, {"type": "image", "base64": base64.b64encode(encoded(9)).decode()}),
+        make_row(shown(encoded(3)), ask),
+    ]
+    row_list += [
+        make_row(ask, *[{"type": "image", "path": f"img/{k}.png"} for k in (0, 1)]),
+        make_row(ask, say="no picture"),
+    ]
+    return written(folder / "rows.jsonl", row_list)
 
 
 def test_rows_with_images_are_learned_without_loss_on_images(model: Path, tmp_path: Path) -> None:
-    data = DataSet(rows(tmp_path / "data"))
+    data = DataSet(write_rows(tmp_path / "data"))
     data.check()
     frame = load_tokenizer_and_frame(model)[1]
     samples = RowEncoder(data, frame, 1000).samples(range(8)).samples
@@ -61,16 +67,16 @@ def test_rows_with_images_are_learned_without_loss_on_images(model: Path, tmp_pa
     for sample in samples:
         stream = sample.stream
         for span in stream.media:
-            place = slice(span.start, span.start + TOKENS)
-            assert stream.ids[place] == [frame.image.id] * TOKENS and not any(stream.mask[place])  # type: ignore[union-attr]
-        own = [token for token, is_own in zip(stream.ids, stream.mask, strict=True) if is_own]
-        assert frame.decode(own) in ("red", "no picture") and own[-1] == frame.stop_id
+            positions = slice(span.start, span.start + TOKENS)
+            assert stream.ids[positions] == [frame.image.id] * TOKENS and not any(stream.mask[positions])  # type: ignore[union-attr]
+        ids = [token for token, is_own in zip(stream.ids, stream.mask, strict=True) if is_own]
+        assert frame.decode(ids) in ("red", "no picture") and ids[-1] == frame.stop_id
     assert samples[0].stream.media[0].hash != samples[1].stream.media[0].hash
     assert samples[3].stream.media[0].hash == samples[5].stream.media[0].hash
 
 
-def test_a_run_learns_from_them_and_refuses_changed_images(model: Path, tmp_path: Path) -> None:
-    path = rows(tmp_path / "data")
+def test_run_learns_from_images_and_refuses_changed_ones(model: Path, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "data")
     text = CONFIG.replace("MODEL", str(model)).replace("DATA", str(path))
     experiment = with_data_sets(compose([text_layer("test", text)]), lambda what: None)
     assert experiment.source and experiment.source.sha256 not in (None, DataSet(path).rows.sha256)
@@ -82,29 +88,29 @@ def test_a_run_learns_from_them_and_refuses_changed_images(model: Path, tmp_path
         open_data(path, experiment.source.sha256, "source.data")
 
 
-def test_a_policy_that_cannot_see_is_refused_its_rows(tmp_path: Path) -> None:
+def test_text_only_policy_refuses_image_rows(tmp_path: Path) -> None:
     from agents.weights import resolve
 
-    data = DataSet(rows(tmp_path / "data"))
+    data = DataSet(write_rows(tmp_path / "data"))
     with pytest.raises(ConfigError, match=r"rows.jsonl:1: messages\[0\].content: the policy cannot see images$"):
         RowEncoder(data, load_tokenizer_and_frame(resolve("nano"))[1], 1000).samples([0])
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() - {"heavy"}))  # whose line is too long
 def test_hostile_images_are_refused_with_their_row(name: str, tmp_path: Path) -> None:
-    part, why = REFUSED[name]
-    data = DataSet(written(tmp_path / "rows.jsonl", [row({"type": "text", "text": "x"}), row(part)]))
+    part, message = REFUSED[name]
+    data = DataSet(written(tmp_path / "rows.jsonl", [make_row({"type": "text", "text": "x"}), make_row(part)]))
     with pytest.raises(ConfigError, match=r"rows.jsonl:2: ") as error:
         data.check()
-    assert why in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("path", ["../secret.png", "/etc/hostname", "img/../../secret.png", "link.png"])
-def test_no_path_leaves_the_folder(path: str, tmp_path: Path) -> None:
+def test_image_paths_cannot_leave_the_folder(path: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "img").mkdir(parents=True)
     (tmp_path / "secret.png").write_bytes(encoded())
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    data = DataSet(written(folder / "rows.jsonl", [row({"type": "image", "path": path})]))
+    data = DataSet(written(folder / "rows.jsonl", [make_row({"type": "image", "path": path})]))
     with pytest.raises(ConfigError, match="not inside the data set's folder"):
         data.check()

@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=8), VALUES, max_size=4), min_size=1, max_size=20), st.booleans())
-def test_what_was_written_is_read_in_any_order(rows: list[dict[str, Any]], is_ended: bool) -> None:
+def test_rows_are_read_in_any_order(rows: list[dict[str, Any]], is_ended: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
         text = "\n".join(json.dumps(row, ensure_ascii=False).replace("\ud800", "") for row in rows)
@@ -40,7 +40,7 @@ def test_what_was_written_is_read_in_any_order(rows: list[dict[str, Any]], is_en
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_rows_or_one_line(data: bytes) -> None:
+def test_any_bytes_give_rows_or_one_line(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
         path.write_bytes(data)
@@ -63,7 +63,7 @@ CHAT = chats(1)[0]
 
 
 @pytest.mark.parametrize(
-    ("rows", "why"),
+    ("rows", "message"),
     [
         ([], ": it has no rows"),
         (["", CHAT], ":1: an empty line"),
@@ -84,14 +84,14 @@ CHAT = chats(1)[0]
         ([{**CHAT, "opening": -1}], ":1: opening: expected a number"),
     ],
 )
-def test_malformed_rows_are_refused_in_one_line(rows: list[Any], why: str, tmp_path: Path) -> None:
+def test_malformed_rows_give_one_line(rows: list[Any], message: str, tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         DataSet(path).check()
-    assert str(caught.value).startswith(f"{path}{why}"), caught.value
+    assert str(error.value).startswith(f"{path}{message}"), error.value
 
 
-def test_a_line_of_a_gigabyte_is_refused_in_bounded_memory(tmp_path: Path) -> None:
+def test_gigabyte_line_is_refused_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     with path.open("wb") as file:
         file.write(b'{"text": "a"}\n{"text": "')
@@ -117,14 +117,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def test_a_million_rows_take_memory_for_their_offsets(tmp_path: Path) -> None:
+def test_million_rows_use_memory_for_offsets_only(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes((json.dumps(CHAT).encode() + b"\n") * 10**6)
-    done = subprocess.run([sys.executable, "-c", MANY, str(path)], capture_output=True, check=True, text=True)
-    assert int(done.stdout) < 48 << 10, "KiB"
+    result = subprocess.run([sys.executable, "-c", MANY, str(path)], capture_output=True, check=True, text=True)
+    assert int(result.stdout) < 48 << 10, "KiB"
 
 
-def test_a_file_that_is_changed_is_not_read_further(tmp_path: Path) -> None:
+def test_changed_file_is_not_read_further(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.jsonl", chats(3))
     file = LineFile(path)
     assert file[0]
@@ -135,14 +135,14 @@ def test_a_file_that_is_changed_is_not_read_further(tmp_path: Path) -> None:
         file[0]
 
 
-def test_no_pipe_and_no_missing_file_is_read(tmp_path: Path) -> None:
+def test_pipes_and_missing_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "no regular file"), ("none", "No such file|not there|missing")):
-        with pytest.raises(StoreError, match=why):
+    for name, message in (("pipe", "no regular file"), ("none", "No such file|not there|missing")):
+        with pytest.raises(StoreError, match=message):
             DataSet(tmp_path / name)
 
 
-def test_folders_of_the_library_are_the_same_rows(tmp_path: Path) -> None:
+def test_datasets_folders_give_the_same_rows(tmp_path: Path) -> None:
     """Arguments of different calls keep their own fields."""
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
     calls = [{"id": "1", "function": {"name": "f", "arguments": arguments}} for arguments in ({"a": "x"}, {"b": 2})]
@@ -161,31 +161,31 @@ def test_folders_of_the_library_are_the_same_rows(tmp_path: Path) -> None:
     saved.save_to_disk(str(tmp_path / "saved"))
     saved.to_parquet(str(tmp_path / "rows.parquet"))
     for path in (tmp_path / "saved", tmp_path / "rows.parquet"):
-        found = DataSet(path)
-        found.check()
-        assert found.kind == "chats"
-        asked = [found[i]["messages"][1]["tool_calls"][0]["function"]["arguments"] for i in range(2)]
-        assert asked == [{"a": "x"}, {"b": 2}]
-        assert found.rows.sha256 == DataSet(path).rows.sha256
+        data = DataSet(path)
+        data.check()
+        assert data.kind == "chats"
+        arguments_list = [data[i]["messages"][1]["tool_calls"][0]["function"]["arguments"] for i in range(2)]
+        assert arguments_list == [{"a": "x"}, {"b": 2}]
+        assert data.rows.sha256 == DataSet(path).rows.sha256
     datasets.DatasetDict({"train": saved}).save_to_disk(str(tmp_path / "splits"))
-    for name, why in (("splits", "several splits"), ("nothing", "no folder of save_to_disk")):
+    for name, message in (("splits", "several splits"), ("nothing", "no folder of save_to_disk")):
         (tmp_path / name).mkdir(exist_ok=True)
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(ConfigError, match=message):
             DataSet(tmp_path / name)
 
 
-def test_each_pass_has_every_row_once_in_an_order_of_its_own() -> None:
+def test_every_epoch_has_each_row_once_in_its_own_order() -> None:
     order = RowOrder(103, seed=7, held_out=0.05)
-    own = sorted({*range(103)} - {*order.held_out})
-    assert len(order.held_out) == 5 and len(own) == 98
-    drawn = [row for k in range(1, 50) for row in order.batch(k, 4)]
-    assert sorted(drawn[:98]) == sorted(drawn[98:196]) == own and drawn[:98] != drawn[98:196]
-    again = RowOrder(103, seed=7, held_out=0.05)
-    assert again.batch(40, 4) == order.batch(40, 4) and order.batch(1, 4) == drawn[:4]
+    expected = sorted({*range(103)} - {*order.held_out})
+    assert len(order.held_out) == 5 and len(expected) == 98
+    batches = [row for k in range(1, 50) for row in order.batch(k, 4)]
+    assert sorted(batches[:98]) == sorted(batches[98:196]) == expected and batches[:98] != batches[98:196]
+    repeated = RowOrder(103, seed=7, held_out=0.05)
+    assert repeated.batch(40, 4) == order.batch(40, 4) and order.batch(1, 4) == batches[:4]
     assert RowOrder(103, seed=8).batch(1, 103) != RowOrder(103, seed=7).batch(1, 103)
 
 
-def test_passes_end_and_the_last_batch_is_what_is_left() -> None:
+def test_epochs_end_with_a_partial_batch() -> None:
     order = RowOrder(10, seed=0, epochs=3)
     assert order.batches(4) == 8
     assert [len(order.batch(k, 4)) for k in range(1, 10)] == [4] * 7 + [2, 0]

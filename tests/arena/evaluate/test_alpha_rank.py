@@ -8,7 +8,7 @@ from arena.evaluate.alpha_rank import MUTATION, alpha_rank
 RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]])
 
 
-def test_a_cycle_shares_the_mass() -> None:
+def test_cycle_shares_the_mass_equally() -> None:
     assert alpha_rank(RPS) == pytest.approx([1 / 3] * 3)
 
 
@@ -17,14 +17,14 @@ def test_two_contenders_by_hand() -> None:
     assert alpha_rank(np.array([[0, 2.0], [-2.0, 0]])) == pytest.approx([1 - MUTATION, MUTATION])
 
 
-def test_the_one_who_beats_all_has_nearly_all() -> None:
+def test_dominant_contender_has_nearly_all_mass() -> None:
     strength = np.array([3.0, 2.0, 1.0, 0.0])
     mass = alpha_rank(strength[:, None] - strength[None, :])
     assert mass[0] > 0.95 and list(mass) == sorted(mass, reverse=True)
     assert alpha_rank(np.zeros((1, 1))) == pytest.approx([1.0])
 
 
-def test_a_cycle_above_a_loser() -> None:
+def test_cycle_above_a_loser() -> None:
     payoffs = np.zeros((4, 4))
     payoffs[:3, :3], payoffs[:3, 3], payoffs[3, :3] = RPS, 1, -1
     mass = alpha_rank(payoffs)

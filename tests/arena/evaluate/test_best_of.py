@@ -1,4 +1,4 @@
-"""Best-of-N evaluation: chances by theory, judges with and without a seat, costs, and what cannot be selected from."""
+"""Best-of-N evaluation: chances by theory, judges with and without a seat, costs and refusals."""
 
 import math
 from collections.abc import Sequence
@@ -30,82 +30,86 @@ SPEC, WITH_JUDGE = GameSpec(name=GUESS), GameSpec(name=JUDGED)
 ANSWER = {"solver": "7", "judge": "no"}
 
 
-def played(who: str = "third", deals: int = 300, **options: Any) -> BestOf:
-    (contender,) = wait(Contenders().load(who, games=[GUESS]))
+def run_best_of(name: str = "third", deals: int = 300, **options: Any) -> BestOf:
+    (contender,) = wait(Contenders().load(name, games=[GUESS]))
     settings: dict[str, Any] = {"n": 4, "seed": 3, "rules": ["majority", "oracle"], **options}
     return wait(play_best_of({"solver": contender}, "solver", SPEC, deals=deals, **settings))
 
 
-def test_a_player_who_is_right_by_chance() -> None:
+def test_rates_equal_the_theory_for_a_random_player() -> None:
     """No two wrong answers agree: with one right answer of four the first match decides, with two the majority."""
-    found, wrong = played(), 1 - CHANCE
-    one = 4 * CHANCE * wrong**3
-    theory = {"mean": CHANCE, "majority": 1 - wrong**4 - one * 3 / 4, "oracle": 1 - wrong**4}
-    for row in found.rows:
-        low, high = found.mean(row, "success")[1:]
+    result, wrong = run_best_of(), 1 - CHANCE
+    one_right = 4 * CHANCE * wrong**3
+    theory = {"mean": CHANCE, "majority": 1 - wrong**4 - one_right * 3 / 4, "oracle": 1 - wrong**4}
+    for row in result.rows:
+        low, high = result.mean(row, "success")[1:]
         assert low < theory[row.name] < high, row.name
-        assert found.mean(row, "payoff").estimate == pytest.approx(2 * found.mean(row, "success").estimate)
-        moved = found.difference(row, "success").estimate
-        assert moved == pytest.approx(
-            found.mean(row, "success").estimate - found.mean(found.rows[0], "success").estimate
+        assert result.mean(row, "payoff").estimate == pytest.approx(2 * result.mean(row, "success").estimate)
+        difference = result.difference(row, "success").estimate
+        assert difference == pytest.approx(
+            result.mean(row, "success").estimate - result.mean(result.rows[0], "success").estimate
         )
-    assert [(row.matches, row.turns, row.tokens) for row in found.rows] == [(1, 1, 0), (4, 4, 0), (4, 4, 0)]
-    for k, values in found.curves["oracle"].items():
+    assert [(row.matches, row.turns, row.tokens) for row in result.rows] == [(1, 1, 0), (4, 4, 0), (4, 4, 0)]
+    for k, values in result.curves["oracle"].items():
         assert np.mean(values) == pytest.approx(1 - wrong**k, abs=0.07)
 
 
-def test_how_many_play_at_once_changes_nothing() -> None:
-    alone, together = (played(deals=20, in_flight=size).to_json() for size in (1, 64))
+def test_concurrency_changes_nothing() -> None:
+    alone, together = (run_best_of(deals=20, in_flight=size).to_json() for size in (1, 64))
     assert alone == together
-    assert alone != played(deals=20, seed=4).to_json()
-    assert played(deals=10).curves["oracle"][4] == played(deals=20).curves["oracle"][4][:10], "deals depend on the seed"
+    assert alone != run_best_of(deals=20, seed=4).to_json()
+    assert run_best_of(deals=10).curves["oracle"][4] == run_best_of(deals=20).curves["oracle"][4][:10], (
+        "deals depend on the seed"
+    )
 
 
-def test_a_model_samples_the_same_in_any_batch() -> None:
-    alone, together = (played("nano", deals=2, in_flight=size).to_json() for size in (1, 8))
+def test_model_samples_equally_in_any_batch() -> None:
+    alone, together = (run_best_of("nano", deals=2, in_flight=size).to_json() for size in (1, 8))
     assert alone == together and alone["rows"][0]["tokens"] > 0
 
 
-def test_a_deal_with_a_match_that_keeps_failing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deal_with_a_failing_match_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
-    async def failing(plan: MatchPlan, *given: Any, **named: Any) -> MatchRecord:
-        record = await play_one(plan, *given, **named)
+    async def fail_some(plan: MatchPlan, *arguments: Any, **options: Any) -> MatchRecord:
+        record = await play_one(plan, *arguments, **options)
         return replace(record, status="failed", reason="lost") if str(plan.identity).startswith("0001-0002") else record
 
-    monkeypatch.setattr(sampled, "play_one", failing)
-    found = played(deals=10)
-    assert (found.missing, found.failed) == (1, {"lost": 3})
-    assert len(found.rows[0].values["success"]) == 9
+    monkeypatch.setattr(sampled, "play_one", fail_some)
+    result = run_best_of(deals=10)
+    assert (result.missing, result.failed) == (1, {"lost": 3})
+    assert len(result.rows[0].values["success"]) == 9
 
 
-def test_the_answer_is_the_games_or_the_last_act() -> None:
-    wrong = answers("reasoning", "random", protocol="retry", illegal="end")
+def test_answer_is_the_games_or_the_last_act() -> None:
+    wrong = list_answers("reasoning", "random", protocol="retry", illegal="end")
     assert [text for text in wrong if not text.lstrip("-").isdigit()] == []
-    assert {len(text) for text in answers(GUESS, "sure")} == {1, 2, 3}, "02 is not 2 in a game without a canonical form"
+    assert {len(text) for text in list_answers(GUESS, "sure")} == {1, 2, 3}, (
+        "02 is not 2 in a game without a canonical form"
+    )
 
 
-def answers(game: str, who: str, **options: Any) -> list[str]:
-    (contender,) = wait(Contenders().load(who, games=[game]))
+def list_answers(game: str, name: str, **options: Any) -> list[str]:
+    (contender,) = wait(Contenders().load(name, games=[game]))
     seat = find_answering_seat(contender, spec := GameSpec(name=game, options=options))
-    found, _ = wait(sampled.sample_matches({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
-    return [sample.answer for sample in found[0]]
+    samples, _ = wait(sampled.sample_matches({seat: contender}, seat, spec, 1, 20, 3, {}, lambda: None, 8))
+    return [sample.answer for sample in samples[0]]
 
 
-def test_who_has_no_single_answer_is_refused() -> None:
+def test_games_without_a_single_answer_are_refused() -> None:
     script = ScriptedContender("random")
     assert find_answering_seat(script, WITH_JUDGE) == "solver"
-    for game, says in (("kuhn_poker", "reports no `success`"), ("debate", "has 3 in debate")):
-        with pytest.raises(ConfigError, match=says):
+    for game, message in (("kuhn_poker", "reports no `success`"), ("debate", "has 3 in debate")):
+        with pytest.raises(ConfigError, match=message):
             find_answering_seat(script, GameSpec(name=game))
     with pytest.raises(ConfigError, match="who plays judge"):
-        seat_contenders(model(), WITH_JUDGE, "solver", None, None, "")
+        seat_contenders(make_contender(), WITH_JUDGE, "solver", None, None, "")
 
 
 # -- models whose replies are known ------------------------------------------------------------------------------------
 
 
-class Saying(ToyEngine):
-    """An engine whose policies give known replies, and which tells .25 of every token that it scores."""
+class FixedReplyEngine(ToyEngine):
+    """An engine with fixed replies that scores every token with probability 0.25."""
 
     capabilities = Capabilities(serves_several=True, records_entropy=True)
 
@@ -131,67 +135,70 @@ class Saying(ToyEngine):
         pass
 
 
-def model(name: str = "one") -> ModelContender:
+def make_contender(name: str = "one") -> ModelContender:
     source = resolve("nano")
     policy, role = Policy.load(name, source, source, train=False), load_role("nano_player")
 
     def cast(game: str, seat: str) -> tuple[Policy, Role]:
         return policy, role
 
-    return ModelContender(name, Saying(policy), cast)
+    return ModelContender(name, FixedReplyEngine(policy), cast)
 
 
-def judged_by(judge: ModelContender, spec: GameSpec, seat: str, others: Contender | None = None) -> list[float]:
-    who, found = model(), list[float]()
-    verifier = Verifier(judge, who, spec, "solver", seat)
+def judge_values(judge: ModelContender, spec: GameSpec, seat: str, others: Contender | None = None) -> list[float]:
+    contender, values = make_contender(), list[float]()
+    verifier = Verifier(judge, contender, spec, "solver", seat)
 
     async def read(record: MatchRecord) -> float:
-        found.append(await verifier(record))
-        return found[-1]
+        values.append(await verifier(record))
+        return values[-1]
 
-    lineup = seat_contenders(who, spec, "solver", others, judge if seat else None, seat)
+    lineup = seat_contenders(contender, spec, "solver", others, judge if seat else None, seat)
     wait(play_best_of(lineup, "solver", spec, n=2, deals=2, seed=0, rules=["p_yes"], scorers={"p_yes": read}))
-    return found
+    return values
 
 
-def test_a_judge_without_a_seat_reads_the_conversation_and_is_asked() -> None:
-    judge = model("judge")
-    assert isinstance(judge.engine, Saying)
-    spelled = len(judge.engine.frame.encode("yes"))
-    assert judged_by(judge, SPEC, "") == pytest.approx([0.25**spelled] * 4)
+def test_judge_without_a_seat_reads_the_conversation() -> None:
+    judge = make_contender("judge")
+    assert isinstance(judge.engine, FixedReplyEngine)
+    token_count = len(judge.engine.frame.encode("yes"))
+    assert judge_values(judge, SPEC, "") == pytest.approx([0.25**token_count] * 4)
     for text in judge.engine.scored:
         assert ASK in text and text.rstrip().endswith("yes")
         assert 0 < text.index("7") < text.index(ASK), "first the answer, then the question"
 
 
-def test_a_judge_with_a_seat_is_asked_there() -> None:
-    judge = model("judge")
-    assert isinstance(judge.engine, Saying)
+def test_judge_with_a_seat_is_asked_at_its_seat() -> None:
+    judge = make_contender("judge")
+    assert isinstance(judge.engine, FixedReplyEngine)
     assert find_judge_seat(judge, WITH_JUDGE, "solver") == "judge"
     assert find_judge_seat(judge, SPEC, "solver") == ""
-    found = judged_by(judge, WITH_JUDGE, "judge")
-    assert len(found) == 4 and all(0 < p < 1 for p in found)
+    values = judge_values(judge, WITH_JUDGE, "judge")
+    assert len(values) == 4 and all(0 < p < 1 for p in values)
     for text in judge.engine.scored:
         assert ASK not in text and text.rstrip().endswith("yes") and "no" not in text[text.rindex("7") :]
 
 
-def test_a_judge_that_cannot_read_is_told_from_one_that_says_no() -> None:
-    judge = model("judge")
+def test_unreadable_conversation_differs_from_a_negative_verdict() -> None:
+    judge = make_contender("judge")
     judge.engine.max_context = 8
-    assert judged_by(judge, SPEC, "") == [-math.inf] * 4
+    assert judge_values(judge, SPEC, "") == [-math.inf] * 4
     script = ScriptedContender("random")
-    for who, contender, says in ((script, model(), "has no probability"), (model(), script, "no tokens for a judge")):
-        with pytest.raises(ConfigError, match=says):
-            Verifier(who, contender, SPEC, "solver", "")
+    for refused_judge, contender, message in (
+        (script, make_contender(), "has no probability"),
+        (make_contender(), script, "no tokens for a judge"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Verifier(refused_judge, contender, SPEC, "solver", "")
 
 
-def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
-    who = model()
-    assert isinstance(who.engine, Saying)
-    reply = len(who.engine.frame.encode("7")) + 1
-    found = wait(
+def test_token_costs_include_all_samples() -> None:
+    contender = make_contender()
+    assert isinstance(contender.engine, FixedReplyEngine)
+    reply = len(contender.engine.frame.encode("7")) + 1
+    result = wait(
         play_best_of(
-            {"solver": who},
+            {"solver": contender},
             "solver",
             SPEC,
             n=4,
@@ -201,18 +208,18 @@ def test_tokens_of_decoding_are_all_that_were_sampled() -> None:
             decodings=["greedy", "cautious", "votes"],
         )
     )
-    costs = {row.name: (row.matches, row.tokens) for row in found.rows}
+    costs = {row.name: (row.matches, row.tokens) for row in result.rows}
     assert costs == {"mean": (1, reply), "oracle": (4, 4 * reply), "greedy": (1, reply), "cautious": (1, reply),
                      "votes": (1, 4 * reply)}  # fmt: skip
-    assert sampled.with_decoding(who, "greedy", 4).cast("g", "s")[1].sampling.temperature == 0.0
+    assert sampled.with_decoding(contender, "greedy", 4).cast("g", "s")[1].sampling.temperature == 0.0
 
 
-def test_an_option_of_the_role_keeps_its_settings() -> None:
-    who = sampled.with_decoding(model(), "votes", 4)
-    assert who.cast("g", "s")[1].sampling.votes == Votes(samples=4)
-    assert sampled.with_decoding(who, "votes", 9).cast("g", "s")[1].sampling.votes == Votes(samples=4)
-    other = sampled.with_decoding(who, "cautious", 9).cast("g", "s")[1].sampling
+def test_decoding_keeps_the_roles_settings() -> None:
+    contender = sampled.with_decoding(make_contender(), "votes", 4)
+    assert contender.cast("g", "s")[1].sampling.votes == Votes(samples=4)
+    assert sampled.with_decoding(contender, "votes", 9).cast("g", "s")[1].sampling.votes == Votes(samples=4)
+    other = sampled.with_decoding(contender, "cautious", 9).cast("g", "s")[1].sampling
     assert other.votes is None and other.cautious is not None
-    no_entropy = replace(who, engine=ToyEngine())
+    no_entropy = replace(contender, engine=ToyEngine())
     with pytest.raises(ConfigError, match="entropies"):
         sampled.with_decoding(no_entropy, "cautious", 4)

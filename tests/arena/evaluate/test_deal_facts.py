@@ -1,4 +1,4 @@
-"""The deal of a match, from its seed: as the seats had it when they first moved, and in every command that shows it."""
+"""A match's deal from its seed: what each seat knew at its first move, and the commands that show it."""
 
 import json
 from pathlib import Path
@@ -13,30 +13,30 @@ from tests.factories.commands import arena
 from tests.factories.matches import played
 
 
-def test_each_seat_has_what_it_had_when_it_first_moved() -> None:
+def test_facts_are_those_of_each_seats_first_move() -> None:
     match = played("negotiation", 5, {"opener": "conceder", "responder": "hard_liner"})
     acts = [(turn.seat, turn.action) for turn in match.turns]
-    found = replay_facts(Deal("negotiation", match.options, match.seed), acts)
-    assert found.private.keys() == {"opener", "responder"} and len(found.public["pool"]) == 3
-    for seat in found.private:
-        values = found.private[seat]["values"]
-        assert sum(n * worth for n, worth in zip(found.public["pool"], values, strict=True)) == 10
-    pool, *_ = found.lines()
-    assert pool.startswith(f"dealt to all: public.pool = {found.public['pool']}") and "offer" not in pool
+    facts = replay_facts(Deal("negotiation", match.options, match.seed), acts)
+    assert facts.private.keys() == {"opener", "responder"} and len(facts.public["pool"]) == 3
+    for seat in facts.private:
+        values = facts.private[seat]["values"]
+        assert sum(n * worth for n, worth in zip(facts.public["pool"], values, strict=True)) == 10
+    pool, *_ = facts.lines()
+    assert pool.startswith(f"dealt to all: public.pool = {facts.public['pool']}") and "offer" not in pool
     assert replay_facts(Deal("negotiation", match.options, match.seed), acts[:1]).private.keys() == {"opener"}
 
 
-def test_a_log_of_other_rules_or_an_unknown_game_is_no_traceback(unbroken: Path) -> None:
+def test_unreplayable_match_is_a_store_error(unbroken: Path) -> None:
     row = next(RunReader(unbroken).matches())
     assert find_facts_of_match(unbroken, row).public["pool"]
     for edit in ({"rules": 99}, {"options": {"items": 3}}, {"game": "nobody"}, {"options": {"max_turns": "many"}}):
         with pytest.raises(StoreError, match="what was dealt cannot be shown"):
             find_facts_of_match(unbroken, {**row, **edit})
-    strayed = [{**turn, "seat": "responder"} for turn in row["turns"]]
-    assert find_facts_of_match(unbroken, {**row, "turns": strayed}).private == {}
+    other_turns = [{**turn, "seat": "responder"} for turn in row["turns"]]
+    assert find_facts_of_match(unbroken, {**row, "turns": other_turns}).private == {}
 
 
-def test_a_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
+def test_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
     match = next(RunReader(unbroken).matches())["id"]
     head, deal, *rest = arena("show", unbroken, match).out.splitlines()
     assert head.startswith("negotiation") and deal.startswith("    dealt to all: public.pool = [")
@@ -45,8 +45,8 @@ def test_a_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
     assert f"public.pool = {facts['public']['pool']}" in deal and facts["private"]["opener"]["values"]
 
 
-def test_a_match_that_nobody_played_by_hand_begins_with_its_deal() -> None:
-    told = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "1=random", "--seed", 3)
-    (_, everybody, first, second, *_) = told.out.splitlines()
+def test_scripted_match_begins_with_its_deal() -> None:
+    result = arena("play", "--game", "kuhn_poker", "--seat", "0=nash", "--seat", "1=random", "--seed", 3)
+    (_, everybody, first, second, *_) = result.out.splitlines()
     assert everybody == "    dealt to all: public.pot = 2"
     assert first.startswith("    dealt to first: private.card = ") and second.startswith("    dealt to second: ")

@@ -27,138 +27,142 @@ from tests.factories.kept_run import SEPARATE, SHARED, kept_run
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
 
-def contenders(*specs: str) -> list[Contender]:
+def load_contenders(*specs: str) -> list[Contender]:
     return wait(Contenders().load(*specs))
 
 
-def one(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
-    who, other = contenders(contender, against)
-    (result,) = wait(evaluate(who, [other], game, matches, seed))
+def evaluate_pair(contender: str, against: str, game: GameSpec, matches: int = 40, seed: int = 0) -> Result:
+    player, opponent = load_contenders(contender, against)
+    (result,) = wait(evaluate(player, [opponent], game, matches, seed))
     return result
 
 
-def outcome(payoffs: dict[str, float], own: list[str], offender: str = "") -> float:
-    return MatchOutcome(payoffs, {}, {}, offender, {}).score(own)
+def compute_score(payoffs: dict[str, float], seats: list[str], offender: str = "") -> float:
+    return MatchOutcome(payoffs, {}, {}, offender, {}).score(seats)
 
 
 def test_outcomes_by_hand() -> None:
-    assert [outcome({"a": 2, "b": 1}, [seat]) for seat in "ab"] == [1.0, 0.0]
-    assert [outcome({"a": 1, "b": 1}, [seat]) for seat in "ab"] == [0.5, 0.5]
-    assert [outcome({"a": 3, "b": 3, "c": 0}, [seat]) for seat in "abc"] == [0.5, 0.5, 0.0]
-    assert outcome({"a": 0, "b": 2, "c": 2}, ["a"]) == 0.0
-    # An illegal end: the author loses, nobody wins by it, whatever was paid.
-    assert [outcome({"a": -5, "b": 0}, [seat], "a") for seat in "ab"] == [0.0, 0.5]
+    assert [compute_score({"a": 2, "b": 1}, [seat]) for seat in "ab"] == [1.0, 0.0]
+    assert [compute_score({"a": 1, "b": 1}, [seat]) for seat in "ab"] == [0.5, 0.5]
+    assert [compute_score({"a": 3, "b": 3, "c": 0}, [seat]) for seat in "abc"] == [0.5, 0.5, 0.0]
+    assert compute_score({"a": 0, "b": 2, "c": 2}, ["a"]) == 0.0
+    # An illegal end: its author loses and no seat wins, regardless of payoffs.
+    assert [compute_score({"a": -5, "b": 0}, [seat], "a") for seat in "ab"] == [0.0, 0.5]
 
 
 def test_every_seat_plays_the_same_deals() -> None:
-    who, other = contenders("random", "first_legal")
+    contender, opponent = load_contenders("random", "first_legal")
     seats = ("first", "second")
-    tables = list_lineups(who, other, "kuhn_poker", seats)
+    tables = list_lineups(contender, opponent, "kuhn_poker", seats)
     assert [[t[s].name for s in seats] for t in tables] == [["random", "first_legal"], ["first_legal", "random"]]
-    same = [{"first": other, "second": other}] * 2
-    first, second = wait(play(same, KUHN, 30, 7))[0]
-    paid, again = ([p.payoffs for p in all_ if p] for all_ in (first, second))
-    assert len(paid) == 30 and paid == again, "one deal, one seed"
-    assert len({tuple(one.values()) for one in paid}) > 1, "deals differ"
-    assert [p.payoffs for p in wait(play(same[:1], KUHN, 30, 8))[0][0] if p] != paid
+    lineups = [{"first": opponent, "second": opponent}] * 2
+    first, second = wait(play(lineups, KUHN, 30, 7))[0]
+    first_payoffs, second_payoffs = ([p.payoffs for p in matches if p] for matches in (first, second))
+    assert len(first_payoffs) == 30 and first_payoffs == second_payoffs, "one deal, one seed"
+    assert len({tuple(payoffs.values()) for payoffs in first_payoffs}) > 1, "deals differ"
+    assert [p.payoffs for p in wait(play(lineups[:1], KUHN, 30, 8))[0][0] if p] != first_payoffs
 
 
-def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
+def test_run_is_evaluated_at_its_training_seats(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
-    one, two, other = contenders(f"{run}:one", f"{run}:two", "random")
-    places = ("first", "second")
-    assert seats_of(one, other, "tic_tac_toe", places) == ["first"], "the other seat was random's"
-    assert seats_of(two, other, "tic_tac_toe", places) == ["first", "second"], "it never played that game"
-    assert seats_of(two, other, "negotiation", ("opener", "responder")) == ["responder"]
-    (result,) = wait(evaluate(one, [other], TTT, 4, 0))
+    one_policy, other_policy, opponent = load_contenders(f"{run}:one", f"{run}:two", "random")
+    seats = ("first", "second")
+    assert list_own_seats(one_policy, opponent, "tic_tac_toe", seats) == ["first"], "the other seat was random's"
+    assert list_own_seats(other_policy, opponent, "tic_tac_toe", seats) == ["first", "second"], (
+        "it never played that game"
+    )
+    assert list_own_seats(other_policy, opponent, "negotiation", ("opener", "responder")) == ["responder"]
+    (result,) = wait(evaluate(one_policy, [opponent], TTT, 4, 0))
     assert result.matches == 4 and len(result.figures["payoff"]) == 4 and result.scored is not None
-    assert count_matches(one, [other], TTT, 4) == 4
+    assert count_matches(one_policy, [opponent], TTT, 4) == 4
 
 
-def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
-    """Where `who` sits, lineup by lineup."""
-    return [seat for table in list_lineups(who, other, game, seats) for seat in seats if table[seat] is who]
+def list_own_seats(player: Contender, opponent: Contender, game: str, seats: tuple[str, ...]) -> list[str]:
+    """Return the seats of `player`, lineup by lineup."""
+    return [seat for table in list_lineups(player, opponent, game, seats) for seat in seats if table[seat] is player]
 
 
 @pytest.mark.slow
-def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path: Path) -> None:
+def test_missing_role_for_a_new_game_is_reported(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
     few = ["--matches", "2"]
-    told = arena("eval", run, "--game", "nim", *few)
-    assert told.code == 0 and "never played nim, and none of its roles (" in told.line and "nano_player" in told.line
+    result = arena("eval", run, "--game", "nim", *few)
+    assert (
+        result.code == 0 and "never played nim, and none of its roles (" in result.line and "nano_player" in result.line
+    )
     assert arena("eval", run, "--game", "nim", "--role", "nano_player", *few).err == ""
     assert arena("eval", run, "--game", "kuhn_poker", *few).err == ""
     assert "never played nim" in arena("play", "--game", "nim", "--seat", f"0={run}", "--seat", "1=random").err
 
 
-def test_nobody_is_asked_to_play_a_seat_that_another_takes(tmp_path: Path) -> None:
+def test_only_the_seats_in_use_need_a_policy(tmp_path: Path) -> None:
     run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
-    both, other = contenders(str(run), "random")
-    assert wait(evaluate(both, [other], TTT, 2, 0))[0].matches == 2
+    both, opponent = load_contenders(str(run), "random")
+    assert wait(evaluate(both, [opponent], TTT, 2, 0))[0].matches == 2
     with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):
-        wait(evaluate(other, [both], TTT, 2, 0))
+        wait(evaluate(opponent, [both], TTT, 2, 0))
 
 
-def test_luck_of_deal_and_seat_cancels_between_equals() -> None:
-    result = one("nash:0", "nash:0.0", GameSpec(name="kuhn_poker"), 60)
+def test_deal_and_seat_luck_cancels_between_equals() -> None:
+    result = evaluate_pair("nash:0", "nash:0.0", GameSpec(name="kuhn_poker"), 60)
     assert result.matches == 60 and len(result.figures["payoff"]) == 30
-    always = one("first_legal", "random", GameSpec(name="nim"), 20)
+    always = evaluate_pair("first_legal", "random", GameSpec(name="nim"), 20)
     assert {round(v, 6) for v in always.figures["win"]} <= {0.0, 0.5, 1.0}
 
 
-def test_a_stronger_contender_is_found_to_be_stronger() -> None:
-    result = one("minimax", "random", TTT, 20)
+def test_stronger_contender_wins() -> None:
+    result = evaluate_pair("minimax", "random", TTT, 20)
     assert result.scored is not None and result.scored["loss"] == 0 and result.scored["win"] > 12
     assert result.rate("win").low > 0.5 and result.mean("payoff").low > 0
     assert result.mean("invalid") == pytest.approx(rate_ci(0, 10)), "never in ten deals"
 
 
-def test_the_value_of_kuhn_poker_comes_out_in_self_play() -> None:
-    who, again = contenders("nash", "nash:0.1")
-    (result,) = wait(evaluate(who, [again], KUHN, 1200, 3))
+def test_self_play_recovers_the_value_of_kuhn_poker() -> None:
+    player, opponent = load_contenders("nash", "nash:0.1")
+    (result,) = wait(evaluate(player, [opponent], KUHN, 1200, 3))
     low, high = result.mean("payoff")[1:]
     assert low < 0 < high, "both seats of every deal are played, so the first seat's loss cancels"
 
 
-def test_seats_of_three() -> None:
-    who, other = contenders("contributor", "free_rider")
-    (result,) = wait(evaluate(who, [other], GameSpec(name="public_goods"), 7, 0))
+def test_three_seats() -> None:
+    player, opponent = load_contenders("contributor", "free_rider")
+    (result,) = wait(evaluate(player, [opponent], GameSpec(name="public_goods"), 7, 0))
     assert result.matches == 9 and len(result.figures["payoff"]) == 3
     assert result.scored == {"win": 0, "draw": 0, "loss": 9}
 
 
-def test_one_seat_meets_nobody() -> None:
-    who, other = contenders("random", "nash")  # which could not play it
-    (result,) = wait(evaluate(who, [other], GameSpec(name="maze"), 5, 0))
+def test_single_seat_has_no_opponent() -> None:
+    player, opponent = load_contenders("random", "nash")  # which could not play it
+    (result,) = wait(evaluate(player, [opponent], GameSpec(name="maze"), 5, 0))
     assert (result.against, result.matches, result.scored) == ("", 5, None)
     assert "solved" in result.figures and "turns" in result.figures
 
 
 def test_partners_have_no_wins() -> None:
-    who, other = contenders("random", "first_legal")
-    with_other, with_itself = wait(evaluate(who, [other, who], GameSpec(name="tiny_hanabi"), 20, 0))
+    player, opponent = load_contenders("random", "first_legal")
+    with_other, with_itself = wait(evaluate(player, [opponent, player], GameSpec(name="tiny_hanabi"), 20, 0))
     assert with_other.scored is None and with_itself.scored is None
     assert with_other.matches == with_itself.matches == 20 and len(with_itself.figures["payoff"]) == 20
     assert with_other.mean("payoff").estimate > 0
 
 
-def test_a_simulators_own_count_of_invalid_acts_does_not_take_the_place_of_their_share() -> None:
+def test_invalid_rate_is_not_replaced_by_the_simulators_count() -> None:
     (noop,) = wait(Contenders().load("noop"))
     (result,) = wait(evaluate(noop, [], GameSpec(name="clinic"), 4, 0))
     assert result.mean("invalid").estimate == 1.0  # though each match counts two: the act, and the one asked for again
 
 
-def test_illegal_acts_and_ends_are_told_apart() -> None:
+def test_illegal_acts_and_endings_are_counted_separately() -> None:
     nano, script = wait(Contenders("nano_kuhn").load("nano", "random"))
     (result,) = wait(evaluate(nano, [script], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
     assert result.illegal == {"own": 4, "other": 0} and result.ended == {"illegal": 4}
     assert result.mean("invalid").estimate == 1.0 and result.mean("payoff").estimate == -2.0
-    (turned,) = wait(evaluate(script, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
-    assert turned.scored == {"win": 0, "draw": 4, "loss": 0}, "nobody wins by another's blunder"
-    assert turned.illegal == {"own": 0, "other": 4}
+    (swapped,) = wait(evaluate(script, [nano], GameSpec(name="kuhn_poker", options={"illegal": "end"}), 4, 0))
+    assert swapped.scored == {"win": 0, "draw": 4, "loss": 0}, "nobody wins by another's blunder"
+    assert swapped.illegal == {"own": 0, "other": 4}
 
 
-def test_a_difference_is_paired_by_deal() -> None:
+def test_difference_is_paired_by_deal() -> None:
     def result(*payoffs: float) -> Result:
         return Result(
             game=KUHN,
@@ -172,27 +176,29 @@ def test_a_difference_is_paired_by_deal() -> None:
             ended={},
         )
 
-    moved = compute_change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
-    assert moved == pytest.approx((1.0, 1.0, 1.0)), "the deals' luck is gone"
+    change = compute_change(result(10, -10, 5, math.nan), result(11, -9, 6, 3), "payoff")
+    assert change == pytest.approx((1.0, 1.0, 1.0)), "the deals' luck is gone"
 
 
 def test_figures_are_means_over_the_matches_of_a_deal() -> None:
-    result = one("random", "hard_haggler", GameSpec(name="haggle"), 20)
+    result = evaluate_pair("random", "hard_haggler", GameSpec(name="haggle"), 20)
     assert len(result.figures["payoff"]) == 10
-    who, other = contenders("random", "hard_haggler")
-    played, _ = wait(play(list_lineups(who, other, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0))
-    by_hand = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
-    assert result.figures["payoff"] == pytest.approx(by_hand)
+    player, opponent = load_contenders("random", "hard_haggler")
+    played, _ = wait(
+        play(list_lineups(player, opponent, "haggle", ("seller", "buyer")), GameSpec(name="haggle"), 10, 0)
+    )
+    expected = [(a.payoffs["seller"] + b.payoffs["buyer"]) / 2 for a, b in zip(*played, strict=True)]
+    assert result.figures["payoff"] == pytest.approx(expected)
     assert sum(result.ended.values()) == 20
 
 
-def test_what_keeps_failing_is_told_and_never_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_matches_are_reported_and_not_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "LIMITS", Limits(turns=3))
     with pytest.raises(PlayError, match="turn limit: 3 turns taken"):
-        one("random", "first_legal", TTT, 4)
+        evaluate_pair("random", "first_legal", TTT, 4)
 
 
-def test_a_deal_that_keeps_failing_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_deal_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Cursed(Nim):
         """Nim that breaks on some deals."""
 
@@ -202,14 +208,14 @@ def test_a_deal_that_keeps_failing_is_left_out_and_told(monkeypatch: pytest.Monk
             super().reset(seed, options)
 
     monkeypatch.setattr(games, "make", lambda name, **options: Cursed(**options))
-    result = one("random", "first_legal", GameSpec(name="nim"), 80)
+    result = evaluate_pair("random", "first_legal", GameSpec(name="nim"), 80)
     left_out = sum(math.isnan(value) for value in result.figures["payoff"])
     assert 0 < left_out < 20 and result.matches == 80 - 2 * left_out
     assert result.failed == {"RuntimeError: cursed deal": 6 * left_out}
     assert not math.isnan(result.mean("payoff").estimate)
 
 
-def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_match_is_retried_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Shaky(Nim):
         """Nim whose every third match breaks."""
 
@@ -222,38 +228,40 @@ def test_what_failed_once_is_played_again_and_counted(monkeypatch: pytest.Monkey
             super().reset(seed, options)
 
     monkeypatch.setattr(games, "make", lambda name, **options: Shaky(**options))
-    who, other = contenders("random", "first_legal")
-    ended = Counter[str]()
-    tables = list_lineups(who, other, "nim", ("first", "second"))
+    player, opponent = load_contenders("random", "first_legal")
+    progress = Counter[str]()
+    tables = list_lineups(player, opponent, "nim", ("first", "second"))
     result = wait(
-        evaluation._evaluate_against(who, other, tables, GameSpec(name="nim"), 12, 0, lambda: ended.update(["match"]))
+        evaluation._evaluate_against(
+            player, opponent, tables, GameSpec(name="nim"), 12, 0, lambda: progress.update(["match"])
+        )
     )
-    assert result.matches == 12 == ended["match"] and sum(result.scored.values() if result.scored else []) == 12
+    assert result.matches == 12 == progress["match"] and sum(result.scored.values() if result.scored else []) == 12
     assert list(result.failed) == ["RuntimeError: the table broke"]
     assert Shaky.made == 12 + result.failed["RuntimeError: the table broke"]
 
 
 @pytest.mark.parametrize(
-    ("game", "says"),
+    ("game", "message"),
     [
         (GameSpec(name="kuhn_pokr"), "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?"),
         (GameSpec(name="nim", options={"illegal": "never"}), "nim: illegal must be"),
         (GameSpec(name="negotiation"), "mcts"),
     ],
 )
-def test_bad_input_is_told(game: GameSpec, says: str) -> None:
-    who, other = contenders("random", "mcts:5")
+def test_bad_input_gives_one_line(game: GameSpec, message: str) -> None:
+    player, opponent = load_contenders("random", "mcts:5")
     with pytest.raises(ConfigError) as error:
-        wait(evaluate(who, [other], game, 2, 0))
-    assert says in str(error.value) and "\n" not in str(error.value)
+        wait(evaluate(player, [opponent], game, 2, 0))
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_intervals_shrink_with_deals() -> None:
-    few, many = (one("random", "first_legal", KUHN, n).mean("payoff") for n in (40, 640))
+    few, many = (evaluate_pair("random", "first_legal", KUHN, n).mean("payoff") for n in (40, 640))
     assert (many.high - many.low) < 0.5 * (few.high - few.low)
 
 
 def test_json_has_no_nan() -> None:
-    data = one("random", "first_legal", KUHN, 2).to_json()
+    data = evaluate_pair("random", "first_legal", KUHN, 2).to_json()
     assert data["figures"]["payoff"][1:] == [None, None]
     assert np.isfinite(data["figures"]["payoff"][0]) and data["deals"] == 1

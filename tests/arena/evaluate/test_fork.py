@@ -1,4 +1,4 @@
-"""Forks: until the parting all is as it was logged, and from there on outcomes are what exact play says they are."""
+"""Forks: they replay the log up to the fork point, and then have the exact counterfactual values."""
 
 import asyncio
 import json
@@ -35,8 +35,8 @@ from tests.factories.server import Server, completion, says
 N = 200
 
 
-def logged(folder: Path, *records: MatchRecord) -> Path:
-    """A run with these matches in its log."""
+def write_run(folder: Path, *records: MatchRecord) -> Path:
+    """Write a run with these matches in its log."""
     run = RunFolder.create(folder, to_yaml(compose([text_layer("test", SHARED)])), {})
     run.log.extend(records)
     run.log.seal(1)
@@ -48,46 +48,54 @@ def logged(folder: Path, *records: MatchRecord) -> Path:
 Chances = Callable[[Any], list[tuple[int, float]]]
 
 
-def uniform(state: Any) -> list[tuple[int, float]]:
+def uniform_policy(state: Any) -> list[tuple[int, float]]:
     legal = state.legal_actions()
     return [(action, 1 / len(legal)) for action in legal]
 
 
-def nash(state: Any) -> list[tuple[int, float]]:
+def nash_policy(state: Any) -> list[tuple[int, float]]:
     return list(kuhn_strategy(ALPHA)[state.information_state_string()])
 
 
-def value(state: Any, players: list[Chances]) -> float:
-    """What the first seat gets on average from here on, every act weighed by its chance."""
+def compute_value(state: Any, players: list[Chances]) -> float:
+    """Return the first seat's expected payoff from this state."""
     if state.is_terminal():
         return float(state.returns()[0])
-    return sum(p * value(state.child(action), players) for action, p in players[state.current_player()](state))
+    return sum(p * compute_value(state.child(action), players) for action, p in players[state.current_player()](state))
 
 
 @pytest.mark.slow
-def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
-    """Another player at either seat, and the other act: 95 % intervals hold 95 % of the exact values."""
+def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
+    """With another player at either seat or another act, 95 % intervals contain 95 % of the exact values."""
     records = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
-    run, missed, checks = logged(tmp_path / "run", *records), 0, 0
+    run, missed, checks = write_run(tmp_path / "run", *records), 0, 0
     assert {len(record.turns) for record in records} == {2, 3}
     for record in records:
         game = games.make("kuhn_poker")
         game.reset(seed=record.seed)
         for turn in record.turns:
-            state, other = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"
-            checked = False
+            state, other_act = game.state.clone(), "BET" if turn.action == "PASS" else "PASS"
+            is_unchanged_checked = False
             cases: list[tuple[dict[str, str], str, float]] = [
-                ({"first": "nash"}, "", value(state, [nash, uniform])),
-                ({"second": "nash"}, "", value(state, [uniform, nash])),
-                ({}, other, value(state.child(game.word(0) != other), [uniform, uniform])),
-                ({"first": "nash", "second": "nash"}, other, value(state.child(game.word(0) != other), [nash, nash])),
+                ({"first": "nash"}, "", compute_value(state, [nash_policy, uniform_policy])),
+                ({"second": "nash"}, "", compute_value(state, [uniform_policy, nash_policy])),
+                (
+                    {},
+                    other_act,
+                    compute_value(state.child(game.word(0) != other_act), [uniform_policy, uniform_policy]),
+                ),
+                (
+                    {"first": "nash", "second": "nash"},
+                    other_act,
+                    compute_value(state.child(game.word(0) != other_act), [nash_policy, nash_policy]),
+                ),
             ]
             for others, act, exact in cases:
                 forked = wait(fork(run, record.id, turn.index, others, act, n=N))
-                unchanged = value(state, [uniform, uniform])
-                arms = [(forked.forked, exact)] + [(forked.unchanged, unchanged)] * (not checked)
-                checked = True  # the replays without a change are the same each time
-                for arm, known in arms:
+                unchanged = compute_value(state, [uniform_policy, uniform_policy])
+                comparisons = [(forked.forked, exact)] + [(forked.unchanged, unchanged)] * (not is_unchanged_checked)
+                is_unchanged_checked = True  # the replays without a change are the same each time
+                for arm, known in comparisons:
                     values = arm["payoff first"]
                     assert len(values) == N
                     wide, narrow = mean_ci(values, ANY, 0.9999), forked.mean(arm, "payoff first")
@@ -100,13 +108,13 @@ def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_val
     assert checks > 80 and missed <= 0.09 * checks
 
 
-def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) -> None:
+def test_forks_are_deterministic_and_extend_with_n(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    run = logged(tmp_path / "run", record)
-    one, two, more = (
+    run = write_run(tmp_path / "run", record)
+    first, second, longer = (
         wait(fork(run, record.id, 0, {"second": "nash"}, n=n)).forked["payoff first"] for n in (20, 20, 30)
     )
-    assert one == two == more[:20] and len(set(one)) > 1
+    assert first == second == longer[:20] and len(set(first)) > 1
 
 
 # -- what is replayed --------------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) ->
         ("negotiation", {"opener": "rubinstein", "responder": "exploiter:random"}, {"responder": "rubinstein"}),
     ],
 )
-def test_games_and_simulators_with_tools_are_forked_at_every_turn(
+def test_games_and_simulators_can_be_forked_at_every_turn(
     tmp_path: Path, game: str, scripted: dict[str, str], others: dict[str, str]
 ) -> None:
     seats = games.make(game).possible_agents
@@ -130,25 +138,25 @@ def test_games_and_simulators_with_tools_are_forked_at_every_turn(
     others = {seat if seat in seats else seats[0]: who for seat, who in others.items()}
     record = played(game, 5, scripted)
     assert record.status == "finished" and len(record.turns) > 2, record.reason
-    run = logged(tmp_path / "run", record)
+    run = write_run(tmp_path / "run", record)
     for turn in record.turns:
         forked = wait(fork(run, record.id, turn.index, others, n=3))
         assert not forked.failed and len(forked.forked[f"payoff {seats[0]}"]) == 3
     last = wait(fork(run, record.id, len(record.turns) - 1, act=record.turns[-1].action, n=2))
-    told = {name: values[0] for name, values in last.forked.items()}
-    assert {name: last.logged[name] for name in told} == told, "the last act again: the same end"
+    figures = {name: values[0] for name, values in last.forked.items()}
+    assert {name: last.logged[name] for name in figures} == figures, "the last act again: the same end"
 
 
-def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> None:
+def test_unreplayable_log_is_refused(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    heard = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
-    moved = record.turns[1]._replace(seat="first")
-    beyond = record.turns[0]._replace(index=len(record.turns))
-    run = logged(
+    other_message = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
+    other_seat = record.turns[1]._replace(seat="first")
+    later_turn = record.turns[0]._replace(index=len(record.turns))
+    run = write_run(
         tmp_path / "run",
-        replace(record, identity=MatchId(1, 1), turns=(record.turns[0], heard, *record.turns[2:])),
-        replace(record, identity=MatchId(1, 2), turns=(record.turns[0], moved, *record.turns[2:]), rules=9),
-        replace(record, identity=MatchId(1, 3), turns=(*record.turns, beyond)),
+        replace(record, identity=MatchId(1, 1), turns=(record.turns[0], other_message, *record.turns[2:])),
+        replace(record, identity=MatchId(1, 2), turns=(record.turns[0], other_seat, *record.turns[2:]), rules=9),
+        replace(record, identity=MatchId(1, 3), turns=(*record.turns, later_turn)),
     )
     for match, turn, line in (
         ("0001-0001", 1, "0001-0001 cannot be forked: at turn 2 second now sees something else than it did"),
@@ -160,8 +168,8 @@ def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> N
         assert str(error.value).startswith(line)
 
 
-def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroken: Path) -> None:
-    """Its stream up to its first new reply is the logged one's, but for the log-probabilities nothing is computed."""
+def test_joining_model_has_the_logged_ids(unbroken: Path) -> None:
+    """Its stream equals the logged one up to its first new reply; no log-probabilities are recomputed."""
     reader = RunReader(unbroken)
     record = next(
         record
@@ -170,7 +178,7 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
     (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
-    parting = ForkPoint(record, last)
+    fork_point = ForkPoint(record, last)
     plan = MatchPlan(
         identity=record.identity,
         game=record.game,
@@ -179,47 +187,53 @@ def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroke
         seats=record.seats,
         draws=(1,),
     )
-    again = asyncio.run(play_one(plan, dict.fromkeys(record.seats, JoiningContender(contender, parting)), 0, Limits()))
-    assert again.status == "finished" and again.turns[:last] == tuple(
-        turn._replace(seconds=new.seconds, rewards=new.rewards)
-        for turn, new in zip(record.turns[:last], again.turns, strict=False)
+    replayed = asyncio.run(
+        play_one(plan, dict.fromkeys(record.seats, JoiningContender(contender, fork_point)), 0, Limits())
     )
-    (own,), (new,) = record.streams[record.turns[last].seat], again.streams[record.turns[last].seat]
-    parted = own.turns.index(last)
+    assert replayed.status == "finished" and replayed.turns[:last] == tuple(
+        turn._replace(seconds=new_stream.seconds, rewards=new_stream.rewards)
+        for turn, new_stream in zip(record.turns[:last], replayed.turns, strict=False)
+    )
+    (logged_stream,), (new_stream,) = record.streams[record.turns[last].seat], replayed.streams[record.turns[last].seat]
+    fork_index = logged_stream.turns.index(last)
     for field in ("ids", "mask", "logprobs", "turns"):
-        assert getattr(new, field)[:parted] == getattr(own, field)[:parted], field
+        assert getattr(new_stream, field)[:fork_index] == getattr(logged_stream, field)[:fork_index], field
 
 
-def test_a_fork_says_which_turn_was_put_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record, seen = long_match(), list[MatchRecord]()
+def test_fork_marks_the_replaced_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, records = play_long_match(), list[MatchRecord]()
 
-    async def recording(*given: Any) -> MatchRecord:
-        seen.append(await play_one(*given))
-        return seen[-1]
+    async def record_match(*arguments: Any) -> MatchRecord:
+        records.append(await play_one(*arguments))
+        return records[-1]
 
-    monkeypatch.setattr("arena.evaluate.fork.play_one", recording)
-    other = "BET" if record.turns[1].action == "PASS" else "PASS"
-    wait(fork(logged(tmp_path / "run", record), record.id, 1, act=other, n=2))
-    assert [r.source for r in seen] == ["branched", "branched", "patched", "patched"]
-    for one in seen:
-        sources = [turn.source for turn in one.turns]
-        assert sources == ["policy", "patch" if one.source == "patched" else "policy", *["policy"] * (len(sources) - 2)]
-        assert one.source == "branched" or one.turns[1].action == other
+    monkeypatch.setattr("arena.evaluate.fork.play_one", record_match)
+    other_act = "BET" if record.turns[1].action == "PASS" else "PASS"
+    wait(fork(write_run(tmp_path / "run", record), record.id, 1, act=other_act, n=2))
+    assert [r.source for r in records] == ["branched", "branched", "patched", "patched"]
+    for forked in records:
+        sources = [turn.source for turn in forked.turns]
+        assert sources == [
+            "policy",
+            "patch" if forked.source == "patched" else "policy",
+            *["policy"] * (len(sources) - 2),
+        ]
+        assert forked.source == "branched" or forked.turns[1].action == other_act
     for seat in ("first", "second"):
         wait(fork(tmp_path / "run", record.id, 1, {seat: "nash"}, n=1))
-    assert {r.source for r in seen[4:]} == {"branched"}, "somebody else at a seat is no patch"
+    assert {r.source for r in records[4:]} == {"branched"}, "another player at a seat is no patch"
 
 
-def long_match() -> MatchRecord:
-    """One in which the first seat moves twice."""
+def play_long_match() -> MatchRecord:
+    """Return a match in which the first seat moves twice."""
     records = (played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
     return next(record for record in records if len(record.turns) == 3)
 
 
-def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = long_match()
+def test_joining_endpoint_receives_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = play_long_match()
     last = [turn for turn in record.turns if turn.seat == "first"][-1]
-    run = logged(tmp_path / "run", record)
+    run = write_run(tmp_path / "run", record)
     (tmp_path / "recalls.yaml").write_text('role: recalls\nsystem: ""\nturn: your act?\nreply: {format: free}\n')
     with Server(says(completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
@@ -230,8 +244,8 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
     assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
 
 
-def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+def test_joining_contender_uses_the_runs_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with Server(says(completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1))
@@ -239,51 +253,54 @@ def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: p
     assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
 
 
-def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+def test_failure_reason_is_reported_if_no_fork_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with Server(says({"error": {"message": "out of order"}}, 400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(PlayError, match=r"no fork of 0001-0003 was finished: .*out of order"):
             wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2))
 
 
-def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork 0 fails as it was, fork 2 as it was not; of 1 and 3 the other arm gets just one more."""
-    lost, paid = {"0000-0000", "0001-0002"}, {f"{arm:04d}-{i:04d}": 10.0 * i + arm for arm in (0, 1) for i in range(4)}
+def test_forks_failed_in_one_arm_are_dropped_from_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork 0 fails unchanged and fork 2 fails changed; in forks 1 and 3 the changed arm gets 1 more."""
+    failed, payoffs = (
+        {"0000-0000", "0001-0002"},
+        {f"{arm:04d}-{i:04d}": 10.0 * i + arm for arm in (0, 1) for i in range(4)},
+    )
 
-    async def ends(plan: MatchPlan, *_: Any) -> MatchRecord:
-        record = replace(one, identity=plan.identity, payoffs={"first": paid[plan.id[:9]], "second": 0.0})
-        return replace(record, status="failed", reason="out of order") if plan.id[:9] in lost else record
+    async def make_outcome(plan: MatchPlan, *_: Any) -> MatchRecord:
+        result = replace(record, identity=plan.identity, payoffs={"first": payoffs[plan.id[:9]], "second": 0.0})
+        return replace(result, status="failed", reason="out of order") if plan.id[:9] in failed else result
 
-    one = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    run = logged(tmp_path / "run", one)
-    monkeypatch.setattr("arena.evaluate.fork.play_one", ends)
-    forked = wait(fork(run, one.id, 0, {"first": "random"}, n=4))
+    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    run = write_run(tmp_path / "run", record)
+    monkeypatch.setattr("arena.evaluate.fork.play_one", make_outcome)
+    forked = wait(fork(run, record.id, 0, {"first": "random"}, n=4))
     assert forked.unchanged["payoff first"] == [10.0, 30.0] and forked.forked["payoff first"] == [11.0, 31.0]
     assert forked.difference("payoff first") == (1.0, 1.0, 1.0)
 
 
-def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_human_plays_forks_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Patient(ScriptedContender):
         def check(self, name: str, game: Game, seat: str) -> None:
             pass
 
-    at_once: list[int] = []
+    limits: list[int] = []
 
-    async def play_none(plans: Any, one: Any, ended: Any, most: int) -> Counter[str]:
-        at_once.append(most)
+    async def play_none(plans: Any, one: Any, ended: Any, limit: int) -> Counter[str]:
+        limits.append(limit)
         return Counter()
 
     monkeypatch.setattr("arena.evaluate.fork.play_counting_failures", play_none)
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    run = logged(tmp_path / "run", record)
+    run = write_run(tmp_path / "run", record)
     for who in ("human", "random"):
         with pytest.raises(PlayError, match="no fork"):
             wait(fork(run, record.id, 0, {"first": who}, n=2, person=Patient("human")))
-    assert at_once == [1, 64]
+    assert limits == [1, 64]
 
 
-def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
+def test_joining_human_reads_the_past_at_once(tmp_path: Path) -> None:
     class Reader(ScriptedContender):
         def check(self, name: str, game: Game, seat: str) -> None:
             pass
@@ -299,21 +316,21 @@ def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
             return Reads(None)  # type: ignore[arg-type]
 
     read: list[tuple[int, list[str]]] = []
-    record = long_match()
-    wait(fork(logged(tmp_path / "run", record), record.id, 2, {"first": "human"}, n=1, person=Reader("human")))
+    record = play_long_match()
+    wait(fork(write_run(tmp_path / "run", record), record.id, 2, {"first": "human"}, n=1, person=Reader("human")))
     assert read == [(2, ["BET"])]
 
 
-# -- as a command ------------------------------------------------------------------------------------------
+# -- command -----------------------------------------------------------------------------------------------
 
 
-def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> None:
+def test_command_reports_both_arms_and_their_difference(tmp_path: Path) -> None:
     record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
-    run, out = logged(tmp_path / "run", record), tmp_path / "fork.json"
+    run, out = write_run(tmp_path / "run", record), tmp_path / "fork.json"
     arguments = ["fork", run, record.id, "--turn", "1", "--seat", "first=nash", "-n", "50"]
-    told = arena(*arguments, "--json", "--out", out)
-    data = json.loads(told.out)
-    assert told.code == 0 and json.loads(out.read_text()) == data
+    result = arena(*arguments, "--json", "--out", out)
+    data = json.loads(result.out)
+    assert result.code == 0 and json.loads(out.read_text()) == data
     assert data["sat"] == {"first": "random", "second": "random"} and data["others"] == {"first": "nash"}
     figure = data["figures"]["payoff first"]
     assert figure["logged"] == record.payoffs["first"] and len(figure["forked"]) == 3
@@ -335,13 +352,13 @@ def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> 
         (["0001-0004", "--turn", "1", "--act", "BET"], "{run} has no match '0001-0004' — did you mean '0001-0003'?"),
     ],
 )
-def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+def test_invalid_fork_gives_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
+    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     assert refused("fork", run, *arguments).startswith(line.format(run=run))
 
 
-def test_nobody_is_asked_where_nobody_is(tmp_path: Path) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+def test_fork_without_a_terminal_refuses_humans(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with pytest.raises(ConfigError, match="no person is here to play first"):
         wait(fork(run, "0001-0003", 0, {"first": "human"}))
     with pytest.raises(StoreError, match="has no match"):

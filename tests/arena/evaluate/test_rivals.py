@@ -1,4 +1,4 @@
-"""Where seats are no rivals, no win rate is told, and that is said."""
+"""Games whose seats are not rivals have no win rate, and commands say so."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from arena.play.settings import GameSpec
 from tests.factories.commands import arena
 
 
-def result(game: str, seats: tuple[str, ...], **options: object) -> Result:
+def make_result(game: str, seats: tuple[str, ...], **options: object) -> Result:
     spec = GameSpec(name=game, options=options)
     return Result(
         game=spec,
@@ -26,25 +26,25 @@ def result(game: str, seats: tuple[str, ...], **options: object) -> Result:
     )
 
 
-def test_a_simulator_s_seats_are_no_rivals_and_a_game_s_are() -> None:
+def test_seats_are_rivals_in_games_but_not_in_simulators() -> None:
     assert not make_game(GameSpec(name="proposer_solver", options={})).rivals
     assert make_game(GameSpec(name="kuhn_poker", options={})).rivals
     assert "proposer and solver are no rivals" in explain_no_win_rate(
-        [result("proposer_solver", ("proposer", "solver"))]
+        [make_result("proposer_solver", ("proposer", "solver"))]
     )
-    assert explain_no_win_rate([result("kuhn_poker", ("first", "second"))]) == ""
-    assert explain_no_win_rate([result("maze", ("walker",))]) == "", "one seat has nobody to win against"
+    assert explain_no_win_rate([make_result("kuhn_poker", ("first", "second"))]) == ""
+    assert explain_no_win_rate([make_result("maze", ("walker",))]) == "", "a single seat has no opponent"
 
 
-def test_an_evaluation_there_says_so_instead() -> None:
-    told = arena("eval", "oracle", "--game", "proposer_solver", "--against", "random", "--matches", "4")
-    assert told.code == 0, told.err
-    assert "a win rate would say nothing here" in told.out and "draw" not in told.out
+def test_evaluation_without_rivals_explains_the_missing_win_rate() -> None:
+    result = arena("eval", "oracle", "--game", "proposer_solver", "--against", "random", "--matches", "4")
+    assert result.code == 0, result.err
+    assert "a win rate would say nothing here" in result.out and "draw" not in result.out
     rivals = arena("eval", "random", "--game", "kuhn_poker", "--against", "nash", "--matches", "4")
     assert "say nothing here" not in rivals.out and "draw" in rivals.out
 
 
-def test_a_run_s_summary_tells_no_win_rate_there() -> None:
+def test_summary_omits_win_rate_without_rivals() -> None:
     seats = {"solver": {"policy": "shared", "trained": True}, "proposer": {"policy": "random", "trained": False}}
     row = {"game": "a_game", "payoffs": {"solver": 1.0, "proposer": 0.0}, "report": {}, "seats": seats, "turns": []}
     simulated = {**row, "report": {"score": 1.0, "success": True}}
@@ -52,7 +52,7 @@ def test_a_run_s_summary_tells_no_win_rate_there() -> None:
     assert not any(name.startswith("win rate") for name, _ in _list_figures([simulated]))
 
 
-def test_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_lists_games_without_rivals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seats = {"solver": {"policy": "shared", "trained": True}, "proposer": {"policy": "random", "trained": False}}
     row = {"game": "clinic", "payoffs": {"a": 1.0, "b": 0.0}, "report": {"score": 1.0, "success": True}, "seats": seats}
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""More rounds at test than in training: a seat may write more summaries there than its role says."""
+"""Longer matches at test than in training: a seat may write more summaries than its role allows."""
 
 import asyncio
 from typing import Any
@@ -27,12 +27,12 @@ iterations: 1
 """
 
 
-def experiment(text: str = "") -> Experiment:
+def make_experiment(text: str = "") -> Experiment:
     return compose([text_layer("here", EXPERIMENT + text)])
 
 
-class Passing:
-    """An engine that passes until it is asked, and sums up in one word."""
+class PassingEngine:
+    """An engine that passes until it is asked a question, and summarises in one word."""
 
     max_context = 10**9
 
@@ -49,36 +49,38 @@ class Passing:
         pass
 
 
-def played(summaries: int | None) -> MatchRecord:
-    engine: Any = Passing()
+def play_match(summaries: int | None) -> MatchRecord:
+    engine: Any = PassingEngine()
     contender = ModelContender(
-        "p", engine, Casting(name="p", policies={"p": POLICIES["p"]}, experiment=experiment(), summaries=summaries)
+        "p", engine, Casting(name="p", policies={"p": POLICIES["p"]}, experiment=make_experiment(), summaries=summaries)
     )
-    game = experiment().all_tables()[0].game
+    game = make_experiment().all_tables()[0].game
     seats = {"keeper": contender.seating("recall", "keeper")}
     plan = MatchPlan(identity=MatchId(1, 0), game="recall", options=dict(game.options), seed=3, seats=seats)
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, Limits()))
 
 
-def test_a_seat_writes_as_many_summaries_as_the_test_allows() -> None:
-    own = sum(turn.source == "summary" for turn in played(None).turns)
-    assert own > 1
-    short, long = played(1), played(own + 5)
+def test_evaluation_can_raise_the_number_of_summaries() -> None:
+    default_count = sum(turn.source == "summary" for turn in play_match(None).turns)
+    assert default_count > 1
+    short, long = play_match(1), play_match(default_count + 5)
     assert short.report["ended"] == "context" and sum(turn.source == "summary" for turn in short.turns) == 1
     assert long.report["ended"] != "context" and len(long.turns) > len(short.turns)
 
 
-def test_a_role_that_writes_none_is_as_it_was() -> None:
+def test_role_without_summaries_is_unchanged() -> None:
     cast = Casting(name="p", policies={"p": POLICIES["p"]}, summaries=9)
     _, role = cast("maze", "walker")
     assert role == Casting(name="p", policies={"p": POLICIES["p"]})("maze", "walker")[1]
 
 
-@pytest.mark.parametrize(("given", "says"), [("{summaries: 4, panel: x}", "panel"), ("{summaries: 4}", "give `panel")])
-def test_summaries_belong_to_games(given: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as error:
-        experiment(f"evaluate: {given}\n")
+@pytest.mark.parametrize(
+    ("section", "message"), [("{summaries: 4, panel: x}", "panel"), ("{summaries: 4}", "give `panel")]
+)
+def test_summaries_need_games(section: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        make_experiment(f"evaluate: {section}\n")
     assert "\n" not in str(error.value)
     with pytest.raises(ConfigError, match="greater than or equal to 1"):
-        experiment("evaluate: {summaries: 0, games: [{name: recall}]}\n")
-    assert experiment("evaluate: {summaries: 4, games: [{name: recall}]}\n").evaluate
+        make_experiment("evaluate: {summaries: 0, games: [{name: recall}]}\n")
+    assert make_experiment("evaluate: {summaries: 4, games: [{name: recall}]}\n").evaluate

@@ -35,11 +35,11 @@ stages:
 LESSONS = '  - {name: lessons, sft: {policy: player, data: "stage:first", batch: 16}}\n'
 
 
-def test_an_arm_changes_a_stage() -> None:
-    whole = staged_recipe()
-    check_arms(whole)
-    slow = with_arm(whole, "slow", 5)
-    assert find_last_experiment(slow).learn.lr == 1e-9 and find_last_experiment(whole).learn.lr == 1e-3
+def test_arm_changes_a_stage() -> None:
+    pipeline = staged_recipe()
+    check_arms(pipeline)
+    slow = with_arm(pipeline, "slow", 5)
+    assert find_last_experiment(slow).learn.lr == 1e-9 and find_last_experiment(pipeline).learn.lr == 1e-3
     assert recipe_to_plain(slow)["policies"]["player"]["model"] == "nano-5"
     assert compute_budget(slow) == ((2, 8), (2, 8), (2, 8))
 
@@ -60,25 +60,25 @@ def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "message"),
     [
         ("learn.lr=1e-9", "iterations=3", "slow: plays 2 × 8 + 2 × 8 + 3 × 8 matches, all 2 × 8 + 2 × 8 + 2 × 8"),
         ("stages.last.play", "stages.lats.play", "no stage 'lats' — did you mean 'last'?"),
         ("evaluation.payoff", "evaluation.2.payoff", "names game 2 of `evaluate`"),
     ],
 )
-def test_a_wrong_arm_is_told(before: str, after: str, says: str) -> None:
+def test_wrong_arm_is_refused(before: str, after: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         check_arms(staged_recipe(STUDIED.replace(before, after)))
-    assert says in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.slow
-def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
+def test_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "study"
     file.write_text(STUDIED)
-    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
-    assert told.code == 0, told
+    result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert result.code == 0, result
     data = json.loads((out / "study.json").read_text())
     assert [(run["arm"], run["seed"]) for run in data["runs"]] == [("all", 0), ("slow", 0)] and not data["missing"]
     assert all(len(run["curve"]) == 2 and len(run["also"]["payoff.first"]) == 2 for run in data["runs"])
@@ -92,26 +92,26 @@ def test_a_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_warm_arms_of_a_pipeline_share_the_imitation_of_the_last_stage(tmp_path: Path) -> None:
+def test_warm_arms_share_the_last_stages_imitation(tmp_path: Path) -> None:
     """The arm `same` differs from the first arm only in starting from its weights, and ends with the same weights."""
     file, out = tmp_path / "warm.yaml", tmp_path / "study"
     file.write_text(WARM)
-    told = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
-    assert told.code == 0, told
+    result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
+    assert result.code == 0, result
     first, same = (out / f"{arm}-0" / "stages" / "02-last" for arm in ("all", "same"))
     assert weight_files(first, 2, "player") == weight_files(same, 2, "player") != weight_files(first, 0, "player")
     saved = strict_yaml.read(same / "config.yaml")["policies"]["player"]
     assert saved["imitate"] is None and "all-0/stages/02-last/checkpoints/0000" in saved["model"]
 
 
-def test_a_rehearsal_says_that_it_takes_no_pipeline(tmp_path: Path) -> None:
+def test_rehearsal_refuses_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(STUDIED)
     assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
 
 
 @pytest.mark.parametrize("text", [STUDIED, CONFIG])
-def test_a_sweep_tries_settings_of_stages(text: str) -> None:
+def test_sweep_varies_settings_of_stages(text: str) -> None:
     points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
     swept = make_sweep(text_layer("chain.yaml", text), points, 2)
     check_arms(swept)
@@ -123,11 +123,13 @@ def test_a_sweep_tries_settings_of_stages(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_runs_pipelines(tmp_path: Path) -> None:
+def test_sweep_runs_pipelines(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "sweep"
     file.write_text(CONFIG)
-    told = arena("sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json")
-    assert told.code == 0, told
+    result = arena(
+        "sweep", file, "--set", "stages.last.play.learn.lr=1e-3,1e-9", "--seeds", "1", "--out", out, "--json"
+    )
+    assert result.code == 0, result
     finished = {path.parents[2].resolve().name for path in out.glob("*/stages/03-last/done.json")}
     assert finished == {"setting-1-1000", "setting-2-1000"}
     assert "copied from" in (out / "setting-2-1000.log").read_text(), "the first stages are equal"

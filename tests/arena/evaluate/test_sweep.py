@@ -1,4 +1,4 @@
-"""Grids of settings, their ranking on made numbers, and how long what is left takes."""
+"""Grids of settings, their ranking on constructed numbers, and estimates of the remaining time."""
 
 import json
 import os
@@ -39,12 +39,12 @@ from arena.store.manifest import digest
 BASE = recipe_layer("negotiation-nano")
 
 
-def of_grid(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
+def make_sweep_experiment(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
     return find_last_experiment(make_sweep(BASE, build_grid(read_axes(settings)), seeds, **options))
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "values"),
     [
         ("1e-4,3e-4", ["1e-4", "3e-4"]),
         ("[1, 2],[3]", ["[1, 2]", "[3]"]),
@@ -55,41 +55,43 @@ def of_grid(*settings: str, seeds: int = 2, **options: Any) -> Experiment:
         ("", [""]),
     ],
 )
-def test_values_are_split_at_commas_outside_of_brackets(text: str, found: list[str]) -> None:
-    assert split_values(text) == found
+def test_values_are_split_at_commas_outside_brackets(text: str, values: list[str]) -> None:
+    assert split_values(text) == values
 
 
-def test_a_grid_is_every_combination_and_its_arms_are_whole_experiments() -> None:
-    one = of_grid("learn.lr=1e-4,3e-4", "play.limits.turns=[7],9,11".replace("[7],", ""), "iterations=4")
-    spec = require_study(one)
+def test_grid_arms_are_all_combinations() -> None:
+    experiment = make_sweep_experiment(
+        "learn.lr=1e-4,3e-4", "play.limits.turns=[7],9,11".replace("[7],", ""), "iterations=4"
+    )
+    spec = require_study(experiment)
     assert [*spec.arms] == [f"setting-{n}" for n in range(1, 5)]
     assert spec.arms["setting-2"] == ["learn.lr=1e-4", "play.limits.turns=11", "iterations=4"]
-    last = with_arm(one, "setting-4", 3)
+    last = with_arm(experiment, "setting-4", 3)
     assert (last.learn.lr, last.play.limits.turns, last.iterations) == (3e-4, 11, 4)
     assert last.policies["shared"].model == "nano-3", "what the recipe says of each seed holds"
-    check_arms(one)
+    check_arms(experiment)
     assert spec.first_seed == 1000 and spec.figure == "mean_payoff" and spec.verdict.better_than == []
     assert spec.minutes is None, "those of the recipe are of other runs"
 
 
-def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
+def test_every_arm_tries_the_same_values() -> None:
     arms = select_arms(compose([BASE]), ["all"])
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), arms)
-    one = find_last_experiment(make_sweep(BASE, points, 2))
-    spec, known = require_study(one), require_study(compose([BASE]))
+    experiment = find_last_experiment(make_sweep(BASE, points, 2))
+    spec, known = require_study(experiment), require_study(compose([BASE]))
     assert arms == known.names and len(points) == 2 * len(arms)
     assert [point.arm for point in points.values()] == [arm for arm in arms for _ in range(2)]
     zero = [name for name, point in points.items() if point.arm == "zero"]
-    assert [with_arm(one, name).learn.lr for name in zero] == [1e-4, 3e-4]
-    assert all(with_arm(one, name).credit == with_arm(compose([BASE]), "zero").credit for name in zero)
-    assert with_arm(one, "setting-1").credit == compose([BASE]).credit, "the first arm is the recipe"
-    check_arms(one)
+    assert [with_arm(experiment, name).learn.lr for name in zero] == [1e-4, 3e-4]
+    assert all(with_arm(experiment, name).credit == with_arm(compose([BASE]), "zero").credit for name in zero)
+    assert with_arm(experiment, "setting-1").credit == compose([BASE]).credit, "the first arm is the recipe"
+    check_arms(experiment)
     assert spec.verdict.better_than == []
     assert select_arms(compose([BASE]), ["zero", "zero"]) == ["zero"]
 
 
 @pytest.mark.parametrize(
-    ("arms", "setting", "says"),
+    ("arms", "setting", "message"),
     [
         ("zer", "learn.lr=1,2", "--arms: no arm 'zer' — did you mean 'zero'?"),
         ("", "learn.lr=1,2", "--arms: no arm ''"),
@@ -97,45 +99,57 @@ def test_each_arm_tries_the_same_values_and_stays_the_arm_that_it_is() -> None:
         ("zero", "credit={estimator: mars}", "--set credit: arm zero keeps its own credit.estimator=zero"),
     ],
 )
-def test_arms_that_there_are_not_and_settings_that_unmake_one_are_a_line(arms: str, setting: str, says: str) -> None:
+def test_unknown_arms_and_conflicting_settings_give_one_line(arms: str, setting: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         make_sweep(BASE, build_grid(read_axes([setting]), select_arms(compose([BASE]), [arms])), 2)
-    assert says in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_one_imitation_a_seed_does_where_nothing_of_it_is_tried() -> None:
-    def warm(*settings: str, arms: str = "") -> list[str]:
+def test_settings_share_an_imitation_unless_it_is_swept() -> None:
+    def list_warm_arms(*settings: str, arms: str = "") -> list[str]:
         points = build_grid(read_axes(settings), select_arms(compose([BASE]), [arms]) if arms else [""])
         return require_study(make_sweep(BASE, points, 2)).warm
 
     both = ["setting-1", "setting-2"]
-    assert warm("learn.lr=1e-4,3e-4") == warm("learn.lr=1e-4,3e-4", "policies.shared.imitate.matches=96") == both
-    assert warm("policies.shared.imitate.matches=96,192") == warm("threads=1,2") == [], "that is what differs"
-    assert warm("learn.lr=1e-4,3e-4", "policies.shared.imitate=null") == [], "nobody would have such weights"
-    assert warm("learn.lr=1e-4,3e-4", arms="all") == both, "the recipe calls none of its other arms warm"
+    assert (
+        list_warm_arms("learn.lr=1e-4,3e-4")
+        == list_warm_arms("learn.lr=1e-4,3e-4", "policies.shared.imitate.matches=96")
+        == both
+    )
+    assert list_warm_arms("policies.shared.imitate.matches=96,192") == list_warm_arms("threads=1,2") == [], (
+        "that is what differs"
+    )
+    assert list_warm_arms("learn.lr=1e-4,3e-4", "policies.shared.imitate=null") == [], "nobody would have such weights"
+    assert list_warm_arms("learn.lr=1e-4,3e-4", arms="all") == both, "the recipe calls none of its other arms warm"
     aepo = recipe_layer("aepo_tree-nano")
     points = build_grid(read_axes(["iterations=2,3"]), ["both", "neither"])
     assert require_study(make_sweep(aepo, points, 2)).warm == [*points], "and this one does"
 
 
-def test_all_settings_of_a_seed_go_on_from_the_imitation_of_one(tmp_path: Path) -> None:
-    of = begun(tmp_path / "sweep", of_grid("learn.lr=1e-4,3e-4"))
-    one, two, other, _ = of.runs
-    runner = Runner(of, 4)
-    assert [runner._may_start(run) for run in of.runs] == [True, False, True, False]
-    (one.path / "checkpoints" / "0000").mkdir(parents=True)
-    assert [runner._may_start(run) for run in of.runs] == [True, True, True, False]
-    assert f'policies.shared.model="{one.path.absolute()}@0:shared"' in warm_settings(of, two, runner._first(two))
-    assert warm_settings(of, one, runner._first(one)) == [] == warm_settings(of, other, runner._first(other))
+def test_all_settings_of_a_seed_start_from_one_imitation(tmp_path: Path) -> None:
+    sweep_plan = start_plan(tmp_path / "sweep", make_sweep_experiment("learn.lr=1e-4,3e-4"))
+    first, second, other_seed, _ = sweep_plan.runs
+    runner = Runner(sweep_plan, 4)
+    assert [runner._may_start(run) for run in sweep_plan.runs] == [True, False, True, False]
+    (first.path / "checkpoints" / "0000").mkdir(parents=True)
+    assert [runner._may_start(run) for run in sweep_plan.runs] == [True, True, True, False]
+    assert f'policies.shared.model="{first.path.absolute()}@0:shared"' in warm_settings(
+        sweep_plan, second, runner._first(second)
+    )
+    assert (
+        warm_settings(sweep_plan, first, runner._first(first))
+        == []
+        == warm_settings(sweep_plan, other_seed, runner._first(other_seed))
+    )
 
 
-def test_a_sweep_of_before_that_imitated_for_each_setting_is_gone_on_with(tmp_path: Path) -> None:
-    now = of_grid("learn.lr=1e-4,3e-4")
-    begun(tmp_path / "sweep", now.model_copy(update={"study": require_study(now).model_copy(update={"warm": []})}))
-    assert begun(tmp_path / "sweep", now).spec.warm == ["setting-1", "setting-2"]
+def test_older_sweep_without_warm_start_can_be_continued(tmp_path: Path) -> None:
+    now = make_sweep_experiment("learn.lr=1e-4,3e-4")
+    start_plan(tmp_path / "sweep", now.model_copy(update={"study": require_study(now).model_copy(update={"warm": []})}))
+    assert start_plan(tmp_path / "sweep", now).spec.warm == ["setting-1", "setting-2"]
 
 
-def test_a_recipe_may_declare_its_grid_which_decides_nothing() -> None:
+def test_recipe_grid_does_not_change_the_rule() -> None:
     tuned = compose([BASE, Layer("", "", {"study": {"grid": ["learn.lr=1e-4,3e-4"]}})])
     assert read_recipe_axes(BASE) == {} == read_recipe_axes(recipe_layer("tic_tac_toe-nano"))
     assert read_recipe_axes(Layer("", "", experiment_to_plain(tuned))) == {"learn.lr": ["1e-4", "3e-4"]}
@@ -145,7 +159,7 @@ def test_a_recipe_may_declare_its_grid_which_decides_nothing() -> None:
     assert require_study(tuned).rule == require_study(compose([BASE])).rule
 
 
-def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
+def test_sweep_seeds_differ_from_the_judged_ones() -> None:
     judged_from_100 = recipe_layer("clinic-nano")
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]))
     assert require_study(make_sweep(judged_from_100, points, 100)).first_seed == 0
@@ -160,54 +174,57 @@ def test_seeds_are_others_than_those_that_the_recipe_judges() -> None:
     ).verdict.less_is_better
 
 
-def test_many_values_are_told_apart_in_no_time() -> None:
-    """With 20,000 values, each compared with each, it took two minutes to say that they are too many."""
-    many, began = ",".join(map(str, range(10_000))), time.process_time()
+def test_many_values_are_compared_quickly() -> None:
+    """Regression: pairwise comparison of 20,000 values took two minutes."""
+    many, start = ",".join(map(str, range(10_000))), time.process_time()
     assert count_settings(read_axes([f"learn.lr={many}"])) == 10_000
     with pytest.raises(ConfigError, match=r"learn\.lr: 7\.0 is there twice"):
         read_axes([f"learn.lr={many},7.0"])
     with pytest.raises(ConfigError, match=r"\{b: 2, a: \[1\]\} is there twice"):
         read_axes(["learn={a: [1], b: 2},{b: 2, a: [1]}"])
-    assert time.process_time() - began < 15
+    assert time.process_time() - start < 15
 
 
-def test_of_two_that_begin_at_once_the_first_one_is_kept(tmp_path: Path) -> None:
-    """The second one wrote over experiment.yaml, by which the first one's further runs began."""
-    one, other = of_grid("learn.lr=1e-4,3e-4"), of_grid("learn.lr=1e-4,5e-4")
-    folder, arms = tmp_path / "sweep", [*require_study(one).arms]
+def test_concurrent_start_keeps_the_first_plan(tmp_path: Path) -> None:
+    """Regression: the second plan used to overwrite experiment.yaml, which later runs of the first one read."""
+    experiment, other_experiment = (
+        make_sweep_experiment("learn.lr=1e-4,3e-4"),
+        make_sweep_experiment("learn.lr=1e-4,5e-4"),
+    )
+    folder, arms = tmp_path / "sweep", [*require_study(experiment).arms]
 
-    def overtaken(it: Experiment) -> Experiment:
-        plan(one, folder, arms, 1, lambda it: it, name="sweep.json")
+    def plan_first(it: Experiment) -> Experiment:
+        plan(experiment, folder, arms, 1, lambda it: it, name="sweep.json")
         return it
 
     with pytest.raises(ConfigError, match=r"experiment\.yaml is another experiment"):
-        plan(other, folder, arms, 1, overtaken, name="sweep.json")
-    assert plan(one, folder, arms, 1, overtaken, name="sweep.json").spec == require_study(one)
+        plan(other_experiment, folder, arms, 1, plan_first, name="sweep.json")
+    assert plan(experiment, folder, arms, 1, plan_first, name="sweep.json").spec == require_study(experiment)
 
 
-def test_nobody_begins_where_another_one_runs(tmp_path: Path) -> None:
-    one = of_grid("learn.lr=1e-4")
+def test_locked_folder_is_refused(tmp_path: Path) -> None:
+    experiment = make_sweep_experiment("learn.lr=1e-4")
     (tmp_path / "sweep").mkdir()
     with lock_folder(tmp_path / "sweep"), pytest.raises(StoreError, match="is in use by process"):
-        plan(one, tmp_path / "sweep", ["setting-1"], 1, lambda it: it, name="sweep.json")
+        plan(experiment, tmp_path / "sweep", ["setting-1"], 1, lambda it: it, name="sweep.json")
 
 
-def test_what_one_killed_as_it_began_has_left_is_no_hindrance(tmp_path: Path) -> None:
-    one, folder = of_grid("learn.lr=1e-4"), tmp_path / "sweep"
+def test_leftovers_of_a_killed_start_are_ignored(tmp_path: Path) -> None:
+    experiment, folder = make_sweep_experiment("learn.lr=1e-4"), tmp_path / "sweep"
     folder.mkdir()
     for name in (".experiment.yaml.tmp", "run.lock", "run.pid"):
         (folder / name).write_text("")
-    assert plan(one, folder, ["setting-1"], 1, lambda it: it, name="sweep.json").folder == folder
+    assert plan(experiment, folder, ["setting-1"], 1, lambda it: it, name="sweep.json").folder == folder
 
 
-def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
-    began = time.monotonic()
+def test_huge_grid_is_counted_without_being_built() -> None:
+    start = time.monotonic()
     assert count_settings(read_axes([f"learn.x{n}={','.join(map(str, range(10)))}" for n in range(9)])) == 10**9
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (["learn.lr"], "write it as a.b=value,value"),
         (["=1,2"], "write it as a.b=value,value"),
@@ -222,30 +239,30 @@ def test_a_grid_of_a_billion_is_counted_and_not_made() -> None:
         (["learn.minibatches=2,-1"], "--set learn.minibatches=-1: learn.minibatches"),
     ],
 )
-def test_what_is_no_grid_is_a_line(settings: list[str], says: str) -> None:
+def test_invalid_grid_gives_one_line(settings: list[str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        of_grid(*settings)
-    assert says in str(error.value) and "\n" not in str(error.value)
+        make_sweep_experiment(*settings)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-# -- what comes out ----------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------
 
 
-def begun(folder: Path, experiment: Recipe, seeds: int = 2) -> Plan:
+def start_plan(folder: Path, experiment: Recipe, seeds: int = 2) -> Plan:
     return plan(experiment, folder, [*require_study(experiment).arms], seeds, lambda it: it, name="sweep.json")
 
 
 @pytest.mark.parametrize("lowest", [False, True])
-def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path, lowest: bool) -> None:
+def test_best_setting_is_first_with_its_interval(tmp_path: Path, lowest: bool) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,2e-4,3e-4", "credit.estimator=rae"]))
-    of = begun(tmp_path / "it", make_sweep(BASE, points, 2, lowest=lowest), 3)
+    sweep_plan = start_plan(tmp_path / "it", make_sweep(BASE, points, 2, lowest=lowest), 3)
     ends = {"setting-1": [0.1, 0.2, 0.3], "setting-2": [2.0, 2.1, 2.2], "setting-3": [1.0, 1.1, 1.2]}
-    known = {
+    records = {
         (arm, 1000 + n): RecordedRun(arm=arm, seed=1000 + n, seconds=1.0, curve=[0.0] * 15 + [end] * 5)
         for arm, seeds in ends.items()
         for n, end in enumerate(seeds)
     }
-    results = collect(replace(of, kept=known))
+    results = collect(replace(sweep_plan, kept=records))
     ranked = ranking.rank(results, points)
     best = ["setting-2", "setting-3", "setting-1"]
     assert [it.name for it in ranked] == (best[::-1] if lowest else best)
@@ -253,18 +270,18 @@ def test_the_best_setting_is_first_with_the_interval_of_its_seeds(tmp_path: Path
     assert first.mean == mean_ci([2.0, 2.1, 2.2]) and first.values == {1000: 2.0, 1001: 2.1, 1002: 2.2}
     assert first.settings == ["learn.lr=2e-4"], "settings that all share are left out"
     assert results.verdict.verdict == "not judged"
-    data = write(replace(of, kept=known), results, {"ranking": ranking.to_json(ranked)})
+    data = write(replace(sweep_plan, kept=records), results, {"ranking": ranking.to_json(ranked)})
     assert data == json.loads((tmp_path / "it" / "sweep.json").read_text())
     assert data["ranking"][0]["seeds"].keys() == {"1000", "1001", "1002"} and len(data["runs"]) == 9
-    assert begun(tmp_path / "it", of.experiment, 3).kept.keys() == known.keys(), "and it is read again"
+    assert start_plan(tmp_path / "it", sweep_plan.experiment, 3).kept.keys() == records.keys(), "and it is read again"
 
 
-def test_settings_are_ranked_arm_by_arm(tmp_path: Path) -> None:
+def test_settings_are_ranked_within_arms(tmp_path: Path) -> None:
     points = build_grid(read_axes(["learn.lr=1e-4,3e-4"]), ["mars", "zero"])
-    of = begun(tmp_path / "it", make_sweep(BASE, points, 2))
+    sweep_plan = start_plan(tmp_path / "it", make_sweep(BASE, points, 2))
     ends = {"setting-1": 0.1, "setting-2": 0.2, "setting-3": 9.0, "setting-4": 3.0}
-    known = {(arm, 1000): RecordedRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
-    results = collect(replace(of, kept=known))
+    records = {(arm, 1000): RecordedRun(arm=arm, seed=1000, seconds=1.0, curve=[end] * 20) for arm, end in ends.items()}
+    results = collect(replace(sweep_plan, kept=records))
     ranked = ranking.rank(results, points)
     assert [(it.arm, it.name) for it in ranked] == [
         ("mars", "setting-2"), ("mars", "setting-1"), ("zero", "setting-3"), ("zero", "setting-4"),
@@ -273,20 +290,25 @@ def test_settings_are_ranked_arm_by_arm(tmp_path: Path) -> None:
     assert [row["arm"] for row in ranking.to_json(ranked)] == ["mars", "mars", "zero", "zero"]
 
 
-def test_another_grid_or_other_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> None:
-    begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"))
-    assert len(begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"), 5).runs) == 10, "more seeds are more runs"
-    for other in (of_grid("learn.lr=1e-4,2e-4"), of_grid("learn.lr=1e-4,3e-4", first_seed=7)):
+def test_other_grid_or_seeds_in_the_same_folder_are_refused(tmp_path: Path) -> None:
+    start_plan(tmp_path / "it", make_sweep_experiment("learn.lr=1e-4,3e-4"))
+    assert len(start_plan(tmp_path / "it", make_sweep_experiment("learn.lr=1e-4,3e-4"), 5).runs) == 10, (
+        "more seeds are more runs"
+    )
+    for other in (
+        make_sweep_experiment("learn.lr=1e-4,2e-4"),
+        make_sweep_experiment("learn.lr=1e-4,3e-4", first_seed=7),
+    ):
         with pytest.raises(ConfigError, match="is another experiment: study"):
-            begun(tmp_path / "it", other)
+            start_plan(tmp_path / "it", other)
 
 
-def test_runs_may_be_begun_elsewhere_than_in_child_processes(tmp_path: Path) -> None:
-    """The one seam for a cluster: what begins a run, and what it returns."""
-    of = begun(tmp_path / "it", of_grid("learn.lr=1e-4,3e-4"))
-    asked: list[list[str]] = []
+def test_runs_can_be_started_by_another_launcher(tmp_path: Path) -> None:
+    """A cluster plugs in a launcher that starts a run and returns a process-like object."""
+    sweep_plan = start_plan(tmp_path / "it", make_sweep_experiment("learn.lr=1e-4,3e-4"))
+    commands: list[list[str]] = []
 
-    class Done:
+    class FinishedProcess:
         def poll(self) -> int | None:
             return 0
 
@@ -295,22 +317,24 @@ def test_runs_may_be_begun_elsewhere_than_in_child_processes(tmp_path: Path) -> 
         def wait(self) -> int:
             return 0
 
-    def elsewhere(run: Run, words: Any) -> Done:
-        asked.append([run.path.name, *words])
+    def start_elsewhere(run: Run, arguments: Any) -> FinishedProcess:
+        commands.append([run.path.name, *arguments])
         for iteration in (0, 20):
             (run.path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
-        return Done()
+        return FinishedProcess()
 
-    runner = Runner(of, 3, elsewhere)
+    runner = Runner(sweep_plan, 3, start_elsewhere)
     runner.run(lambda run, more: None, lambda line: None)
-    assert not runner.failures and sorted(words[0] for words in asked) == sorted(run.path.name for run in of.runs)
-    assert asked[0][1:3] == ["run", "selfplay"] and "setting-1" in asked[0] and "--seed" in asked[0]
+    assert not runner.failures and sorted(arguments[0] for arguments in commands) == sorted(
+        run.path.name for run in sweep_plan.runs
+    )
+    assert commands[0][1:3] == ["run", "selfplay"] and "setting-1" in commands[0] and "--seed" in commands[0]
 
 
 # -- settings of a study, and rehearsals -------------------------------------------------------------------
 
 
-def test_a_rehearsal_is_short_in_all_arms_and_claims_nothing() -> None:
+def test_rehearsal_is_short_in_all_arms_and_makes_no_claim() -> None:
     experiment = with_settings(BASE, ["study.arms={zero: [credit.estimator=zero, iterations=90], shuffled: []}",
                                       "study.uneven=[zero]"])  # fmt: skip
     assert isinstance(experiment, Experiment)
@@ -320,11 +344,11 @@ def test_a_rehearsal_is_short_in_all_arms_and_claims_nothing() -> None:
     check_arms(short)
 
 
-# -- how long it takes -------------------------------------------------------------------------------------
+# -- duration ----------------------------------------------------------------------------------------------
 
 
-def played(run: Run, rows: int, once: float, each: float, ended: bool = False) -> None:
-    """Files of a run that has taken so many seconds before its first iteration, and for each since."""
+def write_run_files(run: Run, rows: int, once: float, each: float, ended: bool = False) -> None:
+    """Write a run's files with these seconds before its first iteration (`once`) and per iteration (`each`)."""
     run.path.mkdir(parents=True, exist_ok=True)
     now = 1_700_000_000.0
     body = {"commands": [{"time": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")}]}
@@ -339,14 +363,14 @@ def played(run: Run, rows: int, once: float, each: float, ended: bool = False) -
             (run.path / "checkpoints" / f"{iteration:04d}").mkdir(parents=True)
 
 
-def test_a_rehearsal_foretells_a_whole_run(tmp_path: Path) -> None:
-    """A minute of imitation before two iterations of 2 s each: 20 iterations take 100 s, not 640."""
+def test_rehearsal_predicts_the_duration_of_a_run(tmp_path: Path) -> None:
+    """After a minute of imitation, two iterations take 2 s each: 20 iterations take 100 s, not 640."""
     run, experiment = Run("mars", 0, tmp_path / "mars-0"), compose([BASE])
-    played(run, 2, once=60.0, each=2.0)
+    write_run_files(run, 2, once=60.0, each=2.0)
     assert estimate_seconds(run.path, experiment) == pytest.approx(60.0 + 20 * 2.0, abs=0.1)
 
 
-def test_panels_are_counted_apart() -> None:
+def test_panels_are_counted_separately() -> None:
     panel = {"evaluate": {"panel": "negotiation", "every": 8}}
     assert count_panels(compose([BASE, Layer("", "", panel)])) == 3, "after 8, 16 and 20 iterations"
     assert count_panels(compose([BASE])) == 0
@@ -355,6 +379,6 @@ def test_panels_are_counted_apart() -> None:
 @pytest.mark.parametrize("text", ["", "{}\n", '{"iteration": 1}\n', "\x00", '{"seconds": {"play": "x"}}\n'])
 def test_damaged_files_give_no_estimate(tmp_path: Path, text: str) -> None:
     run = Run("mars", 0, tmp_path / "mars-0")
-    played(run, 1, 1.0, 1.0)
+    write_run_files(run, 1, 1.0, 1.0)
     (run.path / "metrics.jsonl").write_text(text)
     assert estimate_seconds(run.path, compose([BASE])) is None

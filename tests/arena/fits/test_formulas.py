@@ -1,4 +1,4 @@
-"""Formulas beside numbers worked by hand, and beside what torch keeps."""
+"""Memory formulas against numbers worked by hand and torch's saved tensors."""
 
 import subprocess
 import sys
@@ -29,18 +29,18 @@ def test_weights_by_hand() -> None:
 
 
 def test_loading_by_hand() -> None:
-    def most(place: Place, file_bytes: int, frozen: bool = True) -> int:
+    def peak(place: Place, file_bytes: int, frozen: bool = True) -> int:
         return f.estimate_loading(TINY, place, file_bytes, frozen)["weights, twice for a moment"]
 
     unpacked, gpu = Place(Precision.BF16, packs=False), Place(Precision.BF16, gpu=True)
-    assert most(FP32, 1200) == 1200 + 1200, "file and copy"
-    assert most(BF16, 1200) == 1200 + 1200, "more than the packed layers, 560 and 160"
-    assert most(BF16, 600) == 600 + 560 + 160, "copy in bfloat16, packed layers, head twice"
-    assert most(TRUE, 1200) == 600 + 1200
-    assert most(unpacked, 600) == most(gpu, 600) == 600 + 600
-    assert most(unpacked, 1000) == 1200 + 1000, "not all of it can be bfloat16"
-    assert most(unpacked, 600, frozen=False) == 1200 + 600, "what learns is float32"
-    assert most(BF16, 600, frozen=False) == 1200 + 560 + 160
+    assert peak(FP32, 1200) == 1200 + 1200, "file and copy"
+    assert peak(BF16, 1200) == 1200 + 1200, "more than the packed layers, 560 and 160"
+    assert peak(BF16, 600) == 600 + 560 + 160, "copy in bfloat16, packed layers, head twice"
+    assert peak(TRUE, 1200) == 600 + 1200
+    assert peak(unpacked, 600) == peak(gpu, 600) == 600 + 600
+    assert peak(unpacked, 1000) == 1200 + 1000, "not all of it can be bfloat16"
+    assert peak(unpacked, 600, frozen=False) == 1200 + 600, "what learns is float32"
+    assert peak(BF16, 600, frozen=False) == 1200 + 560 + 160
 
 
 def test_play_by_hand() -> None:
@@ -78,14 +78,16 @@ def test_learning_adapters_by_hand() -> None:
 
 
 def test_checkpointing_keeps_inputs_and_one_layer() -> None:
-    whole = LearningWorkload(tokens=100, sampled=50)
-    less = LearningWorkload(tokens=100, sampled=50, checkpointing=True)
+    without = LearningWorkload(tokens=100, sampled=50)
+    with_checkpointing = LearningWorkload(tokens=100, sampled=50, checkpointing=True)
     assert (
-        f.estimate_activations(TINY, FP32, less) == 100 * (2 * 4 * 4 + 240) < f.estimate_activations(TINY, FP32, whole)
+        f.estimate_activations(TINY, FP32, with_checkpointing)
+        == 100 * (2 * 4 * 4 + 240)
+        < f.estimate_activations(TINY, FP32, without)
     )
 
 
-def test_play_between_updates_holds_the_optimiser_and_no_gradient() -> None:
+def test_play_between_updates_holds_the_optimiser_but_no_gradients() -> None:
     parts = f.estimate_play_between_updates(
         TINY, FP32, LearningWorkload(tokens=100, sampled=50), PlayWorkload(4, 8, 10, 5)
     )
@@ -107,18 +109,18 @@ WAYS: list[tuple[str, int | None]] = [
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[float]:
-    """Bytes that a layer keeps of a token, by way of learning, in a process that has computed nothing else before."""
-    done = subprocess.run([sys.executable, "-m", __name__], capture_output=True, text=True, check=True)
-    return [float(line) for line in done.stdout.splitlines()[-len(WAYS) :]]
+def measured_bytes() -> list[float]:
+    """Return the bytes that a layer keeps per token, for each way of learning, measured in a fresh process."""
+    result = subprocess.run([sys.executable, "-m", __name__], capture_output=True, text=True, check=True)
+    return [float(line) for line in result.stdout.splitlines()[-len(WAYS) :]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("precision", "rank"), WAYS)
-def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(
-    precision: str, rank: int | None, measured: list[float]
+def test_bytes_per_token_and_layer_equal_those_of_torch(
+    precision: str, rank: int | None, measured_bytes: list[float]
 ) -> None:
-    """What the formula leaves out, means and masks and an adapter's inner vectors, is little."""
+    """The formula omits only small tensors: means, masks and an adapter's inner vectors."""
     shape = Shape(
         layers=1,
         width=96,
@@ -132,17 +134,19 @@ def test_a_layer_keeps_as_many_bytes_of_a_token_as_torch_does(
         edges=0,
         tied=True,
     )
-    asked = LearningWorkload(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
-    kept = measured[WAYS.index((precision, rank))]
-    assert kept == pytest.approx(f.estimate_activations_per_token(shape, Place(Precision(precision)), asked), rel=0.04)
+    workload = LearningWorkload(tokens=ROWS * LONG, sampled=ROWS * LONG, rank=rank)
+    bytes_per_token = measured_bytes[WAYS.index((precision, rank))]
+    assert bytes_per_token == pytest.approx(
+        f.estimate_activations_per_token(shape, Place(Precision(precision)), workload), rel=0.04
+    )
 
 
-def _per_token(precision: str, rank: int | None) -> float:
-    one, two = (_activation_bytes(layers, Precision(precision), rank) for layers in (1, 2))
-    return (two - one) / (ROWS * LONG)
+def measure_bytes_per_token(precision: str, rank: int | None) -> float:
+    one_layer, two_layers = (measure_activation_bytes(layers, Precision(precision), rank) for layers in (1, 2))
+    return (two_layers - one_layer) / (ROWS * LONG)
 
 
-def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> int:
+def measure_activation_bytes(layers: int, precision: Precision, rank: int | None) -> int:
     """Bytes of activations that a forward pass of a random model keeps."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -169,20 +173,22 @@ def _activation_bytes(layers: int, precision: Precision, rank: int | None) -> in
         temperatures=torch.ones(many),
     )  # fmt: skip
     weights = [*model.parameters(), *(layer.weight for layer in model.modules() if isinstance(layer, Bf16Linear))]
-    own = {weight.untyped_storage().data_ptr() for weight in weights}
+    weight_storages = {weight.untyped_storage().data_ptr() for weight in weights}
     sizes = {weight.shape for weight in weights} | {weight.t().shape for weight in weights if weight.dim() == 2}
-    kept: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
+    saved_tensors: dict[int, torch.Tensor] = {}  # held, so that no storage takes another's place
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.untyped_storage().data_ptr() not in own and tensor.shape not in sizes:  # bfloat16 copies of weights
-            kept[tensor.untyped_storage().data_ptr()] = tensor
+        if (
+            tensor.untyped_storage().data_ptr() not in weight_storages and tensor.shape not in sizes
+        ):  # bfloat16 copies of weights
+            saved_tensors[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     scorer = StreamScorer(model, precision.uses_bf16_products)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         scorer(batch)
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved_tensors.values())
 
 
 if __name__ == "__main__":
-    print(*(_per_token(*way) for way in WAYS), sep="\n")
+    print(*(measure_bytes_per_token(*way) for way in WAYS), sep="\n")

@@ -1,4 +1,4 @@
-"""What the distribution requires beside what is installed, and one line for what is missing."""
+"""Requirements of the distribution against installed packages, and one line for missing ones."""
 
 import json
 import sys
@@ -18,75 +18,75 @@ LINES = [
 ]  # fmt: skip
 
 
-def test_versions_are_held_against_floors_by_extra() -> None:
-    found = {one.package: one for one in list_requirements(LINES)}
-    assert list(found) == ["numpy", "rich", "no-such-package", "torch", "nowhere-at-all", "faiss-cpu", "nobody"]
-    assert found["numpy"].fits and found["numpy"].extra == installed.CORE
-    assert not found["rich"].fits and found["rich"].installed != "missing"
-    assert found["nowhere-at-all"] == RequirementStatus("nowhere-at-all", "chess", ">=3", "missing", False)
-    assert found["torch"].extra == "train" and found["torch"].fits, (
+def test_versions_are_compared_by_extra() -> None:
+    statuses = {status.package: status for status in list_requirements(LINES)}
+    assert list(statuses) == ["numpy", "rich", "no-such-package", "torch", "nowhere-at-all", "faiss-cpu", "nobody"]
+    assert statuses["numpy"].fits and statuses["numpy"].extra == installed.CORE
+    assert not statuses["rich"].fits and statuses["rich"].installed != "missing"
+    assert statuses["nowhere-at-all"] == RequirementStatus("nowhere-at-all", "chess", ">=3", "missing", False)
+    assert statuses["torch"].extra == "train" and statuses["torch"].fits, (
         "a build's own mark, as of 2.13+cpu, does not matter"
     )
 
 
-def test_the_doctor_names_what_is_missing_for_which_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_missing_packages_by_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "list_requirements", lambda: list_requirements(LINES))
-    found = {finding.what: finding for finding in doctor._check_packages()}
-    assert list(found) == ["every run", "learning", "extra chess", "extra maps"], "nothing of who works on Arena itself"
-    assert (
-        not found["every run"].ok
-        and "rich" in found["every run"].found
-        and "(>=9999 is needed)" in found["every run"].found
+    findings = {finding.what: finding for finding in doctor._check_packages()}
+    assert list(findings) == ["every run", "learning", "extra chess", "extra maps"], (
+        "development packages are not listed"
     )
-    assert "no-such-package missing" in found["every run"].found and "numpy" not in found["every run"].found
-    assert found["learning"].ok and found["learning"].found.startswith("torch 2")
-    assert found["extra chess"].ok, "nobody has to have it"
-    assert "nowhere-at-all (pip install --upgrade 'arena-selfplay[chess]')" in found["extra chess"].found
-    assert not found["extra maps"].ok, "there, but too old"
+    assert (
+        not findings["every run"].ok
+        and "rich" in findings["every run"].found
+        and "(>=9999 is needed)" in findings["every run"].found
+    )
+    assert "no-such-package missing" in findings["every run"].found and "numpy" not in findings["every run"].found
+    assert findings["learning"].ok and findings["learning"].found.startswith("torch 2")
+    assert findings["extra chess"].ok, "the extra is optional"
+    assert "nowhere-at-all (pip install --upgrade 'arena-selfplay[chess]')" in findings["extra chess"].found
+    assert not findings["extra maps"].ok, "installed but too old"
 
 
-def test_an_extra_that_is_missing_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_extra_gives_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(installed, "requires", lambda name: ['nowhere-at-all>=3; extra == "chess"'])
 
-    def importing(**settings: object) -> None:
+    def fail_import(**settings: object) -> None:
         raise ModuleNotFoundError("No module named 'nowhere_at_all.inner'", name="nowhere_at_all.inner")
 
-    monkeypatch.setattr("arena.cli.main.app", importing)
+    monkeypatch.setattr("arena.cli.main.app", fail_import)
     assert run_cli() == 2
     assert capsys.readouterr().err == "arena: nowhere-at-all is not installed: pip install 'arena-selfplay[chess]'\n"
 
 
-def test_a_module_that_no_requirement_brings_is_a_bug_and_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def importing(**settings: object) -> None:
+def test_unknown_missing_module_stays_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_import(**settings: object) -> None:
         raise ModuleNotFoundError("No module named 'of_ours'", name="of_ours")
 
-    monkeypatch.setattr("arena.cli.main.app", importing)
+    monkeypatch.setattr("arena.cli.main.app", fail_import)
     with pytest.raises(ModuleNotFoundError):
         run_cli()
 
 
 @pytest.mark.slow
-def test_what_needs_no_model_loads_without_the_extra_for_learning(tmp_path: Path) -> None:
-    """`arena doctor` is for who has not installed it."""
+def test_model_free_commands_load_without_torch(tmp_path: Path) -> None:
+    """`arena doctor` must work without the training packages."""
     import subprocess
 
-    barred = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers', 'tokenizers', 'deepspeed')))\n"
-    script = barred + (
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers', 'tokenizers', 'deepspeed')))\n"
+    script = blocked + (
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'torch' else real(name, *rest)\n"
         "from arena.cli.app import app; app()"
     )
     root = Path(__file__).parents[3]
     for words in (["doctor", "--json"], ["models", "--json"]):
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", script, *words], cwd=tmp_path, env={"PYTHONPATH": str(root), "HOME": str(tmp_path)},
             capture_output=True, text=True,
         )  # fmt: skip
-        assert json.loads(done.stdout), done.stderr
+        assert json.loads(result.stdout), result.stderr
 
 
-def test_pages_that_messages_name_are_found() -> None:
+def test_documentation_pages_are_found() -> None:
     folder = installed.find_docs()
     assert folder is not None and (folder / "run-folder.md").is_file()

@@ -1,4 +1,4 @@
-"""Memory and devices, as files of a made-up machine say them."""
+"""Memory and devices of a made-up machine described by files."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +13,8 @@ GIB = 1 << 30
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of 16 GiB, 10 of them free, without control groups."""
+def machine_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a machine with 16 GiB, 10 of them free, without control groups."""
     (tmp_path / "meminfo").write_text(f"MemTotal: {16 << 20} kB\nMemFree: 1 kB\nMemAvailable: {10 << 20} kB\n")
     monkeypatch.setattr(cgroups, "MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
@@ -22,79 +22,83 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def group(folder: Path, limit: object, used: object, names: tuple[str, str] = ("memory.max", "memory.current")) -> None:
+def write_group(
+    folder: Path, limit: object, used: object, names: tuple[str, str] = ("memory.max", "memory.current")
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, value in zip(names, (limit, used), strict=True):
         (folder / name).write_text(f"{value}\n")
 
 
-def test_without_a_limit_the_machine_counts(made: Path) -> None:
+def test_machine_memory_without_a_limit(machine_folder: Path) -> None:
     assert machine.measure_memory() == machine.Device("memory", "cpu", 16 * GIB, 10 * GIB)
-    (made / "own").write_text("0::/a\n")
-    group(made / "cgroup" / "a", "max", GIB)
+    (machine_folder / "own").write_text("0::/a\n")
+    write_group(machine_folder / "cgroup" / "a", "max", GIB)
     assert machine.measure_memory().total == 16 * GIB
 
 
-def test_the_lowest_limit_of_a_group_and_those_around_it_counts(made: Path) -> None:
-    (made / "own").write_text("0::/a/b\n")
-    group(made / "cgroup" / "a" / "b", 8 * GIB, 1 * GIB)
-    group(made / "cgroup" / "a", 4 * GIB, 3 * GIB)
-    found = machine.measure_memory()
-    assert (found.total, found.free, found.note) == (4 * GIB, GIB, "limit of the control group")
+def test_lowest_limit_of_nested_groups_counts(machine_folder: Path) -> None:
+    (machine_folder / "own").write_text("0::/a/b\n")
+    write_group(machine_folder / "cgroup" / "a" / "b", 8 * GIB, 1 * GIB)
+    write_group(machine_folder / "cgroup" / "a", 4 * GIB, 3 * GIB)
+    device = machine.measure_memory()
+    assert (device.total, device.free, device.note) == (4 * GIB, GIB, "limit of the control group")
 
 
-def test_the_group_with_the_least_left_says_what_is_free(made: Path) -> None:
-    (made / "own").write_text("0::/a/b\n")
-    group(made / "cgroup" / "a" / "b", 4 * GIB, 1 * GIB)
-    group(made / "cgroup" / "a", 8 * GIB, 7 * GIB)
+def test_group_with_least_free_memory_counts(machine_folder: Path) -> None:
+    (machine_folder / "own").write_text("0::/a/b\n")
+    write_group(machine_folder / "cgroup" / "a" / "b", 4 * GIB, 1 * GIB)
+    write_group(machine_folder / "cgroup" / "a", 8 * GIB, 7 * GIB)
     assert (machine.measure_memory().total, machine.measure_memory().free) == (4 * GIB, GIB)
 
 
 @pytest.mark.parametrize(
-    ("line", "place", "names"),
+    ("line", "path", "names"),
     [
         ("0::/a", "a", ("memory.max", "memory.current")),
         ("4:memory:/a", "memory/a", ("memory.limit_in_bytes", "memory.usage_in_bytes")),
     ],
 )
-def test_pages_of_files_that_lie_idle_are_free(made: Path, line: str, place: str, names: tuple[str, str]) -> None:
-    (made / "own").write_text(f"{line}\n")
-    group(made / "cgroup" / place, 4 * GIB, 3 * GIB, names)
+def test_inactive_file_pages_are_free(machine_folder: Path, line: str, path: str, names: tuple[str, str]) -> None:
+    (machine_folder / "own").write_text(f"{line}\n")
+    write_group(machine_folder / "cgroup" / path, 4 * GIB, 3 * GIB, names)
     total = "" if "max" in names[0] else "total_"
-    (made / "cgroup" / place / "memory.stat").write_text(f"cache 5\n{total}inactive_file {GIB}\nactive_file 7\n")
+    (machine_folder / "cgroup" / path / "memory.stat").write_text(
+        f"cache 5\n{total}inactive_file {GIB}\nactive_file 7\n"
+    )
     assert machine.measure_memory().free == 2 * GIB
 
 
-def test_a_containers_own_group_lies_at_the_root(made: Path) -> None:
-    (made / "own").write_text("0::/../../host/path\n")
-    group(made / "cgroup", 2 * GIB, 0)
+def test_containers_own_group_is_at_the_root(machine_folder: Path) -> None:
+    (machine_folder / "own").write_text("0::/../../host/path\n")
+    write_group(machine_folder / "cgroup", 2 * GIB, 0)
     assert machine.measure_memory().total == 2 * GIB
 
 
-def test_groups_of_version_1(made: Path) -> None:
-    (made / "own").write_text("9:cpu:/x\n4:memory:/job\n0::/\n")
+def test_version_1_groups(machine_folder: Path) -> None:
+    (machine_folder / "own").write_text("9:cpu:/x\n4:memory:/job\n0::/\n")
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-    group(made / "cgroup" / "memory" / "job", 3 * GIB, 5 * GIB, names)
-    group(made / "cgroup" / "memory", 2**63 - 4096, 0, names)
+    write_group(machine_folder / "cgroup" / "memory" / "job", 3 * GIB, 5 * GIB, names)
+    write_group(machine_folder / "cgroup" / "memory", 2**63 - 4096, 0, names)
     assert (machine.measure_memory().total, machine.measure_memory().free) == (3 * GIB, 0)
 
 
-def test_a_system_that_says_nothing(made: Path) -> None:
-    (made / "meminfo").write_text("MemTotal: much\n")
-    (made / "own").write_text("nonsense\n\0:::\n")
+def test_unknown_system(machine_folder: Path) -> None:
+    (machine_folder / "meminfo").write_text("MemTotal: much\n")
+    (machine_folder / "own").write_text("nonsense\n\0:::\n")
     assert machine.measure_memory() == machine.Device("memory", "cpu", 0, 0)
 
 
-def test_every_gpu_is_listed_and_the_first_is_used(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_gpus_are_listed_and_the_first_is_used(machine_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    def asked(k: int) -> tuple[int, int]:
+    def mem_get_info(k: int) -> tuple[int, int]:
         if k == 2:
             raise RuntimeError("out of memory")
         return 5 * GIB, 80 * GIB
 
     cuda: Any = {
-        "device_count": lambda: 3, "mem_get_info": asked, "get_device_name": lambda k: f"H{k}",
+        "device_count": lambda: 3, "mem_get_info": mem_get_info, "get_device_name": lambda k: f"H{k}",
         "get_device_properties": lambda k: SimpleNamespace(total_memory=80 * GIB),
     }  # fmt: skip
     for name, value in cuda.items():
@@ -104,11 +108,11 @@ def test_every_gpu_is_listed_and_the_first_is_used(made: Path, monkeypatch: pyte
     assert second.note.startswith("not used") and (full.total, full.free, full.note) == (80 * GIB, 0, "out of memory")
 
 
-def test_a_gpu_that_only_its_driver_sees_is_named(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_visible_only_to_its_driver_is_reported(machine_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    (made / "gpus" / "0000:01:00.0").mkdir(parents=True)
-    monkeypatch.setattr(machine, "DRIVERS", made / "gpus")
+    (machine_folder / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    monkeypatch.setattr(machine, "DRIVERS", machine_folder / "gpus")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     (unseen,) = machine.find_devices()[1:]
     assert unseen.kind == "unseen" and "CUDA build" in unseen.note

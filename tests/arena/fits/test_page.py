@@ -1,4 +1,4 @@
-"""docs/what-fits.md shows what was measured, and what was measured bears the formulas out."""
+"""docs/what-fits.md shows the measurements, and the estimates agree with them."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[3]
 RESULT = json.loads((ROOT / "benchmarks" / "results" / "fits.json").read_text("utf-8"))
 
 
-def test_the_page_shows_the_table_of_the_results() -> None:
+def test_page_shows_the_results() -> None:
     shown = (ROOT / "docs" / "what-fits.md").read_text("utf-8")
     assert format_table(RESULT["rows"]) in shown, "renew it: python benchmarks/fits.py --page"
 
 
-def test_every_estimate_was_within_the_promise() -> None:
-    """And is today's formulas' own, so that they cannot change without a measurement."""
+def test_estimates_are_within_the_stated_bound() -> None:
+    """The stored estimates must equal the current formulas', so changing these requires new measurements."""
     measured = {(r["model"], r["phase"], r["adapters"]): r for r in RESULT["rows"]}
     assert RESULT["within"] == WITHIN == 0.15 and len(measured) == len(RESULT["rows"]) >= 10
     assert len({row["model"] for row in RESULT["rows"]}) == 3

@@ -1,4 +1,4 @@
-"""Sizes counted from settings alone, and what of settings is refused."""
+"""Sizes counted from a model's settings, and refusals of invalid settings."""
 
 import json
 import os
@@ -20,10 +20,10 @@ SMALL = {
 }  # fmt: skip
 
 
-def folder(path: Path, **changed: Any) -> Path:
+def write_model_folder(path: Path, **changed: Any) -> Path:
     path.mkdir(exist_ok=True)
-    kept = {key: value for key, value in {**SMALL, **changed}.items() if value is not ...}
-    (path / "config.json").write_text(json.dumps(kept), encoding="utf-8")
+    settings = {key: value for key, value in {**SMALL, **changed}.items() if value is not ...}
+    (path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     return path
 
 
@@ -43,7 +43,7 @@ def test_built_in_models_are_counted_without_their_folders(monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_a_count_is_that_of_the_loaded_model() -> None:
+def test_count_equals_that_of_the_loaded_model() -> None:
     path = resolve("nano")
     shape, files = read_shape(str(path))
     model = load_model(path)
@@ -54,11 +54,11 @@ def test_a_count_is_that_of_the_loaded_model() -> None:
     assert files == sum(p.stat().st_size for p in path.glob("*.safetensors")) > 4 * shape.parameters
 
 
-def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
-    tied, _ = read_shape(str(folder(tmp_path / "a", tie_word_embeddings=True)))
-    loose, _ = read_shape(str(folder(tmp_path / "b", tie_word_embeddings=False) / "config.json"))
-    assert tied.tied and not loose.tied and loose.parameters == tied.parameters + 200 * 64
-    assert tied.others == loose.others, "the embedding, norms, biases"
+def test_untied_head_file_and_adapter(tmp_path: Path) -> None:
+    tied, _ = read_shape(str(write_model_folder(tmp_path / "a", tie_word_embeddings=True)))
+    untied, _ = read_shape(str(write_model_folder(tmp_path / "b", tie_word_embeddings=False) / "config.json"))
+    assert tied.tied and not untied.tied and untied.parameters == tied.parameters + 200 * 64
+    assert tied.others == untied.others, "the embedding, norms, biases"
     adapter = {"peft_type": "LORA", "base_model_name_or_path": str(tmp_path / "a"), "r": 4, "lora_alpha": 8}
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "adapter_config.json").write_text(json.dumps(adapter))
@@ -70,20 +70,20 @@ def test_an_untied_head_a_file_and_an_adapter(tmp_path: Path) -> None:
         read_shape(str(tmp_path / "c"))
 
 
-def test_a_model_without_linear_layers_is_counted() -> None:
-    """GPT-2's are of another class, which is never held in bfloat16, and which no adapter changes."""
+def test_model_without_linear_layers_is_counted() -> None:
+    """GPT-2 uses another layer class, which is never held in bfloat16 and gets no adapters."""
     shape = count_shape({**SMALL, "model_type": "gpt2"}, "here")
     assert shape.linear == shape.edges == 0 and shape.parameters > 2 * 12 * 64**2
 
 
-def test_experts_count_as_those_that_a_token_passes() -> None:
+def test_only_active_experts_count() -> None:
     mixed = {**SMALL, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
     shape = count_shape(mixed, "here")
     assert shape.inner == 2 * 96 and shape.parameters > 8 * 2 * 3 * 64 * 96
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"num_hidden_layers": 10**12}, "num_hidden_layers is 1000000000000"),
         ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
@@ -108,41 +108,41 @@ def test_experts_count_as_those_that_a_token_passes() -> None:
         ({"model_type": "vit"}, "cannot be loaded"),
     ],
 )
-def test_absurd_settings_are_refused_in_a_line_and_soon(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    begun = time.monotonic()
-    with pytest.raises(WeightsError) as refused:
-        read_shape(str(folder(tmp_path / "m", **changed)))
-    assert said in str(refused.value) and "\n" not in str(refused.value)
-    assert time.monotonic() - begun < 30
+def test_absurd_settings_are_refused_quickly_in_one_line(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(WeightsError) as error:
+        read_shape(str(write_model_folder(tmp_path / "m", **changed)))
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert time.monotonic() - start < 30
 
 
-def test_counting_ends_in_time() -> None:
-    """Should a kind of model work out a table number by number, of a size that its settings made up."""
+def test_counting_has_a_time_limit() -> None:
+    """A model's settings could request a table of arbitrary size."""
     with pytest.raises(TimeoutError, match=r"take over 0\.1 s to count"), _time_limit(0.1):
         while True:
             pass
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    def refusal(make: Any) -> str:
+def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
+    def read_error(make: Any) -> str:
         path = tmp_path / f"m{len(list(tmp_path.iterdir()))}"
         path.mkdir()
         make(path / "config.json")
-        with pytest.raises(WeightsError) as refused:
+        with pytest.raises(WeightsError) as error:
             read_shape(str(path))
-        return str(refused.value)
+        return str(error.value)
 
-    assert "is no regular file" in refusal(os.mkfifo)
-    assert "is no regular file" in refusal(lambda path: path.symlink_to("/dev/zero"))
-    assert "Is a directory" in refusal(Path.mkdir)
-    assert "cannot be read" in refusal(lambda path: path.symlink_to(path))
-    assert "larger than" in refusal(lambda path: (path.touch(), os.truncate(path, 1 << 40)))
-    assert "nested too deeply" in refusal(lambda path: path.write_text('{"a":' * 10**5 + "1" + "}" * 10**5))
-    assert "no JSON object" in refusal(lambda path: path.write_text("[1]"))
+    assert "is no regular file" in read_error(os.mkfifo)
+    assert "is no regular file" in read_error(lambda path: path.symlink_to("/dev/zero"))
+    assert "Is a directory" in read_error(Path.mkdir)
+    assert "cannot be read" in read_error(lambda path: path.symlink_to(path))
+    assert "larger than" in read_error(lambda path: (path.touch(), os.truncate(path, 1 << 40)))
+    assert "nested too deeply" in read_error(lambda path: path.write_text('{"a":' * 10**5 + "1" + "}" * 10**5))
+    assert "no JSON object" in read_error(lambda path: path.write_text("[1]"))
 
 
-def test_links_count_as_what_they_lead_to(tmp_path: Path) -> None:
-    path = folder(tmp_path / "m")
+def test_links_count_as_their_targets(tmp_path: Path) -> None:
+    path = write_model_folder(tmp_path / "m")
     (path / "real").write_bytes(b"12345")
     (path / "model-1.safetensors").symlink_to("real")
     (path / "model-2.safetensors").symlink_to("model-2.safetensors")
@@ -152,18 +152,18 @@ def test_links_count_as_what_they_lead_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nanoo", "./none", "/none/at/all", "x" * 300, "a\0b", "~nobody/none"])
-def test_an_unknown_model_is_one_line(name: str) -> None:
+def test_unknown_model_gives_one_line(name: str) -> None:
     with pytest.raises(WeightsError, match="no model"):
         read_shape(name)
 
 
-def test_a_name_that_the_hub_does_not_give_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_hub_download_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    def refuses(*given: Any) -> str:
+    def fail(*arguments: Any) -> str:
         raise LocalEntryNotFoundError("there is no network\nand more")
 
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuses)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     with pytest.raises(WeightsError, match=r"the hub did not give it \(there is no network\)$"):
         read_shape("somebody/something")

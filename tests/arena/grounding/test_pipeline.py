@@ -1,4 +1,4 @@
-"""A pipeline that grounds a policy, which then plays with images: weights move on, and resume repeats every bit."""
+"""A pipeline that grounds a policy and then plays with images: weights carry over, and resume is bit-equal."""
 
 import json
 from functools import partial
@@ -46,13 +46,13 @@ stages:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> str:
+def config(tmp_path: Path) -> str:
     role = tmp_path / "viewer.yaml"
     role.write_text(ROLE)
     return CONFIG.replace("ROLE", str(role))
 
 
-def pipeline(text: str, *assignments: str) -> Pipeline:
+def make_pipeline(text: str, *assignments: str) -> Pipeline:
     return read_pipeline([text_layer("test", text), *map(set_layer, assignments)])
 
 
@@ -61,9 +61,9 @@ def is_phase(wanted: tuple[int, str], what: str, value: object) -> bool:
 
 
 @pytest.mark.slow
-def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(given: str, tmp_path: Path) -> None:
-    whole = wait(start_pipeline(pipeline(given), tmp_path / "whole", Quiet()))
-    stages = [whole / "stages" / name for name in ("01-see", "02-more", "03-rl")]
+def test_stages_start_from_grounded_weights_and_resume_is_bit_equal(config: str, tmp_path: Path) -> None:
+    uninterrupted = wait(start_pipeline(make_pipeline(config), tmp_path / "whole", Quiet()))
+    stages = [uninterrupted / "stages" / name for name in ("01-see", "02-more", "03-rl")]
     weights = [done.weights["viewer"] for stage in stages if (done := read_stage_end(stage))]
     assert RunReader(stages[1]).environment()["experiment"]["ground"]["policy"] == "viewer"
     assert RunReader(stages[2]).environment()["experiment"]["policies"]["viewer"]["model"] == str(weights[1])
@@ -71,15 +71,15 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
 
     for phase in ((2, "learn"), (1, "learn")):  # in the second stage; then while it plays and learns
         stopped = Quiet(partial(is_phase, phase))
-        begun = tmp_path / f"begun{phase[0]}"
+        interrupted = tmp_path / f"begun{phase[0]}"
         with pytest.raises(Interrupted):
-            wait(start_pipeline(pipeline(given), begun, stopped))
-        wait(resume_pipeline(begun, Quiet()))
-        assert results(begun) == results(whole)
+            wait(start_pipeline(make_pipeline(config), interrupted, stopped))
+        wait(resume_pipeline(interrupted, Quiet()))
+        assert results(interrupted) == results(uninterrupted)
 
 
 @pytest.mark.parametrize(
-    ("assignments", "told"),
+    ("assignments", "message"),
     [
         (["stages.see.ground.policy=viewers"], "stage see: policy: there is no policy 'viewers'"),
         (["stages.see.ground.kinds={cells: 0}"], "kinds"),
@@ -88,12 +88,12 @@ def test_stages_go_on_from_the_grounded_weights_and_resume_repeats_every_bit(giv
         (["stages.see.ground.game={nam: zoom}"], "game"),
     ],
 )
-def test_settings_that_cannot_be_are_one_line(assignments: list[str], told: str, given: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=told) as refusal:
-        plan(pipeline(given, *assignments), tmp_path, lambda text: None)
-    assert "\n" not in str(refusal.value)
+def test_invalid_settings_give_one_line(assignments: list[str], message: str, config: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        plan(make_pipeline(config, *assignments), tmp_path, lambda text: None)
+    assert "\n" not in str(error.value)
 
 
-def test_later_stages_are_planned_with_the_models_that_grounding_begins_with(given: str, tmp_path: Path) -> None:
-    *_, last = plan(pipeline(given), tmp_path, lambda text: None)
+def test_later_stages_are_planned_with_the_initial_models(config: str, tmp_path: Path) -> None:
+    *_, last = plan(make_pipeline(config), tmp_path, lambda text: None)
     assert last.is_final and last.made.policies["viewer"].model == "nano-vlm"  # type: ignore[union-attr]

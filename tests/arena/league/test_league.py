@@ -1,4 +1,4 @@
-"""A whole run with a league: past selves play with their old weights, and a resumed run meets the same ones."""
+"""A run with a league: past versions play with their old weights, and a resumed run meets the same opponents."""
 
 import json
 import random
@@ -60,182 +60,185 @@ checkpoint: {keep: 9}
 
 
 @pytest.fixture(scope="module")
-def roles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def roles_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("roles")
     for name in ("poker", "caller"):
         (folder / f"{name}.yaml").write_text(ROLE.format(name=name))
     return folder
 
 
-def experiment(roles: Path, *assignments: str) -> Experiment:
-    return compose([text_layer("test", CONFIG), set_layer(f"roles={roles}"), *map(set_layer, assignments)])
+def make_experiment(roles_folder: Path, *assignments: str) -> Experiment:
+    return compose([text_layer("test", CONFIG), set_layer(f"roles={roles_folder}"), *map(set_layer, assignments)])
 
 
-def finished(folder: Path, given: Experiment) -> Lab:
-    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet()))
+def run_to_end(folder: Path, config: Experiment) -> Lab:
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, Quiet()))
     wait(lab.run())
     return lab
 
 
 @pytest.fixture(scope="module")
-def unbroken(roles: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab]:
+def uninterrupted_run(roles_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lab]:
     folder = tmp_path_factory.mktemp("league") / "run"
-    return folder, finished(folder, experiment(roles))
+    return folder, run_to_end(folder, make_experiment(roles_folder))
 
 
-def state(folder: Path, k: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "checkpoints" / f"{k:04d}" / "state.json").read_text())
-    return found
+def read_state(folder: Path, k: int) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((folder / "checkpoints" / f"{k:04d}" / "state.json").read_text())
+    return state
 
 
-def pool_files(folder: Path) -> dict[str, bytes]:
+def read_pool_files(folder: Path) -> dict[str, bytes]:
     return {f"{p.parent.name}/{p.name}": p.read_bytes() for p in (folder / "league").rglob("*.safetensors")}
 
 
-def guests(folder: Path, k: int) -> set[str]:
+def list_opponents(folder: Path, k: int) -> set[str]:
     rows = RunFolder.open(folder).log.read(k)
     return {s["policy"] for row in rows for s in row["seats"].values()} - {"shared"}
 
 
 @pytest.mark.slow
-def test_everybody_in_the_mixture_was_met_when_it_was_time(unbroken: tuple[Path, Lab]) -> None:
-    folder, _ = unbroken
-    assert guests(folder, 1) == {"random", "shared@0"} == guests(folder, 2)
-    assert guests(folder, 3) == {"random", "shared@0", "shared@2"}  # @2 by pfsp; two updates ago it was @0
-    assert guests(folder, 4) == {"random", "shared@0", "shared@1", "shared@2"}
-    assert state(folder, 4)["league"]["pool"] == {
+def test_opponents_follow_the_mixtures_schedule(uninterrupted_run: tuple[Path, Lab]) -> None:
+    folder, _ = uninterrupted_run
+    assert list_opponents(folder, 1) == {"random", "shared@0"} == list_opponents(folder, 2)
+    assert list_opponents(folder, 3) == {"random", "shared@0", "shared@2"}  # @2 by pfsp; two updates ago it was @0
+    assert list_opponents(folder, 4) == {"random", "shared@0", "shared@1", "shared@2"}
+    assert read_state(folder, 4)["league"]["pool"] == {
         "members": [0, 4], "recent": [2, 3, 4], "sealed": [0, 2, 3, 4],
     }  # fmt: skip
 
 
-def test_opponents_are_recorded_as_who_they_were_and_earn_no_credit(unbroken: tuple[Path, Lab]) -> None:
-    run = RunFolder.open(unbroken[0])
+def test_opponents_are_recorded_and_get_no_credit(uninterrupted_run: tuple[Path, Lab]) -> None:
+    run = RunFolder.open(uninterrupted_run[0])
     for k in (1, 2, 3, 4):
         rows = {row["id"]: row for row in run.log.read(k)}
         for row in rows.values():
             seats = row["seats"].values()
             assert any(s["trained"] for s in seats)
             for s in seats:
-                live = s["policy"] == "shared"
-                assert s["trained"] is live and s["kind"] == ("brain" if s["policy"] == "random" else "model")
-                assert s["version"] == (k - 1 if live else int(s["policy"].partition("@")[2] or 0))
+                is_live = s["policy"] == "shared"
+                assert s["trained"] is is_live and s["kind"] == ("brain" if s["policy"] == "random" else "model")
+                assert s["version"] == (k - 1 if is_live else int(s["policy"].partition("@")[2] or 0))
         credited = {(c.match, c.seat) for c in run.log.credit(k)}
         moved = {(row["id"], t["seat"]) for row in rows.values() for t in row["turns"]}
         assert credited == {(m, seat) for m, seat in moved if rows[m]["seats"][seat]["trained"]}
 
 
-def test_past_versions_play_with_the_weights_they_had(unbroken: tuple[Path, Lab]) -> None:
-    """What a past version sampled has the log-probabilities of its checkpoint's weights, not of today's."""
-    folder, lab = unbroken
+def test_past_versions_play_with_their_own_weights(uninterrupted_run: tuple[Path, Lab]) -> None:
+    """Past versions' samples have the log-probabilities of their checkpoint's weights, not of the newest."""
+    folder, lab = uninterrupted_run
     streams: dict[str, list[Stream]] = {}
     for row in RunFolder.open(folder).log.rows():
-        for seat, found in row["streams"].items():
-            streams.setdefault(row["seats"][seat]["policy"], []).extend(Stream(**stream) for stream in found)
+        for seat, seat_streams in row["streams"].items():
+            streams.setdefault(row["seats"][seat]["policy"], []).extend(Stream(**stream) for stream in seat_streams)
     for version in (0, 1, 2):
-        own = streams[f"shared@{version}"]
-        sampled = np.concatenate([[p for p, m in zip(s.logprobs, s.mask, strict=True) if m] for s in own])
+        version_streams = streams[f"shared@{version}"]
+        sampled = np.concatenate([[p for p, m in zip(s.logprobs, s.mask, strict=True) if m] for s in version_streams])
         weights = AutoModelForCausalLM.from_pretrained(
             folder / "checkpoints" / f"{version:04d}" / "policies" / "shared", attn_implementation="sdpa"
         )
         wait(lab.engine.publish("witness", 0, ModuleWeights(weights.eval())))
-        heat = [0.9] * len(own)
-        then, now = (np.concatenate(wait(lab.engine.score(name, own, heat))) for name in ("witness", "shared"))
-        assert np.abs(then - sampled).max() < 1e-4
-        assert np.abs(now - sampled).max() > 0.05
+        temperatures = [0.9] * len(version_streams)
+        past, current = (
+            np.concatenate(wait(lab.engine.score(name, version_streams, temperatures)))
+            for name in ("witness", "shared")
+        )
+        assert np.abs(past - sampled).max() < 1e-4
+        assert np.abs(current - sampled).max() > 0.05
     wait(lab.engine.retire("witness"))
 
 
-def test_the_folder_holds_what_the_checkpoints_hold(unbroken: tuple[Path, Lab]) -> None:
-    folder, _ = unbroken
-    files = pool_files(folder)
-    listed = {v for k in range(5) for versions in state(folder, k)["league"]["pool"].values() for v in versions}
+def test_league_folder_holds_the_listed_versions(uninterrupted_run: tuple[Path, Lab]) -> None:
+    folder, _ = uninterrupted_run
+    files = read_pool_files(folder)
+    listed = {v for k in range(5) for versions in read_state(folder, k)["league"]["pool"].values() for v in versions}
     assert set(files) == {f"shared@{v}/model.safetensors" for v in listed}
     for version in listed:
         assert files[f"shared@{version}/model.safetensors"] == weight_files(folder, version)[0]
         AutoModelForCausalLM.from_pretrained(folder / "league" / f"shared@{version}")
 
 
-def test_ratings_and_win_rates_know_the_past(unbroken: tuple[Path, Lab]) -> None:
-    folder, lab = unbroken
+def test_ratings_and_win_rates_include_past_versions(uninterrupted_run: tuple[Path, Lab]) -> None:
+    folder, lab = uninterrupted_run
     names = {"poker/shared", "poker/random", *(f"poker/shared@{v}" for v in range(5))}
-    assert set(state(folder, 4)["ratings"]) == names == set(lab.parts.ratings.state())
-    assert state(folder, 4)["ratings"]["poker/shared@4"] == state(folder, 4)["ratings"]["poker/shared"]
+    assert set(read_state(folder, 4)["ratings"]) == names == set(lab.parts.ratings.state())
+    assert read_state(folder, 4)["ratings"]["poker/shared@4"] == read_state(folder, 4)["ratings"]["poker/shared"]
     row = RunFolder.open(folder).reader.metrics()[-1]
     assert set(row["ratings"]) == {"poker/shared", "poker/shared@past", "poker/random"}
     assert set(row["win_rate"]) == {"shared vs shared@past", "shared vs random"}
     assert all(0 <= rate <= 1 for rate in row["win_rate"].values())
-    assert set(state(folder, 4)["league"]["win_rates"]) == {
+    assert set(read_state(folder, 4)["league"]["win_rates"]) == {
         f"kuhn_poker: shared vs {name}" for name in ("random", "shared@0", "shared@1", "shared@2")
     }
 
 
-def same(folder: Path, expected: Path) -> None:
+def assert_same_runs(folder: Path, expected: Path) -> None:
     assert log(folder) == log(expected)
     for k in range(5):
         assert weight_files(folder, k) == weight_files(expected, k)
-        assert state(folder, k) == state(expected, k)
-    assert pool_files(folder) == pool_files(expected)
+        assert read_state(folder, k) == read_state(expected, k)
+    assert read_pool_files(folder) == read_pool_files(expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("done", [1, 3])
-def test_a_run_that_lost_its_latest_checkpoints_meets_the_same_again(
-    unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, done: int
+def test_run_resumed_from_an_older_checkpoint_meets_the_same_opponents(
+    uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path, done: int
 ) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(unbroken[0], folder)
+    shutil.copytree(uninterrupted_run[0], folder)
     for later in range(done + 1, 5):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    lab = wait(Lab.open(RunFolder.open(folder), experiment(roles), Quiet()))
-    assert all(int(name.split("@")[1].split("/")[0]) <= done for name in pool_files(folder))
-    loaded = past_versions_served(lab)
+    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(roles_folder), Quiet()))
+    assert all(int(name.split("@")[1].split("/")[0]) <= done for name in read_pool_files(folder))
+    loaded = count_served_versions(lab)
     wait(lab.run())
-    same(folder, unbroken[0])
-    assert max(loaded) == 1 < len(guests(folder, 4) - {"random"}), "no more in memory than fit, however many were met"
+    assert_same_runs(folder, uninterrupted_run[0])
+    assert max(loaded) == 1 < len(list_opponents(folder, 4) - {"random"}), "no more versions in memory than the limit"
 
 
-def past_versions_served(lab: Lab) -> list[int]:
-    """How many there were after each publication, to be read when the run is over."""
+def count_served_versions(lab: Lab) -> list[int]:
+    """Record the number of served past versions after each publication; read it after the run."""
     counts: list[int] = []
     engine = lab.engine
     assert isinstance(engine, InProcessEngine)
     publish = engine.publish
 
-    async def counted(policy: str, version: int, weights: Any) -> None:
+    async def publish_and_count(policy: str, version: int, weights: Any) -> None:
         await publish(policy, version, weights)
         counts.append(sum(parse_version(name) is not None for name in engine._served))
 
-    engine.publish = counted  # type: ignore[method-assign]
+    engine.publish = publish_and_count  # type: ignore[method-assign]
     return counts
 
 
 @pytest.mark.slow_after(1)
-@pytest.mark.parametrize(("what", "value"), [("match", "0002-0009"), ("phase", (4, "commit"))])
-def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
-    unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, what: str, value: Any
+@pytest.mark.parametrize(("event", "value"), [("match", "0002-0009"), ("phase", (4, "commit"))])
+def test_interrupted_league_resumes_bit_equal(
+    uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path, event: str, value: Any
 ) -> None:
-    given, folder = experiment(roles), tmp_path / "run"
-    watcher = Quiet(lambda w, v: (w, v) == (what, value))
+    config, folder = make_experiment(roles_folder), tmp_path / "run"
+    watcher = Quiet(lambda w, v: (w, v) == (event, value))
     with pytest.raises(KeyboardInterrupt):
-        wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    same(folder, unbroken[0])
+        wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
+    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
+    assert_same_runs(folder, uninterrupted_run[0])
 
 
 @pytest.mark.slow
-def test_separate_policies_meet_each_others_past_selves(
-    unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path
+def test_separate_policies_play_each_others_past_versions(
+    uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path
 ) -> None:
-    warm = unbroken[0] / "checkpoints" / "0000" / "policies" / "shared"
-    given = experiment(
-        roles, "policies.shared.imitate=null", f"policies.shared.model={warm}", "seats.second.role=caller",
+    warm = uninterrupted_run[0] / "checkpoints" / "0000" / "policies" / "shared"
+    config = make_experiment(
+        roles_folder, "policies.shared.imitate=null", f"policies.shared.model={warm}", "seats.second.role=caller",
         "iterations=2", "league.opponents=[{play: past, lag: 1}]", "learn.regularisers={kl: {weight: 0}}",
     )  # fmt: skip
-    finished(tmp_path / "run", with_policies(given, "separate"))
+    run_to_end(tmp_path / "run", with_policies(config, "separate"))
     for k, past in ((1, 0), (2, 0)):
         rows = RunFolder.open(tmp_path / "run").log.read(k)
-        met = {tuple(s["policy"] for s in row["seats"].values()) for row in rows}
-        assert met == {("poker", f"caller@{past}"), (f"poker@{past}", "caller")}
+        matchups = {tuple(s["policy"] for s in row["seats"].values()) for row in rows}
+        assert matchups == {("poker", f"caller@{past}"), (f"poker@{past}", "caller")}
     assert sorted(p.name for p in (tmp_path / "run" / "league").iterdir()) == [
         f"{name}@{v}" for name in ("caller", "poker") for v in (0, 1, 2)
     ]
@@ -243,20 +246,18 @@ def test_separate_policies_meet_each_others_past_selves(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(8))
-def test_a_process_killed_between_any_two_writes_of_a_league_ends_as_the_unbroken(
-    roles: Path, tmp_path: Path, number: int
-) -> None:
+def test_league_killed_between_writes_resumes_bit_equal(roles_folder: Path, tmp_path: Path, number: int) -> None:
     (tmp_path / "mine.yaml").write_text(CONFIG.replace("keep: 9", "every: 2, keep: 1"))
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--config", tmp_path / "mine.yaml", "--json"]
-    command += ["--roles", roles]
-    whole = [*command, "--out", tmp_path / "whole"]
-    assert arena_child(tmp_path / "said", *whole, hurt=Hurt(count_steps=tmp_path / "steps")).code == 0
+    command += ["--roles", roles_folder]
+    uninterrupted = [*command, "--out", tmp_path / "whole"]
+    assert arena_child(tmp_path / "said", *uninterrupted, hurt=Hurt(count_steps=tmp_path / "steps")).code == 0
     step = random.Random(number).randint(1, int((tmp_path / "steps").read_text()))
     run = tmp_path / "run"
-    told = arena_child(tmp_path / "said", *command, "--out", run, hurt=Hurt(kill_at_step=step))
-    assert told.code == -signal.SIGKILL, told
-    again = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
-    told = arena_child(tmp_path / "said", *again)
-    assert told.code == 0, told.err
+    result = arena_child(tmp_path / "said", *command, "--out", run, hurt=Hurt(kill_at_step=step))
+    assert result.code == -signal.SIGKILL, result
+    resume_command = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
+    result = arena_child(tmp_path / "said", *resume_command)
+    assert result.code == 0, result.err
     assert_same(left(run), left(tmp_path / "whole"))
-    assert pool_files(run) == pool_files(tmp_path / "whole")
+    assert read_pool_files(run) == read_pool_files(tmp_path / "whole")

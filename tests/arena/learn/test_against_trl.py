@@ -21,7 +21,7 @@ pytest.importorskip("trl")
 
 ROWS, LENGTH = 4, 12
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    # name: what TRL is told, what we are told
+    # name: TRL's settings, our settings
     "grpo": ({"loss_type": "grpo", "epsilon": 0.2}, {"aggregate": "stream_mean"}),
     "bnpo": ({"loss_type": "bnpo", "epsilon": 0.2}, {"aggregate": "token_mean"}),
     "dapo": (
@@ -72,8 +72,8 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def grpo(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Makes a GRPOTrainer of given settings round a tiny model, from nothing but this machine."""
+def make_trl_trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return a factory of GRPOTrainers with given settings around a tiny model, without downloads."""
     from datasets import Dataset
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
@@ -81,8 +81,8 @@ def grpo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from trl import GRPOConfig, GRPOTrainer
 
     folder = tmp_path_factory.mktemp("trl")
-    words = Tokenizer(WordLevel({"<unk>": 0, "<eos>": 1, "hello": 2}, unk_token="<unk>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>")
+    tokenizer_model = Tokenizer(WordLevel({"<unk>": 0, "<eos>": 1, "hello": 2}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer_model, eos_token="<eos>", pad_token="<eos>")
 
     def make(**settings: Any) -> Any:
         config = GRPOConfig(
@@ -102,8 +102,8 @@ def grpo(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-class Rectangle:
-    """Random completions of different lengths, with tokens of a tool among them that are nobody's to learn."""
+class PaddedBatch:
+    """Random completions of different lengths, with unlearned tool tokens among them."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -153,62 +153,62 @@ class Rectangle:
         )
 
 
-def rule_of(aggregate: Any, regularisers: Any = None, **loss: Any) -> LearnSpec:
+def make_rule(aggregate: Any, regularisers: Any = None, **loss: Any) -> LearnSpec:
     return LearnSpec.model_validate(
         dict(loss={"policy_gradient": loss}, aggregate=aggregate, regularisers=regularisers or {})
     )
 
 
-def objective(tokens: TokenBatch, rule: LearnSpec) -> torch.Tensor:
-    """What a step of one micro-batch minimises."""
+def compute_objective(tokens: TokenBatch, rule: LearnSpec) -> torch.Tensor:
+    """Return the objective of a step of one micro-batch."""
     weights = rule.aggregate(*(column.numpy() for column in (tokens.turns, tokens.streams, tokens.learned)))
     token = rule.loss(tokens)
     total = token.loss + sum(regulariser(tokens, token) for regulariser in rule.regularisers.values())
     return (total * torch.from_numpy(weights)).sum()
 
 
-def same(trainer: Any, rule: LearnSpec, seed: int, **more: Any) -> None:
-    """Loss and gradients, by log-probabilities and entropies, agree to 1e-8, and there is something to agree on."""
-    given = Rectangle(seed)
-    trainer._get_per_token_logps_and_entropies = lambda *_, **__: (given.now, given.entropy, None)
-    theirs = trainer._compute_loss(trainer.model, given.for_trl() | more)
-    ours = objective(given.for_us(), rule)
+def check_equal(trainer: Any, rule: LearnSpec, seed: int, **extra_inputs: Any) -> None:
+    """Check that loss and gradients by log-probabilities and entropies agree to 1e-8."""
+    padded_batch = PaddedBatch(seed)
+    trainer._get_per_token_logps_and_entropies = lambda *_, **__: (padded_batch.now, padded_batch.entropy, None)
+    theirs = trainer._compute_loss(trainer.model, padded_batch.for_trl() | extra_inputs)
+    ours = compute_objective(padded_batch.for_us(), rule)
     assert ours.item() == pytest.approx(theirs.item(), abs=1e-8)
-    for by in (given.now, given.entropy):
-        slopes = [torch.autograd.grad(v, by, allow_unused=True, retain_graph=True)[0] for v in (ours, theirs)]
-        one, other = (torch.zeros_like(by) if s is None else s for s in slopes)
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-8)
+    for variable in (padded_batch.now, padded_batch.entropy):
+        gradients = [torch.autograd.grad(v, variable, allow_unused=True, retain_graph=True)[0] for v in (ours, theirs)]
+        our_gradient, trl_gradient = (torch.zeros_like(variable) if s is None else s for s in gradients)
+        torch.testing.assert_close(our_gradient, trl_gradient, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_and_its_gradient_are_trls(grpo: Any, kind: str) -> None:
+def test_loss_and_gradient_equal_those_of_trl(make_trl_trainer: Any, kind: str) -> None:
     theirs, ours = KINDS[kind]
-    trainer = grpo(**theirs)
+    trainer = make_trl_trainer(**theirs)
     for seed in range(20):
-        same(trainer, rule_of(**ours), seed)
+        check_equal(trainer, make_rule(**ours), seed)
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dapo", "gspo, wide"])
-def test_with_kl_and_entropy(grpo: Any, kind: str) -> None:
-    """TRL's entropy bonus is a mean over tokens whatever the loss; ours is weighed like the loss it is added to."""
+def test_kl_and_entropy_equal_those_of_trl(make_trl_trainer: Any, kind: str) -> None:
+    """TRL's entropy bonus is always a mean over tokens; ours is weighted like the loss it is added to."""
     theirs, ours = KINDS[kind]
     entropy = {"entropy": {"weight": 0.02}} if kind == "dapo" else {}
-    trainer = grpo(**theirs, **({"entropy_coef": 0.02} if entropy else {}))
-    trainer.beta = 0.3  # told beforehand it would look for a reference model by name
+    trainer = make_trl_trainer(**theirs, **({"entropy_coef": 0.02} if entropy else {}))
+    trainer.beta = 0.3  # set afterwards: as a setting TRL would look for a reference model by name
     for seed in range(5):
-        same(trainer, rule_of(**ours, regularisers={"kl": {"weight": 0.3}, **entropy}), seed)
+        check_equal(trainer, make_rule(**ours, regularisers={"kl": {"weight": 0.3}, **entropy}), seed)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_with_a_correction_for_the_sampler(grpo: Any, mode: str) -> None:
+def test_corrections_equal_those_of_trl(make_trl_trainer: Any, mode: str) -> None:
     """TRL forms the ratio of its `mode` before its loss; it is formed here in numpy, by its documented definition."""
     bounds, correction = MODES[mode]
-    trainer = grpo(loss_type="dapo", vllm_importance_sampling_mode=mode)
+    trainer = make_trl_trainer(loss_type="dapo", vllm_importance_sampling_mode=mode)
     trainer.use_vllm = True  # what the loss asks before it multiplies; no vLLM is needed for that
     weights = []
     for seed in range(10):
-        given = Rectangle(seed)
-        gap = (given.old - given.behaviour) * given.own
+        padded_batch = PaddedBatch(seed)
+        gap = (padded_batch.old - padded_batch.behaviour) * padded_batch.own
         ratio = np.exp(gap.sum(1, keepdims=True) if mode.startswith("sequence") else gap)
         low, high = bounds.get("clip_min", 0.0), bounds["clip_max"]
         if mode.endswith("truncate"):
@@ -216,37 +216,37 @@ def test_with_a_correction_for_the_sampler(grpo: Any, mode: str) -> None:
         else:
             ratio = np.where((ratio < low) | (ratio > high), 0.0, ratio)
         weights.append(ratio.ravel())
-        rule = rule_of(aggregate="token_mean", correction=correction)
-        same(trainer, rule, seed, importance_sampling_ratio=torch.from_numpy(ratio))
+        rule = make_rule(aggregate="token_mean", correction=correction)
+        check_equal(trainer, rule, seed, importance_sampling_ratio=torch.from_numpy(ratio))
     assert len(set(np.concatenate(weights).round(6))) > 3, "weights differ"
 
 
 # -- from token ids ----------------------------------------------------------------------------------------
 
 
-def dialogues(seed: int) -> list[Stream]:
-    """Streams of a common length of prompt, then turns of the policy with observations between them."""
+def make_dialogues(seed: int) -> list[Stream]:
+    """Return streams with prompts of equal length and several turns with observations in between."""
     rng = np.random.default_rng(seed)
-    found = []
+    streams = []
     for _ in range(ROWS):
         stream = Stream()
         stream.observe(rng.integers(0, VOCABULARY, 3).tolist())
         for turn in range(rng.integers(1, 4)):
             if turn:
                 stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
-            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.append_sampled(said, rng.normal(-3, 0.1, len(said)).tolist(), turn)
-        found.append(stream)
-    return found
+            ids = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+            stream.append_sampled(ids, rng.normal(-3, 0.1, len(ids)).tolist(), turn)
+        streams.append(stream)
+    return streams
 
 
-def padded(rows: list[list[Any]]) -> torch.Tensor:
+def pad_rows(rows: list[list[Any]]) -> torch.Tensor:
     width = max(map(len, rows))
     return torch.tensor([row + [type(row[0])(0)] * (width - len(row)) for row in rows])
 
 
-def our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.ndarray, rule: LearnSpec) -> Any:
-    """Loss and parameter gradients through our scorer: shared openings, packed rows, flat tokens."""
+def compute_our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.ndarray, rule: LearnSpec) -> Any:
+    """Return loss and parameter gradients of our scorer: shared prefixes, packed rows, flat tokens."""
     model = tiny()
     samples = [
         Sample(
@@ -264,41 +264,41 @@ def our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.n
     )
     shares = np.split(weights, np.cumsum([s.sampled_count for s in streams])[:-1])
     total = torch.zeros(())
-    for one in batches:
-        tokens = make_token_batch(one, scorer(one), samples, old, Clock(), {})
-        weight = torch.from_numpy(np.concatenate([shares[i] for i in one.index])).float()
+    for packed in batches:
+        tokens = make_token_batch(packed, scorer(packed), samples, old, Clock(), {})
+        weight = torch.from_numpy(np.concatenate([shares[i] for i in packed.index])).float()
         total = total + (rule.loss(tokens).loss * weight).sum()
     total.backward()
     return total.item(), {name: p.grad for name, p in model.named_parameters()}
 
 
 @pytest.mark.parametrize("kind", ["grpo", "dapo", "dr_grpo", "gspo, wide", "cispo"])
-def test_the_gradient_of_every_weight_is_trls_from_the_same_token_ids(grpo: Any, kind: str) -> None:
+def test_weight_gradients_equal_those_of_trl(make_trl_trainer: Any, kind: str) -> None:
     """Multi-turn streams through both forwards: TRL's padded rows with a tool mask, and ours."""
     theirs, ours = KINDS[kind]
-    trainer = grpo(**theirs)
+    trainer = make_trl_trainer(**theirs)
     for seed in range(3):
-        streams, rng = dialogues(seed), np.random.default_rng(seed)
-        own = [[float(m) for m in s.mask[3:]] for s in streams]
+        streams, rng = make_dialogues(seed), np.random.default_rng(seed)
+        sampled = [[float(m) for m in s.mask[3:]] for s in streams]
         advantages = rng.normal(0, 1, ROWS).astype(np.float32)
         old = [np.array([p for p, m in zip(s.logprobs, s.mask, strict=True) if m], np.float32) for s in streams]
-        mask = padded([[1.0] * (len(s) - 3) for s in streams])
+        mask = pad_rows([[1.0] * (len(s) - 3) for s in streams])
         inputs = {
             "prompt_ids": torch.tensor([s.ids[:3] for s in streams]),
             "prompt_mask": torch.ones(ROWS, 3, dtype=torch.long),
-            "completion_ids": padded([s.ids[3:] for s in streams]),
+            "completion_ids": pad_rows([s.ids[3:] for s in streams]),
             "completion_mask": mask.long(),
-            "tool_mask": padded(own).long(),
+            "tool_mask": pad_rows(sampled).long(),
             "advantages": torch.from_numpy(advantages),
-            "old_per_token_logps": padded([s.logprobs[3:] for s in streams]),
+            "old_per_token_logps": pad_rows([s.logprobs[3:] for s in streams]),
             "num_items_in_batch": torch.tensor(float(sum(s.sampled_count for s in streams))),
         }
         trainer.model.zero_grad()
         trainer.model.eval()
         loss = trainer._compute_loss(trainer.model, inputs)
         loss.backward()
-        found, gradients = our_gradients(streams, old, advantages, rule_of(**ours))
-        assert found == pytest.approx(loss.item(), abs=1e-5)
+        our_loss, gradients = compute_our_gradients(streams, old, advantages, make_rule(**ours))
+        assert our_loss == pytest.approx(loss.item(), abs=1e-5)
         expected = {name: p.grad for name, p in trainer.model.named_parameters()}
         assert expected.keys() == gradients.keys()
         for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""Corrections: weights worked by hand, constant under autograd, and what they do to the gradient of a stale batch."""
+"""Corrections: weights worked by hand, constant under autograd, and their effect on a stale batch's gradient."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.factories.token_batches import batch, numbers, tensor
 from tests.factories.updating import updated
 
 UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
-EVERY: tuple[dict[str, Any], ...] = tuple(
+ALL_CORRECTIONS: tuple[dict[str, Any], ...] = tuple(
     [{"truncated": {"level": level, "cap": 1.5}} for level in ("token", "turn", "sequence")]
     + [
         {"masked": {"level": level, "by": by, "low": 0.5, "high": 2.0, "weigh": weigh}}
@@ -33,98 +33,100 @@ EVERY: tuple[dict[str, Any], ...] = tuple(
 )
 
 
-def played(*ratios: float, **changes: Any) -> TokenBatch:
-    """Tokens that the old weights find so many times as likely as the sampler did."""
+def make_tokens(*ratios: float, **changes: Any) -> TokenBatch:
+    """Return tokens with these ratios of the old weights' probability to the sampler's."""
     old = torch.full((len(ratios),), -2.0, dtype=torch.float64)
     return batch(old, old, torch.ones_like(old), behaviour=old - tensor(*ratios).log(), **changes)
 
 
-def weights(tokens: TokenBatch, name: str, **settings: Any) -> list[float]:
+def compute_weights(tokens: TokenBatch, name: str, **settings: Any) -> list[float]:
     return choose("correction", name, **settings)(tokens).tolist()
 
 
 def test_truncated_by_token_turn_and_sequence() -> None:
-    tokens = played(4.0, 0.5, 3.0, 0.5, 0.5, **UNITS)
-    assert weights(tokens, "truncated", cap=2.0) == pytest.approx([2, 0.5, 2, 0.5, 0.5])
+    tokens = make_tokens(4.0, 0.5, 3.0, 0.5, 0.5, **UNITS)
+    assert compute_weights(tokens, "truncated", cap=2.0) == pytest.approx([2, 0.5, 2, 0.5, 0.5])
     # turns: 4 * .5 = 2, 3, .5 * .5 = .25
-    assert weights(tokens, "truncated", cap=2.5, level="turn") == pytest.approx([2, 2, 2.5, 0.25, 0.25])
+    assert compute_weights(tokens, "truncated", cap=2.5, level="turn") == pytest.approx([2, 2, 2.5, 0.25, 0.25])
     # streams: 4 * .5 * 3 = 6, .25
-    assert weights(tokens, "truncated", cap=5.0, level="sequence") == pytest.approx([5, 5, 5, 0.25, 0.25])
+    assert compute_weights(tokens, "truncated", cap=5.0, level="sequence") == pytest.approx([5, 5, 5, 0.25, 0.25])
 
 
-def test_a_product_grows_with_length() -> None:
+def test_products_grow_with_length() -> None:
     for length, expected in ((10, 2.594), (100, 13780.6)):
-        tokens = played(*[1.1] * length, streams=torch.zeros(length, dtype=torch.int64))
-        assert weights(tokens, "truncated", level="sequence", cap=1e6)[0] == pytest.approx(expected, rel=1e-3)
+        tokens = make_tokens(*[1.1] * length, streams=torch.zeros(length, dtype=torch.int64))
+        assert compute_weights(tokens, "truncated", level="sequence", cap=1e6)[0] == pytest.approx(expected, rel=1e-3)
         settings = {"low": 0.5, "high": 2.0, "level": "sequence", "weigh": True}
-        assert weights(tokens, "masked", by="mean", **settings)[0] == pytest.approx(1.1)
-        assert weights(tokens, "masked", by="product", **settings)[0] == 0
+        assert compute_weights(tokens, "masked", by="mean", **settings)[0] == pytest.approx(1.1)
+        assert compute_weights(tokens, "masked", by="product", **settings)[0] == 0
 
 
 def test_masked_by_mean_product_and_worst() -> None:
     # geometric means of the streams: (4 * .5 * 1)^(1/3) = 1.26 and .5; products 2 and .25
-    tokens = played(4.0, 0.5, 1.0, 0.5, 0.5, **UNITS)
+    tokens = make_tokens(4.0, 0.5, 1.0, 0.5, 0.5, **UNITS)
     mean = {"by": "mean", "level": "sequence"}
-    assert weights(tokens, "masked", low=0.8, high=1.3, **mean) == [1, 1, 1, 0, 0]
-    assert weights(tokens, "masked", low=0.8, high=1.3, weigh=True, **mean) == pytest.approx(
+    assert compute_weights(tokens, "masked", low=0.8, high=1.3, **mean) == [1, 1, 1, 0, 0]
+    assert compute_weights(tokens, "masked", low=0.8, high=1.3, weigh=True, **mean) == pytest.approx(
         [2 ** (1 / 3)] * 3 + [0, 0]
     )
     product = {"by": "product", "level": "sequence"}
-    assert weights(tokens, "masked", low=0.2, high=1.9, **product) == [0, 0, 0, 1, 1]
-    assert weights(tokens, "masked", low=0.0, high=3.0, weigh=True, **product) == pytest.approx([2, 2, 2, 0.25, 0.25])
+    assert compute_weights(tokens, "masked", low=0.2, high=1.9, **product) == [0, 0, 0, 1, 1]
+    assert compute_weights(tokens, "masked", low=0.0, high=3.0, weigh=True, **product) == pytest.approx(
+        [2, 2, 2, 0.25, 0.25]
+    )
     worst = {"by": "worst", "low": 0.4, "high": 3.0}
-    assert weights(tokens, "masked", level="sequence", **worst) == [0, 0, 0, 1, 1]
+    assert compute_weights(tokens, "masked", level="sequence", **worst) == [0, 0, 0, 1, 1]
     # by turn: 4 spoils tokens 0 and 1 alone
-    assert weights(tokens, "masked", level="turn", **worst) == [0, 0, 1, 1, 1]
-    assert weights(tokens, "masked", level="turn", weigh=True, **worst) == pytest.approx([0, 0, 1, 0.5, 0.5])
+    assert compute_weights(tokens, "masked", level="turn", **worst) == [0, 0, 1, 1, 1]
+    assert compute_weights(tokens, "masked", level="turn", weigh=True, **worst) == pytest.approx([0, 0, 1, 0.5, 0.5])
 
 
 def test_icepop_masks_single_tokens_and_weighs_the_others() -> None:
-    tokens = played(6.0, 0.4, 2.0, 0.6, 1.0, **UNITS)
+    tokens = make_tokens(6.0, 0.4, 2.0, 0.6, 1.0, **UNITS)
     icepop = {"level": "token", "low": 0.5, "high": 5.0, "weigh": True}
-    assert weights(tokens, "masked", **icepop) == pytest.approx([0, 0, 2, 0.6, 1])
+    assert compute_weights(tokens, "masked", **icepop) == pytest.approx([0, 0, 2, 0.6, 1])
     for by in ("mean", "product", "worst"):
-        assert weights(tokens, "masked", by=by, **icepop) == weights(tokens, "masked", **icepop)
+        assert compute_weights(tokens, "masked", by=by, **icepop) == compute_weights(tokens, "masked", **icepop)
 
 
 def test_tokens_out_of_the_loss_are_in_no_ratio() -> None:
-    own = torch.tensor([True, False, True, True, True])
-    tokens = played(2.0, 9.0, 2.0, 0.5, 0.5, learned=own, **UNITS)
-    assert weights(tokens, "truncated", level="sequence", cap=10.0)[:1] == pytest.approx([4])
-    assert weights(tokens, "masked", by="worst", low=0.4, high=3.0)[0] == 1
+    learned = torch.tensor([True, False, True, True, True])
+    tokens = make_tokens(2.0, 9.0, 2.0, 0.5, 0.5, learned=learned, **UNITS)
+    assert compute_weights(tokens, "truncated", level="sequence", cap=10.0)[:1] == pytest.approx([4])
+    assert compute_weights(tokens, "masked", by="worst", low=0.4, high=3.0)[0] == 1
 
 
-@pytest.mark.parametrize("correction", EVERY, ids=str)
+@pytest.mark.parametrize("correction", ALL_CORRECTIONS, ids=str)
 def test_weights_are_constants(correction: dict[str, Any]) -> None:
     (name,) = correction
-    tokens = played(1.1, 0.9, 3.0, 1.0, 0.2, **UNITS)
+    tokens = make_tokens(1.1, 0.9, 3.0, 1.0, 0.2, **UNITS)
     old = tokens.old.clone().requires_grad_()
     tokens = batch(old, old, tokens.advantages, behaviour=tokens.behaviour, **UNITS)
-    found = choose("correction", name, **correction[name])(tokens)
-    assert not found.requires_grad and found.grad_fn is None
+    weights = choose("correction", name, **correction[name])(tokens)
+    assert not weights.requires_grad and weights.grad_fn is None
 
 
-@pytest.mark.parametrize("correction", [{"uncorrected": {}}, *EVERY], ids=str)
-def test_what_the_old_weights_sampled_weighs_1(correction: dict[str, Any]) -> None:
+@pytest.mark.parametrize("correction", [{"uncorrected": {}}, *ALL_CORRECTIONS], ids=str)
+def test_on_policy_tokens_have_weight_one(correction: dict[str, Any]) -> None:
     (name,) = correction
-    assert weights(played(*[1.0] * 5, **UNITS), name, **correction[name]) == [1] * 5
+    assert compute_weights(make_tokens(*[1.0] * 5, **UNITS), name, **correction[name]) == [1] * 5
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=5, max_size=5))
 def test_weights_stay_within_their_bounds(gaps: list[float]) -> None:
-    tokens = played(*[math.exp(gap) for gap in gaps], **UNITS)
-    for correction in EVERY:
+    tokens = make_tokens(*[math.exp(gap) for gap in gaps], **UNITS)
+    for correction in ALL_CORRECTIONS:
         ((name, settings),) = correction.items()
-        found = np.array(weights(tokens, name, **settings))
+        weights = np.array(compute_weights(tokens, name, **settings))
         if name == "truncated":
-            assert (found > 0).all() and (found <= 1.5).all()
+            assert (weights > 0).all() and (weights <= 1.5).all()
         else:
-            assert ((found == 0) | ((found >= 0.5 - 1e-9) & (found <= 2 + 1e-9))).all()
+            assert ((weights == 0) | ((weights >= 0.5 - 1e-9) & (weights <= 2 + 1e-9))).all()
 
 
-def expected_gradient(correction: str, **settings: Any) -> np.ndarray:
-    """Of a one-token bandit whose sampler is a rounded copy of the policy: the mean gradient by the logits, exactly."""
+def compute_expected_gradient(correction: str, **settings: Any) -> np.ndarray:
+    """Return the exact mean gradient by the logits of a one-token bandit whose sampler is a rounded policy."""
     logits = torch.tensor(np.random.default_rng(0).normal(0, 1.5, 40)).requires_grad_()
     reward = torch.tensor(np.random.default_rng(1).normal(0, 1, 40))
     logprobs = torch.log_softmax(logits, -1)
@@ -135,12 +137,12 @@ def expected_gradient(correction: str, **settings: Any) -> np.ndarray:
     return torch.autograd.grad((sampler.exp() * loss).sum(), logits)[0].numpy()
 
 
-def test_importance_weights_take_the_bias_away_and_the_cap_leaves_a_little() -> None:
+def test_importance_weights_remove_bias_and_the_cap_leaves_some() -> None:
     logits = torch.tensor(np.random.default_rng(0).normal(0, 1.5, 40)).requires_grad_()
     reward = torch.tensor(np.random.default_rng(1).normal(0, 1, 40))
     exact = torch.autograd.grad(-(torch.softmax(logits, -1) * reward).sum(), logits)[0].numpy()
     biases = [
-        np.abs(expected_gradient(name, **settings) - exact).sum()
+        np.abs(compute_expected_gradient(name, **settings) - exact).sum()
         for name, settings in (
             ("truncated", {"cap": 1e9}),
             ("truncated", {"cap": 1.0}),
@@ -150,18 +152,18 @@ def test_importance_weights_take_the_bias_away_and_the_cap_leaves_a_little() -> 
     assert biases[0] < 1e-12 < biases[1] < biases[2]
 
 
-def test_a_sampler_that_is_off_is_corrected_in_an_update() -> None:
+def test_stale_sampler_is_corrected_in_an_update() -> None:
     """exp(-.25) = .7788 for every token, once the gate lets such a gap through."""
     model = tiny()
-    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    stale = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
-    told = updated(
+    figures = updated(
         PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss=loss, gate_tolerance=0.3))),
-        given,
+        stale,
         np.random.default_rng(0),
     )
-    assert told["correction"] == pytest.approx(math.exp(-0.25), rel=1e-4)
+    assert figures["correction"] == pytest.approx(math.exp(-0.25), rel=1e-4)
 
 
-def test_every_correction_is_tried_here() -> None:
-    assert {name for correction in ({"uncorrected": {}}, *EVERY) for name in correction} == set(CORRECTIONS)
+def test_all_corrections_are_tested() -> None:
+    assert {name for correction in ({"uncorrected": {}}, *ALL_CORRECTIONS) for name in correction} == set(CORRECTIONS)

@@ -32,39 +32,41 @@ from tests.factories.updating import updated
 # -- one update --------------------------------------------------------------------------------------------
 
 
-def shown(model: torch.nn.Module, seed: int = 9, count: int = 4) -> list[Sample]:
-    """Streams that nobody sampled: their behaviour is nothing, as that of scripted policies is."""
-    found = samples(model, seed, count, advantage=1.0)
-    return [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in found]
+def make_demonstrations(model: torch.nn.Module, seed: int = 9, count: int = 4) -> list[Sample]:
+    """Return demonstration samples without behaviour log-probabilities, like those of scripted policies."""
+    drawn = samples(model, seed, count, advantage=1.0)
+    return [replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in drawn]
 
 
-def rule(weight: Any, **changes: Any) -> LearnSpec:
+def make_rule(weight: Any, **changes: Any) -> LearnSpec:
     settings: dict[str, Any] = {"regularisers": terms(kl=0.1, entropy=0.05), "grad_clip": 0.0, "betas": (0.5, 0.9)}
     return LearnSpec(demonstrations=DemonstrationsSpec(weight=weight, scripted=["random"]), **settings, **changes)
 
 
-def gradient(
-    given: list[Sample],
-    by: LearnSpec,
+def compute_gradient(
+    batch: list[Sample],
+    rule: LearnSpec,
     folder: Path,
     clock: Clock = Clock(),
 ) -> dict[str, torch.Tensor]:
-    """Of the first step: exp_avg is then (1 - beta1) times it."""
-    trainer = PolicyTrainer("p", tiny(), by)
-    updated(trainer, given, np.random.default_rng(0), clock)
+    """Return the first step's gradient, from exp_avg = (1 - beta1) times it."""
+    trainer = PolicyTrainer("p", tiny(), rule)
+    updated(trainer, batch, np.random.default_rng(0), clock)
     trainer.write(folder)
     return {n: v / 0.5 for n, v in load_file(folder / "optimizer.safetensors").items() if n.endswith("exp_avg")}
 
 
-@pytest.mark.parametrize("budget", [1, 10**6], ids=["one by one", "packed"])
-def test_the_gradient_is_that_of_both_parts(tmp_path: Path, budget: int) -> None:
-    """RL aggregate + weight · mean of -log p over the shown tokens; neither part's size changes the other's mean."""
+@pytest.mark.parametrize("budget", [1, 10**6], ids=["unpacked", "packed"])
+def test_gradient_is_the_sum_of_both_parts(tmp_path: Path, budget: int) -> None:
+    """RL aggregate + weight · mean of -log p over demonstrated tokens; neither part's size affects the other's mean."""
     model = tiny()
     played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(model)]
-    lesson = shown(model)
-    mixed = gradient([*lesson[:2], *played, *lesson[2:]], rule(0.7, token_budget=budget), tmp_path)
-    alone = gradient(played, rule(0.7, token_budget=budget), tmp_path)
-    logprobs = torch.cat([plain_scores(model, s)[0] for s in lesson])
+    demonstrations = make_demonstrations(model)
+    mixed = compute_gradient(
+        [*demonstrations[:2], *played, *demonstrations[2:]], make_rule(0.7, token_budget=budget), tmp_path
+    )
+    alone = compute_gradient(played, make_rule(0.7, token_budget=budget), tmp_path)
+    logprobs = torch.cat([plain_scores(model, s)[0] for s in demonstrations])
     (-0.7 * logprobs.mean()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
@@ -72,59 +74,65 @@ def test_the_gradient_is_that_of_both_parts(tmp_path: Path, budget: int) -> None
         torch.testing.assert_close(mixed[f"{name}.exp_avg"], expected, atol=1e-6, rtol=1e-4)
 
 
-def test_only_the_tokens_to_be_learned_are_imitated(tmp_path: Path) -> None:
+def test_only_learned_tokens_are_imitated(tmp_path: Path) -> None:
     model = tiny()
-    lesson = shown(model)
-    half = [replace(s, learned=s.places == 0) for s in lesson]
-    found = gradient(half, rule(1.0), tmp_path)
+    demonstrations = make_demonstrations(model)
+    half = [replace(s, learned=s.places == 0) for s in demonstrations]
+    gradients = compute_gradient(half, make_rule(1.0), tmp_path)
     logprobs = torch.cat([plain_scores(model, s)[0][torch.from_numpy(s.learned)] for s in half])
     (-logprobs.mean()).backward()
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(found[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(gradients[f"{name}.exp_avg"], parameter.grad, atol=1e-6, rtol=1e-4)
 
 
-def test_the_weight_follows_its_schedule(tmp_path: Path) -> None:
-    lesson = shown(tiny())
-    fading = rule({"linear": {"start": 1.0, "end": 0.0, "over": 4}})
-    first, second = (gradient(lesson, fading, tmp_path, Clock(k, 9)) for k in (1, 2))
+def test_weight_follows_its_schedule(tmp_path: Path) -> None:
+    demonstrations = make_demonstrations(tiny())
+    fading = make_rule({"linear": {"start": 1.0, "end": 0.0, "over": 4}})
+    first, second = (compute_gradient(demonstrations, fading, tmp_path, Clock(k, 9)) for k in (1, 2))
     for name, value in first.items():
         torch.testing.assert_close(second[name], 0.75 * value, atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("minibatches", [1, 3])
-def test_with_weight_0_nothing_is_shown_to_the_bit(minibatches: int) -> None:
-    model, other = tiny(), tiny()
-    given, by = samples(model), rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
-    told = updated(PolicyTrainer("p", model, by), [*given, *shown(model)], np.random.default_rng(0), Clock(2, 2))
-    updated(PolicyTrainer("p", other, by.model_copy(update={"demonstrations": None})), given, np.random.default_rng(0))
-    assert same(weights(model), weights(other)) and "shown_loss" not in told
+def test_weight_zero_is_bit_equal_to_no_demonstrations(minibatches: int) -> None:
+    model, reference = tiny(), tiny()
+    batch, rule = samples(model), make_rule({"steps": {"values": [1.0, 0.0], "every": 1}}, minibatches=minibatches)
+    figures = updated(
+        PolicyTrainer("p", model, rule), [*batch, *make_demonstrations(model)], np.random.default_rng(0), Clock(2, 2)
+    )
+    updated(
+        PolicyTrainer("p", reference, rule.model_copy(update={"demonstrations": None})), batch, np.random.default_rng(0)
+    )
+    assert same(weights(model), weights(reference)) and "shown_loss" not in figures
 
 
-def test_every_step_has_its_part_of_what_is_shown() -> None:
-    """Also where there is nothing else to learn from: then the update is behaviour cloning."""
-    for given in (samples(tiny()), []):
+def test_every_step_has_a_share_of_the_demonstrations() -> None:
+    """Also without played samples: then the update is behaviour cloning."""
+    for batch in (samples(tiny()), []):
         model = tiny()
-        lesson = shown(model, count=6)
-        trainer = PolicyTrainer("p", model, rule(1.0, lr=3e-3, minibatches=3, epochs=4, gate_tolerance=9.0))
-        before = np.mean([plain_scores(model, s)[0].mean().item() for s in lesson])
-        told = updated(trainer, [*given, *lesson], np.random.default_rng(0))
+        demonstrations = make_demonstrations(model, count=6)
+        trainer = PolicyTrainer("p", model, make_rule(1.0, lr=3e-3, minibatches=3, epochs=4, gate_tolerance=9.0))
+        before = np.mean([plain_scores(model, s)[0].mean().item() for s in demonstrations])
+        figures = updated(trainer, [*batch, *demonstrations], np.random.default_rng(0))
         assert trainer.steps == 12
-        assert np.mean([plain_scores(model, s)[0].mean().item() for s in lesson]) > before + 0.1
-        assert told["shown_loss"] > 0
+        assert np.mean([plain_scores(model, s)[0].mean().item() for s in demonstrations]) > before + 0.1
+        assert figures["shown_loss"] > 0
 
 
-def test_the_gate_does_not_look_at_what_is_shown() -> None:
-    """Nobody sampled it, so it has no behaviour; the gate is as strict as ever with what was played."""
+def test_gate_ignores_demonstrations() -> None:
+    """Demonstrations have no behaviour log-probabilities; the gate still checks played samples."""
     for minibatches in (1, 2):
-        model, by = tiny(), rule(1.0, gate_tolerance=0.01, minibatches=minibatches)
-        told = updated(PolicyTrainer("p", model, by), [*samples(model), *shown(model)], np.random.default_rng(0))
-        assert told["logprob_gap"] < 1e-4
+        model, rule = tiny(), make_rule(1.0, gate_tolerance=0.01, minibatches=minibatches)
+        figures = updated(
+            PolicyTrainer("p", model, rule), [*samples(model), *make_demonstrations(model)], np.random.default_rng(0)
+        )
+        assert figures["logprob_gap"] < 1e-4
         wrong = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
         with pytest.raises(GateError, match=r"0\.2[0-9]+ on average"):
-            updated(PolicyTrainer("p", model, by), [*wrong, *shown(model)], np.random.default_rng(0))
+            updated(PolicyTrainer("p", model, rule), [*wrong, *make_demonstrations(model)], np.random.default_rng(0))
 
 
-# -- what is shown -----------------------------------------------------------------------------------------
+# -- demonstrations ----------------------------------------------------------------------------------------
 
 SCRIPTED = (
     "learn.demonstrations={scripted: [conceder, random], matches: 6, weight: {linear: {start: 1, end: 0, over: 2}}}"
@@ -132,9 +140,9 @@ SCRIPTED = (
 
 
 @pytest.fixture(scope="module")
-def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a policy and a scripted policy that come to terms now and then."""
-    folder = tmp_path_factory.mktemp("shower") / "run"
+def recorded_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of a policy and a scripted policy that sometimes reach a deal."""
+    folder = tmp_path_factory.mktemp("recorded") / "run"
     lab = started(
         folder, "iterations=1", "play.matches=12", "seats.responder.policy=conceder", "credit.estimator=zero",
         "policies.shared.imitate={scripted: [random], matches: 32, epochs: 10, minibatches: 4, lr: 8e-3}",
@@ -143,105 +151,113 @@ def shower(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_brains_show_how_to_play_in_the_policys_own_tokens(tmp_path: Path) -> None:
+def test_scripted_demonstrations_use_the_policys_tokens(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", SCRIPTED)
-    found = [wait(lab.parts.demonstrations.samples("shared", Clock(k, 2))) for k in (1, 2)]
-    for given in found:
-        assert len(given) == 6 and {s.source for s in given} == {"demonstration"}
-        for sample in given:
-            own = [i for i, mine in zip(sample.stream.ids, sample.stream.mask, strict=True) if mine]
-            assert sample.learned.all() and len(own) == len(sample.learned)
-            assert own[-1] == FRAME.stop_id and all(t.startswith(("OFFER", "ACCEPT", "WALK")) for t in said(sample))
-    assert [said(s) for s in found[0]] != [said(s) for s in found[1]], "new matches in every iteration"
-    again = wait(lab.parts.demonstrations.samples("shared", Clock(1, 2)))
-    assert [s.stream for s in again] == [s.stream for s in found[0]], "and the same after a restart"
+    demonstrations = [wait(lab.parts.demonstrations.samples("shared", Clock(k, 2))) for k in (1, 2)]
+    for batch in demonstrations:
+        assert len(batch) == 6 and {s.source for s in batch} == {"demonstration"}
+        for sample in batch:
+            ids = [i for i, is_sampled in zip(sample.stream.ids, sample.stream.mask, strict=True) if is_sampled]
+            assert sample.learned.all() and len(ids) == len(sample.learned)
+            assert ids[-1] == FRAME.stop_id and all(t.startswith(("OFFER", "ACCEPT", "WALK")) for t in said(sample))
+    assert [said(s) for s in demonstrations[0]] != [said(s) for s in demonstrations[1]], (
+        "new matches in every iteration"
+    )
+    repeated = wait(lab.parts.demonstrations.samples("shared", Clock(1, 2)))
+    assert [s.stream for s in repeated] == [s.stream for s in demonstrations[0]], "and the same after a restart"
 
 
-def test_whom_the_imitated_meet_is_not_imitated(tmp_path: Path) -> None:
+def test_opponents_of_demonstrators_are_not_imitated(tmp_path: Path) -> None:
     """`hard_liner` asks for 8 of 10 or more, `fair_split` for no more than it has to, to get half."""
     lab = started(tmp_path / "run", "seats.responder.policy=shared", "game.options.max_turns=4")
     demonstrations = lab.parts.demonstrations
     alone = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24))
-    met = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
-    both = wait(demonstrations.play_scripted("shared", 0, ["hard_liner"], 24))
-    other = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
-    assert len(wait(other.parts.demonstrations.play_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
-    assert len(alone) > 40 and len(met) == 24, "one seat of each match"
-    opened, hard = ({said(s)[0] for s in given if s.stream.turns[-1] % 2 == 0} for given in (met, both))
-    assert opened <= {said(s)[0] for s in alone}, "whoever it meets, it opens as before"
-    assert 6 < sum(max(s.stream.turns) % 2 for s in met) < 18, "at either seat"
-    assert hard - {said(s)[0] for s in alone}, "the others would open otherwise"
+    against_hard_liner = wait(demonstrations.play_scripted("shared", 0, ["fair_split"], 24, ["hard_liner"]))
+    hard_liners = wait(demonstrations.play_scripted("shared", 0, ["hard_liner"], 24))
+    separate_lab = started(tmp_path / "separate", "policies.other={model: nano}", "seats.responder.policy=other")
+    assert (
+        len(wait(separate_lab.parts.demonstrations.play_scripted("other", 0, ["fair_split"], 24, ["hard_liner"]))) == 24
+    )
+    assert len(alone) > 40 and len(against_hard_liner) == 24, "one seat of each match"
+    openings, hard_openings = (
+        {said(s)[0] for s in group if s.stream.turns[-1] % 2 == 0} for group in (against_hard_liner, hard_liners)
+    )
+    assert openings <= {said(s)[0] for s in alone}, "it opens the same against any opponent"
+    assert 6 < sum(max(s.stream.turns) % 2 for s in against_hard_liner) < 18, "at either seat"
+    assert hard_openings - {said(s)[0] for s in alone}, "hard liners open differently"
 
 
-def test_at_each_table_play_those_who_can(tmp_path: Path) -> None:
-    """`halver` knows the questions alone, `consistent_guesser` wordle: each has a table, and nobody fails."""
+def test_each_table_uses_the_scripts_that_can_play_it(tmp_path: Path) -> None:
+    """`halver` plays only guess_city and `consistent_guesser` only wordle: each gets its table."""
     tables = [
         {"game": {"name": name}, "seats": {"guesser": {"role": "player", "policy": "shared"}}}
         for name in ("guess_city", "wordle")
     ]
     settings = {"name": "two", "iterations": 1, "tables": tables, "policies": {"shared": {"model": "nano"}}}
-    given = compose([text_layer("test", yaml.safe_dump(settings))])
-    lab = wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, Quiet()))
-    shown = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["halver", "consistent_guesser"], 4))
-    assert {said(sample)[0].split()[0] for sample in shown} == {"ASK", "GUESS"}
+    config = compose([text_layer("test", yaml.safe_dump(settings))])
+    lab = wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(config), {}), config, Quiet()))
+    demonstrations = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["halver", "consistent_guesser"], 4))
+    assert {said(sample)[0].split()[0] for sample in demonstrations} == {"ASK", "GUESS"}
 
 
-def test_nothing_is_played_for_show_where_it_weighs_nothing(tmp_path: Path) -> None:
+def test_weight_zero_plays_no_demonstrations(tmp_path: Path) -> None:
     lab = started(tmp_path / "run", SCRIPTED.replace("over: 2", "over: 1"))
-    shown = lab.parts.demonstrations
-    assert wait(shown.samples("shared", Clock(1, 2))) and not wait(shown.samples("shared", Clock(2, 2)))
+    demonstrations = lab.parts.demonstrations
+    assert wait(demonstrations.samples("shared", Clock(1, 2))) and not wait(
+        demonstrations.samples("shared", Clock(2, 2))
+    )
     assert wait(started(tmp_path / "none").parts.demonstrations.samples("shared", Clock(1, 2))) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seat", ["opener", "responder"])
-def test_the_best_matches_of_a_log_are_shown(shower: Path, tmp_path: Path, seat: str) -> None:
+def test_best_matches_of_a_log_are_demonstrated(recorded_run: Path, tmp_path: Path, seat: str) -> None:
     """The opener was a policy, the responder scripted: its acts are put into the role's words."""
-    other = {"opener": "responder", "responder": "opener"}[seat]
+    other_seat = {"opener": "responder", "responder": "opener"}[seat]
     lab = started(
-        tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other}.policy=random",
-        f"learn.demonstrations={{run: {shower}, best: 0.5, matches: 4}}",
+        tmp_path / "run", f"seats.{seat}.policy=shared", f"seats.{other_seat}.policy=random",
+        f"learn.demonstrations={{run: {recorded_run}, best: 0.5, matches: 4}}",
     )  # fmt: skip
-    rows = sorted(RunFolder.open(shower).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
+    rows = sorted(RunFolder.open(recorded_run).log.rows(), key=lambda row: (-row["payoffs"][seat], row["id"]))
     assert rows[0]["payoffs"][seat] > rows[-1]["payoffs"][seat]
     best = {tuple(t["raw"].strip() for t in row["turns"] if t["seat"] == seat) for row in rows[:6]}
-    given = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
-    assert {tuple(text.strip() for text in said(s)) for s in given} == best - {()}
-    for sample in given:
+    demonstrations = [s for k in range(1, 6) for s in wait(lab.parts.demonstrations.samples("shared", Clock(k, 5)))]
+    assert {tuple(text.strip() for text in said(s)) for s in demonstrations} == best - {()}
+    for sample in demonstrations:
         assert sample.learned.all() and (sample.behaviour == 0).all() and sample.source == "demonstration"
 
 
 @pytest.mark.slow
-def test_a_log_of_the_same_policy_is_shown_token_for_token(shower: Path, tmp_path: Path) -> None:
-    lab = started(tmp_path / "run", f"learn.demonstrations={{run: {shower}, best: 1.0, matches: 12}}")
-    rows = list(RunFolder.open(shower).log.rows())
+def test_log_of_the_same_policy_is_demonstrated_token_by_token(recorded_run: Path, tmp_path: Path) -> None:
+    lab = started(tmp_path / "run", f"learn.demonstrations={{run: {recorded_run}, best: 1.0, matches: 12}}")
+    rows = list(RunFolder.open(recorded_run).log.rows())
     kept_streams = {tuple(s["ids"]): s for row in rows for s in row["streams"]["opener"]}
-    given = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
-    assert len(given) == 12
-    equal = [s.stream for s in given if tuple(s.stream.ids) in kept_streams]
-    assert len(equal) > 6, "but where a policy wrote a word by unusual tokens"
+    demonstrations = wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
+    assert len(demonstrations) == 12
+    equal = [s.stream for s in demonstrations if tuple(s.stream.ids) in kept_streams]
+    assert len(equal) > 6, "except where a policy wrote a word with unusual tokens"
     for stream in equal:
-        then = kept_streams[tuple(stream.ids)]
-        assert (stream.mask, stream.turns) == (then["mask"], then["turns"])
+        logged = kept_streams[tuple(stream.ids)]
+        assert (stream.mask, stream.turns) == (logged["mask"], logged["turns"])
 
 
-def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_path: Path) -> None:
-    def refused(*assignments: str) -> str:
-        with pytest.raises(ConfigError) as caught:
+def test_unusable_log_gives_one_line(recorded_run: Path, tmp_path: Path) -> None:
+    def read_refusal(*assignments: str) -> str:
+        with pytest.raises(ConfigError) as error:
             lab = started(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *assignments)
             wait(lab.parts.demonstrations.samples("shared", Clock(1, 1)))
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
+        assert "\n" not in str(error.value)
+        return str(error.value)
 
-    assert "learn.demonstrations.run" in refused(f"learn.demonstrations={{run: {tmp_path / 'nowhere'}}}")
-    told = refused(f"learn.demonstrations={{run: {shower}}}", "game.options.max_turns=6")
+    assert "learn.demonstrations.run" in read_refusal(f"learn.demonstrations={{run: {tmp_path / 'nowhere'}}}")
+    message = read_refusal(f"learn.demonstrations={{run: {recorded_run}}}", "game.options.max_turns=6")
     assert (
-        told.startswith("learn.demonstrations.run: ")
-        and "no finished match of negotiation" in told
-        and "'shared'" in told
+        message.startswith("learn.demonstrations.run: ")
+        and "no finished match of negotiation" in message
+        and "'shared'" in message
     )
     broken = tmp_path / "broken"
-    shutil.copytree(shower, broken)
+    shutil.copytree(recorded_run, broken)
     lab = started(tmp_path / "late", f"learn.demonstrations={{run: {broken}, best: 1.0, matches: 12}}")
     for item in lab.parts.demonstrations._best["shared"]:
         item.row["payoffs"] = {"opener": 99.0, "responder": 0.0}
@@ -250,7 +266,7 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "message"),
     [
         ("learn.demonstrations={matches: 3}", "one of them demonstrates"),
         ("learn.demonstrations={scripted: [random], run: x}", "one of them demonstrates"),
@@ -265,20 +281,20 @@ def test_a_log_that_cannot_be_shown_is_refused_in_one_line(shower: Path, tmp_pat
         ("learn.demonstrations={scripted: [random], weights: 1}", "weight"),
     ],
 )
-def test_bad_settings_are_one_line(tmp_path: Path, assignment: str, told: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_bad_settings_give_one_line(tmp_path: Path, assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
         started(tmp_path / "run", assignment)
-    assert told in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_another_schedule_takes_the_place_of_the_first() -> None:
-    given = experiment(SCRIPTED, "learn.demonstrations.weight={cosine: {start: 1.0, end: 0.0, over: 3}}")
+def test_later_schedule_replaces_the_first() -> None:
+    config = experiment(SCRIPTED, "learn.demonstrations.weight={cosine: {start: 1.0, end: 0.0, over: 3}}")
     assert (
-        given.learn.demonstrations
-        and given.learn.demonstrations.weight.name == "cosine"
-        and given.learn.demonstrations.matches == 6
+        config.learn.demonstrations
+        and config.learn.demonstrations.weight.name == "cosine"
+        and config.learn.demonstrations.matches == 6
     )
-    assert compose([text_layer("again", to_yaml(given))]) == given
+    assert compose([text_layer("again", to_yaml(config))]) == config
 
 
 # -- runs --------------------------------------------------------------------------------------------------
@@ -286,8 +302,10 @@ def test_another_schedule_takes_the_place_of_the_first() -> None:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("source", ["scripted", "run"])
-def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, source: str) -> None:
-    setting = SCRIPTED if source == "scripted" else f"learn.demonstrations={{run: {shower}, weight: 0.5, matches: 4}}"
+def test_resume_with_demonstrations_is_bit_equal(recorded_run: Path, tmp_path: Path, source: str) -> None:
+    setting = (
+        SCRIPTED if source == "scripted" else f"learn.demonstrations={{run: {recorded_run}, weight: 0.5, matches: 4}}"
+    )
     watcher = Quiet()
     wait(started(tmp_path / "whole", setting, watcher=watcher).run())
     assert all("shown_loss" in row["learn"]["shared"] for row in watcher.rows)
@@ -300,7 +318,7 @@ def test_a_run_with_shown_play_resumes_bit_by_bit(shower: Path, tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_shown_play_alone_is_behaviour_cloning(tmp_path: Path) -> None:
+def test_demonstrations_alone_are_behaviour_cloning(tmp_path: Path) -> None:
     watcher = Quiet()
     setting = "learn.demonstrations={scripted: [random], matches: 16, weight: 1.0}"
     wait(

@@ -1,4 +1,4 @@
-"""An update whose numbers are not finite never counts: it stops the run, or its step is left out and counted."""
+"""Non-finite updates stop the run, or their steps are skipped and counted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,23 +23,23 @@ from tests.factories.traces import left
 from tests.factories.trajectories import spoken
 from tests.factories.updating import imitated, updated
 
-SLOW_DOWN = ["--set", "learn.lr=1e30", "--set", "checkpoint={every: 1, keep: 1}"]
+DIVERGE = ["--set", "learn.lr=1e30", "--set", "checkpoint={every: 1, keep: 1}"]
 
 
-def poisoned(model: Any) -> list[Any]:
-    """Samples of which one has an advantage that is no number."""
+def make_poisoned_samples(model: Any) -> list[Any]:
+    """Return samples of which one has a NaN advantage."""
     first, *rest = samples(model)
     return [replace(first, advantages=first.advantages * np.float32("nan")), *rest]
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage: Stage) -> None:
+def test_nonfinite_gradient_stops_before_any_weight_changes(stage: Stage) -> None:
     model = tiny()
     before = weights(model)
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-3, zero_stage=stage))
-    with pytest.raises(DivergedError) as caught:
-        updated(trainer, poisoned(model), np.random.default_rng(0))
-    message = str(caught.value)
+    with pytest.raises(DivergedError) as error:
+        updated(trainer, make_poisoned_samples(model), np.random.default_rng(0))
+    message = str(error.value)
     assert "policy 'seller'" in message and "minibatch 1" in message and "lower learn.lr (0.001)" in message
     assert "learn.nonfinite=skip" in message and "\n" not in message
     with trainer.gather():
@@ -47,15 +47,15 @@ def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
-    """Of two minibatches one is poisoned: the other one's step is taken, and the optimiser knows of no more."""
+def test_nonfinite_steps_can_be_skipped_and_are_counted(stage: Stage) -> None:
+    """One of two minibatches is poisoned: only the other one's step is taken."""
     model = tiny()
     before = weights(model)
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, nonfinite="skip", gate_tolerance=1.0)
     trainer = PolicyTrainer("p", model, rule)
-    told = updated(trainer, poisoned(model), np.random.default_rng(0))
-    assert told["skipped"] == 1 and trainer.steps == 1
-    assert np.isfinite(told["grad_norm"]) and told["grad_norm"] > 0
+    figures = updated(trainer, make_poisoned_samples(model), np.random.default_rng(0))
+    assert figures["skipped"] == 1 and trainer.steps == 1
+    assert np.isfinite(figures["grad_norm"]) and figures["grad_norm"] > 0
     with trainer.gather():
         after = weights(model)
     assert not same(after, before) and all(bool(value.isfinite().all()) for value in after.values())
@@ -65,8 +65,8 @@ def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
 
 @pytest.mark.parametrize("lr", [1e30, 1e12])
 @pytest.mark.parametrize("nonfinite", ["stop", "skip"])
-def test_weights_that_cannot_be_used_stop_every_run(lr: float, nonfinite: Any) -> None:
-    """The gradient of the only step is finite; what comes of it is not, or says nothing finite."""
+def test_nonfinite_weights_stop_every_run(lr: float, nonfinite: Any) -> None:
+    """The only step's gradient is finite, but the new weights or their outputs are not."""
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec(lr=lr, nonfinite=nonfinite))
     with pytest.raises(DivergedError, match=r"not finite.*lower learn.lr"):
@@ -74,7 +74,7 @@ def test_weights_that_cannot_be_used_stop_every_run(lr: float, nonfinite: Any) -
 
 
 @pytest.mark.parametrize("lr", [1e30, 1e12])
-def test_imitation_that_diverges_stops(lr: float) -> None:
+def test_diverging_imitation_stops(lr: float) -> None:
     model = tiny()
     spec = ImitateSpec(scripted=["random"], lr=lr, epochs=2, minibatches=2)
     with pytest.raises(DivergedError, match=r"policy 'p', imitation.*policies\.p\.imitate\.lr"):
@@ -82,28 +82,30 @@ def test_imitation_that_diverges_stops(lr: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "archer", "value_head"])
-def test_critics_stop_or_leave_out(name: str) -> None:
+def test_diverging_critics_stop_or_skip(name: str) -> None:
     huge = [replace(c, rewards=c.rewards + 1e308) for c in spoken(0)]
     rng = np.random.default_rng(0)
 
-    def critic(nonfinite: Any) -> Any:
+    def make_critic(nonfinite: Any) -> Any:
         context = CriticContext(discounts=Discounts(1.0, None), nonfinite=nonfinite, policies=policies_of(tiny()))
         return choose("critic", name)(context)
 
     with pytest.raises(DivergedError, match=f"critic {name}.*credit.weights"):
-        wait(critic("stop").fit(huge, rng))
-    careful = critic("skip")
-    figures = wait(careful.fit(huge, rng))
+        wait(make_critic("stop").fit(huge, rng))
+    skipping_critic = make_critic("skip")
+    figures = wait(skipping_critic.fit(huge, rng))
     assert next(value for figure, value in figures.items() if figure.endswith("skipped")) > 0
-    assert all(np.isfinite(v).all() for v in wait(careful.predict([c.trajectory for c in huge]))["values"])
+    assert all(np.isfinite(v).all() for v in wait(skipping_critic.predict([c.trajectory for c in huge]))["values"])
 
 
 @pytest.mark.slow
-def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
-    """A run that learns, then is made to diverge: the commit before is still there, and the run goes on from it."""
+def test_last_good_checkpoint_is_kept(tmp_path: Path) -> None:
+    """After divergence the previous checkpoint remains usable."""
     run = tmp_path / "run"
-    told = arena(*TINY, *SLOW_DOWN, "--out", run)
-    assert told.code == 1 and "policy 'shared', iteration 1" in told.line and "lower learn.lr (1e+30)" in told.line
-    assert f"arena resume {run}" in told.line
+    result = arena(*TINY, *DIVERGE, "--out", run)
+    assert (
+        result.code == 1 and "policy 'shared', iteration 1" in result.line and "lower learn.lr (1e+30)" in result.line
+    )
+    assert f"arena resume {run}" in result.line
     assert {n.split("/")[1] for n in left(run).files} == {"0000"}
     assert arena("eval", f"{run}@0", "--game", "negotiation", "--matches", "2").code == 0

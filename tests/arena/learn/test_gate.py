@@ -1,4 +1,4 @@
-"""The gate: what was played has to be what the trainer's weights would say, whatever went wrong on the way."""
+"""The gate: sampled log-probabilities must match the trainer's weights, whatever fault occurred."""
 
 import copy
 from collections.abc import Callable
@@ -26,16 +26,16 @@ from tests.factories.requests import contexts, request
 from tests.factories.updating import updated
 
 
-def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
-    """What an engine says that it sampled, as the trainer is given it."""
-    asked = [request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(contexts(24, 16))]
+def sample_replies(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
+    """Return the engine's sampled replies as training samples."""
+    requests = [request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(contexts(24, 16))]
     samples = []
-    for one, got in zip(asked, wait(engine.generate(asked)), strict=True):
+    for sampling_request, completion in zip(requests, wait(engine.generate(requests)), strict=True):
         stream = Stream()
-        stream.observe(one.ids)
-        stream.append_sampled(got.ids, got.logprobs, 0)
-        ones = np.ones(len(got.ids), np.float32)
-        behaviour = np.asarray(got.logprobs, np.float32)
+        stream.observe(sampling_request.ids)
+        stream.append_sampled(completion.ids, completion.logprobs, 0)
+        ones = np.ones(len(completion.ids), np.float32)
+        behaviour = np.asarray(completion.logprobs, np.float32)
         samples.append(
             Sample(
                 stream=stream,
@@ -50,96 +50,98 @@ def played(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
 
 
 def update(model: Any, samples: list[Sample]) -> float:
-    """The gap that an update tells of; GateError where it is too wide."""
+    """Update the model and return the log-probability gap. Raises GateError if it is too wide."""
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, regularisers={}))
     return updated(trainer, samples, np.random.default_rng(0))["logprob_gap"]
 
 
-def serving(published: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
+def start_engine(published: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
     engine = InProcessEngine(precision)
     wait(engine.publish("p", 1, ModuleWeights(published)))
     return engine
 
 
-def on(base: Any, model: Any) -> AdapterOnBase:
+def make_adapter_policy(base: Any, model: Any) -> AdapterOnBase:
     return AdapterOnBase(model, base, Path("there"), "base")
 
 
 def learn(model: Any) -> None:
-    """One update's worth of change."""
-    update(model, played(serving(model)))
+    """Train the model for one update."""
+    update(model, sample_replies(start_engine(model)))
 
 
-def a_forgotten_publish() -> tuple[Any, InProcessEngine]:
+def forget_publish() -> tuple[Any, InProcessEngine]:
     model = model_of("untied")
-    engine = serving(copy.deepcopy(model))
+    engine = start_engine(copy.deepcopy(model))
     learn(model)
     return model, engine
 
 
-def a_permuted_tensor() -> tuple[Any, InProcessEngine]:
+def permute_tensor() -> tuple[Any, InProcessEngine]:
     model = model_of("untied")
     wrong = copy.deepcopy(model)
     layer = wrong.model.layers[1].mlp.up_proj
     layer.weight.data = layer.weight.data.roll(1, 0)
-    return model, serving(wrong)
+    return model, start_engine(wrong)
 
 
-def a_stale_tied_head() -> tuple[Any, InProcessEngine]:
+def keep_stale_tied_head() -> tuple[Any, InProcessEngine]:
     model = model_of("tied")
     old = model.get_output_embeddings().weight.detach().clone()
     learn(model)
     wrong = copy.deepcopy(model)
     wrong.lm_head.weight = torch.nn.Parameter(old)
-    return model, serving(wrong)
+    return model, start_engine(wrong)
 
 
-def a_stale_adapter() -> tuple[Any, InProcessEngine]:
+def keep_stale_adapter() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
     model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
-    engine = serving(on(base, copy.deepcopy(model)))
+    engine = start_engine(make_adapter_policy(base, copy.deepcopy(model)))
     learn(model)
     return model, engine
 
 
-def the_adapter_of_another_role() -> tuple[Any, InProcessEngine]:
+def publish_other_adapter() -> tuple[Any, InProcessEngine]:
     base = model_of("untied").requires_grad_(False)
-    one, other = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
-    return one, serving(on(base, other))
+    own_adapter, other_adapter = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    return own_adapter, start_engine(make_adapter_policy(base, other_adapter))
 
 
-def a_wrong_dtype() -> tuple[Any, InProcessEngine]:
+def use_wrong_dtype() -> tuple[Any, InProcessEngine]:
     model = model_of("untied")
-    return model, serving(model, precision=Precision.BF16)
+    return model, start_engine(model, precision=Precision.BF16)
 
 
 FAULTS: list[Callable[[], tuple[Any, InProcessEngine]]] = [
-    a_forgotten_publish, a_permuted_tensor, a_stale_tied_head, a_stale_adapter, the_adapter_of_another_role,
-    a_wrong_dtype,
+    forget_publish, permute_tensor, keep_stale_tied_head, keep_stale_adapter, publish_other_adapter,
+    use_wrong_dtype,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_it_stops(fault: Callable[[], tuple[Any, InProcessEngine]]) -> None:
+def test_gate_stops_at_each_fault(fault: Callable[[], tuple[Any, InProcessEngine]]) -> None:
     model, engine = fault()
     before = weights(model)
     with pytest.raises(GateError, match="log-probabilities differ by"):
-        update(model, played(engine))
+        update(model, sample_replies(engine))
     assert same(weights(model), before), "before any weight changed"
 
 
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
-def test_it_lets_through_what_is_right(family: str) -> None:
+def test_gate_passes_correct_models(family: str) -> None:
     model = model_of(family)
-    assert update(model, played(serving(model))) < 1e-5
+    assert update(model, sample_replies(start_engine(model))) < 1e-5
     base = model_of(family).requires_grad_(False)
-    small = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
-    assert update(small, played(serving(on(base, small)))) < 1e-5
+    adapted = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
+    assert update(adapted, sample_replies(start_engine(make_adapter_policy(base, adapted)))) < 1e-5
 
 
-def test_in_bfloat16_its_tolerance_is_wider() -> None:
+def test_tolerance_is_wider_in_bfloat16() -> None:
     model = model_of("untied")
     trainer = PolicyTrainer("p", model, LearnSpec(regularisers={}), bf16=True)
     assert trainer.tolerance == 0.1
-    gap = updated(trainer, played(serving(model, precision=Precision.BF16)), np.random.default_rng(0))["logprob_gap"]
+    gap = updated(trainer, sample_replies(start_engine(model, precision=Precision.BF16)), np.random.default_rng(0))[
+        "logprob_gap"
+    ]
     assert gap < 0.05

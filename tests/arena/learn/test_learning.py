@@ -1,6 +1,6 @@
-"""Learning itself, on a nano policy in seconds; and that it fails as soon as the way from reward to weight is broken.
+"""A nano policy learns a task in seconds, and fails to if the path from reward to weight is broken.
 
-The task: three turns, each the two cues in one order or the other and one word of one token; a word of an even id is
+The task: three turns, each with the two cues in one of two orders and a reply of one token; a token of an even id is
 right after one cue, of an odd id after the other. The order is drawn anew in every turn, so a turn's reward says
 nothing about any other turn; both cues are always there, so that it is not enough to have them somewhere in sight.
 """
@@ -31,15 +31,15 @@ from tests.factories.updating import updated
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
 CUES = (7, 8)
-LEARNED, NOT_LEARNED = 0.8, 0.65
-"""Shares of right words: guessing has 0.5; what learns is beyond 0.9 by then, what is broken at most 0.55."""
+LEARNED_SHARE, UNLEARNED_SHARE = 0.8, 0.65
+"""Shares of right words: guessing has 0.5, a learning policy above 0.9, a broken one at most 0.55."""
 RULE = LearnSpec(lr=3e-3, minibatches=2, regularisers={}, token_budget=8192, gate_tolerance=1e9)
 CREDIT = CreditSpec.model_validate(dict(estimator={"mars": {"gamma": 0.0}}))
 
 
 @torch.no_grad()
-def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
-    """One batch of matches with the task."""
+def play_batch(model: Any, rng: np.random.Generator) -> list[Trajectory]:
+    """Play one batch of matches of the task."""
     streams = [Stream() for _ in range(STREAMS)]
     right = np.zeros((STREAMS, TURNS))
     for k in range(TURNS):
@@ -61,14 +61,14 @@ def played(model: Any, rng: np.random.Generator) -> list[Trajectory]:
             policy="p",
             version=1,
             trained=True,
-            turns=tuple(turn(2 * k, r) for k, r in enumerate(row)),
+            turns=tuple(make_turn(2 * k, r) for k, r in enumerate(row)),
             streams=(s,),
         )
         for i, (row, s) in enumerate(zip(right.tolist(), streams, strict=True))
     ]
 
 
-def turn(index: int, right: float) -> Turn:
+def make_turn(index: int, right: float) -> Turn:
     return Turn(
         index=index,
         seat="one",
@@ -88,31 +88,31 @@ def turn(index: int, right: float) -> Turn:
     )
 
 
-def learned(rule: LearnSpec = RULE, seed: int = 0) -> float:
-    """Share of right words in the last five of the batches, 0.5 by chance."""
+def train_policy(rule: LearnSpec = RULE, seed: int = 0) -> float:
+    """Train a policy and return its share of right words in the last five batches (0.5 by chance)."""
     model, rng = load_model(resolve("nano")).eval(), np.random.default_rng(seed)
     trainer, shares = PolicyTrainer("p", model, rule), []
     for _ in range(UPDATES):
-        found = played(model, rng)
-        shares.append(np.mean([t.rewards["right"] for one in found for t in one.turns]))
-        credited = arena.credit.assign.assign(TurnBatch(found), CREDIT)
+        trajectories = play_batch(model, rng)
+        shares.append(np.mean([t.rewards["right"] for trajectory in trajectories for t in trajectory.turns]))
+        credited = arena.credit.assign.assign(TurnBatch(trajectories), CREDIT)
         updated(trainer, arena.credit.samples.make_samples(credited, {"one": 1.0}), rng)
     return float(np.mean(shares[-5:]))
 
 
 @pytest.mark.slow
-def test_a_nano_policy_learns_a_task_of_several_turns() -> None:
-    assert learned() > LEARNED
+def test_nano_policy_learns_a_multi_turn_task() -> None:
+    assert train_policy() > LEARNED_SHARE
 
 
 MUTATIONS = {
-    "the advantage's sign": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
-    "the mask, by one token": (arena.learn.gradients, "build_batch", "[k for k, own in", "[k - 1 for k, own in"),
-    "the place that predicts": (arena.learn.gradients, "build_batch", "path[k - prefix - 1]", "path[k - prefix]"),
-    "whose turn a token is": (
+    "sign of the advantage": (arena.learn.clips, "ppo", "-tokens.advantages", "tokens.advantages"),
+    "mask shifted by one token": (arena.learn.gradients, "build_batch", "[k for k, own in", "[k - 1 for k, own in"),
+    "predicting position": (arena.learn.gradients, "build_batch", "path[k - prefix - 1]", "path[k - prefix]"),
+    "turn of a token": (
         arena.credit.samples, "make_samples", "item.advantages[places]", "item.advantages[places - 1]"
     ),
-    "whose turn an advantage is": (
+    "turn of an advantage": (
         arena.credit.assign, "_split_by_trajectory", "np.split(advantages, cuts)",
         "np.split(np.roll(advantages, 1), cuts)"
     ),
@@ -121,25 +121,25 @@ MUTATIONS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", MUTATIONS)
-def test_the_task_is_not_learned_when_this_is_broken(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_path_prevents_learning(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch, *MUTATIONS[broken])
-    assert learned() < NOT_LEARNED
+    assert train_policy() < UNLEARNED_SHARE
 
 
-def test_the_gate_stops_a_shifted_mask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate(monkeypatch, *MUTATIONS["the mask, by one token"])
+def test_gate_stops_a_shifted_mask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch, *MUTATIONS["mask shifted by one token"])
     with pytest.raises(GateError):
-        learned(RULE.model_copy(update={"gate_tolerance": 0.05}))
+        train_policy(RULE.model_copy(update={"gate_tolerance": 0.05}))
 
 
 def mutate(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, right: str, wrong: str) -> None:
-    """Put a function in place whose source says `wrong` where ours says `right`."""
+    """Replace a function by a copy whose source has `wrong` instead of `right`."""
     function = getattr(module, name)
     source = textwrap.dedent(inspect.getsource(function))
     assert right in source, f"{module.__name__}.{name} no longer says {right}: break it in another way"
     scope: dict[str, Any] = {**function.__globals__, "torch": torch}
     exec("from __future__ import annotations\n" + source.replace(right, wrong), scope)
-    for place in {module, sys.modules[function.__module__]}:
-        monkeypatch.setattr(place, name, scope[name])
+    for target in {module, sys.modules[function.__module__]}:
+        monkeypatch.setattr(target, name, scope[name])
     if name in getattr(module, "CLIPS", {}):
         monkeypatch.setitem(module.CLIPS, name, scope[name])

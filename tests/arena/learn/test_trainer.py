@@ -1,4 +1,4 @@
-"""The trainer: DeepSpeed's update is that of a plain PyTorch loop, and of the policy's own tokens alone."""
+"""The trainer: DeepSpeed's update equals a plain PyTorch loop's and uses only the policy's own tokens."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,10 @@ from tests.factories.samples import STAGES, Stage, plain_scores, samples, terms
 from tests.factories.updating import imitated, updated
 
 
-def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec) -> torch.Tensor:
-    """The objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
+def compute_plain_loss(
+    model: torch.nn.Module, part: list[Sample], old: list[torch.Tensor], rule: LearnSpec
+) -> torch.Tensor:
+    """Return the objective written out: mean over the part's tokens of clipped surrogate, KL and entropy."""
     clip = rule.loss.with_defaults().settings["clip"].with_defaults().settings
     weight = {name: r.settings["weight"].to_plain() for name, r in rule.regularisers.items()}
     total, count = torch.zeros(()), 0
@@ -42,97 +44,101 @@ def plain_loss(model: torch.nn.Module, part: list[Sample], old: list[torch.Tenso
     return total / count
 
 
-def plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnSpec, seed: int) -> None:
-    """The same updates with torch's AdamW and nothing else."""
+def apply_plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule: LearnSpec, seed: int) -> None:
+    """Apply the same updates with torch's AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
-    for turn, given in enumerate(rounds):
-        rng = np.random.default_rng(seed + turn)
+    for number, batch in enumerate(rounds):
+        rng = np.random.default_rng(seed + number)
         with torch.no_grad():
-            old = [plain_scores(model, s)[0] for s in given]
+            old = [plain_scores(model, s)[0] for s in batch]
         for _ in range(rule.epochs):
-            for part in np.array_split(rng.permutation(len(given)), rule.minibatches):
+            for part in np.array_split(rng.permutation(len(batch)), rule.minibatches):
                 optimizer.zero_grad()
-                plain_loss(model, [given[i] for i in part], [old[i] for i in part], rule).backward()
+                compute_plain_loss(model, [batch[i] for i in part], [old[i] for i in part], rule).backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), rule.grad_clip)
                 optimizer.step()
 
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
-def test_an_update_moves_the_sampled_tokens_the_way_of_their_advantage(advantage: float) -> None:
+def test_update_moves_tokens_in_the_direction_of_their_advantage(advantage: float) -> None:
     model = tiny()
-    given = samples(model, advantage=advantage)
-    updated(PolicyTrainer("p", model, LearnSpec(lr=1e-3)), given, np.random.default_rng(0))
-    after = score_streams(StreamScorer(model), [s.stream for s in given], [s.temperature for s in given])
-    change = np.concatenate([a - s.behaviour for a, s in zip(after, given, strict=True)])
+    batch = samples(model, advantage=advantage)
+    updated(PolicyTrainer("p", model, LearnSpec(lr=1e-3)), batch, np.random.default_rng(0))
+    after = score_streams(StreamScorer(model), [s.stream for s in batch], [s.temperature for s in batch])
+    change = np.concatenate([a - s.behaviour for a, s in zip(after, batch, strict=True)])
     assert advantage * change.mean() > 0.005
 
 
 @pytest.mark.parametrize("budget", [1, 10**6], ids=["one by one", "packed"])
-def test_the_gradient_is_that_of_the_masked_tokens_and_no_others(tmp_path: Path, budget: int) -> None:
+def test_gradient_is_of_masked_tokens_only(tmp_path: Path, budget: int) -> None:
     model = tiny()
-    given = samples(model)
+    batch = samples(model)
     rule = LearnSpec(regularisers=terms(kl=0.1, entropy=0.05), grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9))
-    given = [s.with_reference(s.behaviour + np.float32(0.3)) for s in given]
-    plain_loss(model, given, [torch.from_numpy(s.behaviour) for s in given], rule).backward()
+    batch = [s.with_reference(s.behaviour + np.float32(0.3)) for s in batch]
+    compute_plain_loss(model, batch, [torch.from_numpy(s.behaviour) for s in batch], rule).backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters()}
     model.zero_grad()
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, given, np.random.default_rng(0))
+    updated(trainer, batch, np.random.default_rng(0))
     save(trainer, tmp_path)
     first = load_file(tmp_path / "optimizer.safetensors")
     for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
         torch.testing.assert_close(first[f"{name}.exp_avg"] / 0.5, gradient, atol=1e-5, rtol=1e-4)
 
 
-def test_a_stream_trained_once_is_each_of_its_turns_trained_after_the_whole_history(tmp_path: Path) -> None:
-    """One pass over a match has the gradient of one sample per turn, which costs a pass over the history each."""
+def test_training_a_stream_equals_training_each_turn_with_its_history(tmp_path: Path) -> None:
+    """One pass over a match has the gradient of one sample per turn, each with its whole history."""
     gradients = []
-    for cut in (lambda given: given, lambda given: [one for s in given for one in apart(s)]):
+    for split in (lambda batch: batch, lambda batch: [one for s in batch for one in split_by_turn(s)]):
         model = tiny()
         trainer = PolicyTrainer("p", model, LearnSpec(grad_clip=0.0, betas=(0.5, 0.9)))
-        updated(trainer, cut(samples(model)), np.random.default_rng(0))
+        updated(trainer, split(samples(model)), np.random.default_rng(0))
         save(trainer, tmp_path)
-        kept = load_file(tmp_path / "optimizer.safetensors")
-        gradients.append(torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]))
+        moments = load_file(tmp_path / "optimizer.safetensors")
+        gradients.append(
+            torch.cat([moments[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()])
+        )
     torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-5)
 
 
 def save(trainer: PolicyTrainer, folder: Path) -> None:
-    """Weights and optimiser, as a checkpoint has them."""
+    """Save weights and optimiser as a checkpoint does."""
     with trainer.gather():
         trainer.model.save_pretrained(folder)
     trainer.write(folder)
 
 
-def apart(sample: Sample) -> list[Sample]:
-    """Each turn's tokens in a sample of their own, which ends with the turn."""
-    found, stream = [], sample.stream
+def split_by_turn(sample: Sample) -> list[Sample]:
+    """Split a sample into one per turn, each ending with its turn."""
+    parts, stream = [], sample.stream
     for turn in np.unique(sample.turns).tolist():
-        end = max(k for k, at in enumerate(stream.turns) if at == turn) + 1
-        mask = [at == turn for at in stream.turns[:end]]
-        alone = Stream(stream.ids[:end], mask, stream.logprobs[:end], [turn if own else -1 for own in mask])
-        own = sample.turns == turn
-        kept = {name: getattr(sample, name)[own] for name in ("advantages", "behaviour", "places", "learned")}
-        found.append(replace(sample, stream=alone, **kept))
-    return found
+        end = max(k for k, index in enumerate(stream.turns) if index == turn) + 1
+        mask = [index == turn for index in stream.turns[:end]]
+        turn_stream = Stream(
+            stream.ids[:end], mask, stream.logprobs[:end], [turn if own_tokens else -1 for own_tokens in mask]
+        )
+        own_tokens = sample.turns == turn
+        columns = {name: getattr(sample, name)[own_tokens] for name in ("advantages", "behaviour", "places", "learned")}
+        parts.append(replace(sample, stream=turn_stream, **columns))
+    return parts
 
 
 def test_tokens_without_advantage_carry_no_gradient() -> None:
     """Each token's gradient is its own: with all but one turn's advantages 0, only that turn's tokens count."""
-    model, other = tiny(), tiny()
-    given = samples(model)
-    lone = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(given)]
+    model, reference = tiny(), tiny()
+    batch = samples(model)
+    masked = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(batch)]
     # The mean is over all tokens, so the lone sample by itself weighs more by this factor.
-    share = sum(len(s.advantages) for s in given) / len(given[2].advantages)
-    alone = [replace(given[2], advantages=given[2].advantages / np.float32(share))]
+    share = sum(len(s.advantages) for s in batch) / len(batch[2].advantages)
+    single = [replace(batch[2], advantages=batch[2].advantages / np.float32(share))]
     rule = LearnSpec(lr=1e-3, grad_clip=0.0)
-    updated(PolicyTrainer("p", model, rule), lone, np.random.default_rng(0))
-    updated(PolicyTrainer("p", other, rule), alone, np.random.default_rng(0))
-    near(model, other, rule.lr)
+    updated(PolicyTrainer("p", model, rule), masked, np.random.default_rng(0))
+    updated(PolicyTrainer("p", reference, rule), single, np.random.default_rng(0))
+    near(model, reference, rule.lr)
     assert not same(weights(model), weights(tiny()))
 
 
-def test_zero_advantages_leave_the_weights_as_they_are() -> None:
+def test_zero_advantages_change_no_weights() -> None:
     model = tiny()
     before = weights(model)
     updated(
@@ -146,8 +152,8 @@ def test_zero_advantages_leave_the_weights_as_they_are() -> None:
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
-def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
-    model, plain = tiny(), tiny()
+def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
+    model, plain_model = tiny(), tiny()
     rule = LearnSpec.model_validate(dict(
         lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01,
         gate_tolerance=1.0, token_budget=200, regularisers=terms(kl=0.1, entropy=0.01),
@@ -155,24 +161,26 @@ def test_two_updates_are_those_of_a_plain_loop(stage: Stage, epochs: int, miniba
     ))  # fmt: skip
     rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
-    for turn, given in enumerate(rounds):
-        told = updated(trainer, given, np.random.default_rng(10 + turn))
-    plain_updates(plain, rounds, rule, 10)
+    for number, batch in enumerate(rounds):
+        figures = updated(trainer, batch, np.random.default_rng(10 + number))
+    apply_plain_updates(plain_model, rounds, rule, 10)
     with trainer.gather():
-        near(model, plain, rule.lr)
-    assert (told["clipped"] > 0) == (epochs > 1), "the clip was put to the test"
+        near(model, plain_model, rule.lr)
+    assert (figures["clipped"] > 0) == (epochs > 1), "the clip was active"
     assert trainer.steps == 2 * epochs * minibatches
-    assert {"loss", "kl", "entropy", "clipped", "logprob_gap"} <= set(told)
-    assert all(np.isfinite(v) for v in told.values())
+    assert {"loss", "kl", "entropy", "clipped", "logprob_gap"} <= set(figures)
+    assert all(np.isfinite(v) for v in figures.values())
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stage", STAGES)
 def test_gradient_checkpointing_changes_no_update(stage: Stage) -> None:
     moved = []
-    for anew in (False, True):
+    for is_checkpointing in (False, True):
         model = tiny()
-        rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=anew)
+        rule = LearnSpec(
+            lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=is_checkpointing
+        )
         trainer = PolicyTrainer("p", model, rule)
         updated(trainer, samples(model), np.random.default_rng(0))
         with trainer.gather():
@@ -191,15 +199,15 @@ def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
         updated(trainer, samples(model), np.random.default_rng(0))
         assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
         models.append((trainer, model))
-    (whole, model), (offloaded, other) = models
-    with whole.gather(), offloaded.gather():
-        near(model, other, 1e-3)
+    (reference, model), (offloaded, offloaded_model) = models
+    with reference.gather(), offloaded.gather():
+        near(model, offloaded_model, 1e-3)
         assert not same(weights(model), weights(tiny()))
 
 
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])
-def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
+def test_saved_optimizer_resumes_bit_equal(tmp_path: Path, stage: Stage, offload: bool) -> None:
     model = tiny()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule)
@@ -208,17 +216,17 @@ def test_an_optimizer_that_was_saved_goes_on_as_if_never_stopped(tmp_path: Path,
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
     resumed = PolicyTrainer("p", resumed_model, rule)
     resumed.read(tmp_path, trainer.state())
-    given = samples(model, 2)
-    for one in (trainer, resumed):
-        updated(one, given, np.random.default_rng(2))
+    batch = samples(model, 2)
+    for current in (trainer, resumed):
+        updated(current, batch, np.random.default_rng(2))
     with trainer.gather(), resumed.gather():
         assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
         assert same(weights(model), weights(resumed_model))
     assert trainer.steps == resumed.steps == 4
 
 
-def narrow() -> LlamaForCausalLM:
-    """With bfloat16 weights, as `load_model` gives it: buffers such as the rotary frequencies stay float32."""
+def make_bfloat16_model() -> LlamaForCausalLM:
+    """Return a model with bfloat16 weights as from `load_model`; buffers such as rotary frequencies stay float32."""
     model = tiny()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
@@ -230,8 +238,8 @@ MASTERS = [(stage, offload) for stage in (2, 3) for offload in (False, True)]
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
-def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offload: bool) -> None:
-    model = narrow()
+def test_master_weights_accumulate_steps_below_bfloat16_resolution(stage: Stage, offload: bool) -> None:
+    model = make_bfloat16_model()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, offload_optimizer=offload, gate_tolerance=1e9, regularisers={})
     trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
     for step in range(8):  # Adam's steps are about lr each
@@ -245,27 +253,27 @@ def test_masters_add_up_steps_that_bfloat16_would_round_away(stage: Stage, offlo
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("stage", "offload"), MASTERS)
-def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: Stage, offload: bool) -> None:
-    model = narrow()
+def test_saved_master_weights_resume_bit_equal(tmp_path: Path, stage: Stage, offload: bool) -> None:
+    model = make_bfloat16_model()
     rule = LearnSpec(lr=1e-4, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule, bf16=True)
     updated(trainer, samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
-    kept = load_file(tmp_path / "optimizer.safetensors")
+    moments = load_file(tmp_path / "optimizer.safetensors")
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
     for name, parameter in resumed_model.named_parameters():
-        master = kept[f"{name}.master"]
+        master = moments[f"{name}.master"]
         assert master.dtype == torch.float32 and torch.equal(master.bfloat16(), parameter)
         assert not torch.equal(master, parameter.float())  # what was rounded off is in the master alone
     resumed = PolicyTrainer("p", resumed_model, rule, bf16=True)
     resumed.read(tmp_path, trainer.state())
     for seed in (2, 3):
-        given = samples(resumed_model, seed)
-        for one in (trainer, resumed):
-            updated(one, given, np.random.default_rng(seed))
-    for folder, one in (("a", trainer), ("b", resumed)):
+        batch = samples(resumed_model, seed)
+        for current in (trainer, resumed):
+            updated(current, batch, np.random.default_rng(seed))
+    for folder, current in (("a", trainer), ("b", resumed)):
         (tmp_path / folder).mkdir()
-        save(one, tmp_path / folder)
+        save(current, tmp_path / folder)
     assert same(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
     with trainer.gather(), resumed.gather():
         assert same(weights(model), weights(resumed_model))
@@ -273,76 +281,81 @@ def test_masters_are_saved_and_go_on_as_if_never_stopped(tmp_path: Path, stage: 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stage", [2, 3])
-def test_with_masters_an_update_is_about_the_same(stage: Stage) -> None:
-    whole, halved = tiny(), narrow()
-    given, before = samples(whole), weights(whole)
-    for model, bf16 in ((whole, False), (halved, True)):
+def test_update_with_master_weights_is_nearly_the_same(stage: Stage) -> None:
+    full_model, half_model = tiny(), make_bfloat16_model()
+    batch, before = samples(full_model), weights(full_model)
+    for model, bf16 in ((full_model, False), (half_model, True)):
         rule = LearnSpec(lr=1e-2, zero_stage=stage, token_budget=60, gate_tolerance=1.0)
         trainer = PolicyTrainer("p", model, rule, bf16)
-        updated(trainer, given, np.random.default_rng(0))
+        updated(trainer, batch, np.random.default_rng(0))
         with trainer.gather():
             ends = weights(model)
         changes = torch.cat([(ends[name].float() - value).flatten() for name, value in before.items()])
-        if model is whole:
-            wanted = changes
-    assert torch.nn.functional.cosine_similarity(changes, wanted, dim=0) > 0.9
+        if model is full_model:
+            expected = changes
+    assert torch.nn.functional.cosine_similarity(changes, expected, dim=0) > 0.9
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_the_gate_stops_before_any_weight_has_changed(minibatches: int) -> None:
+def test_gate_stops_before_any_weight_changes(minibatches: int) -> None:
     model = tiny()
     before = weights(model)
-    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
-    with pytest.raises(GateError) as caught:
-        updated(trainer, given, np.random.default_rng(0))
-    message = str(caught.value)
+    with pytest.raises(GateError) as error:
+        updated(trainer, batch, np.random.default_rng(0))
+    message = str(error.value)
     assert "'seller'" in message and "0.25 on average" in message and "0.05" in message and "\n" not in message
-    assert f"over {sum(len(s.behaviour) for s in given)} tokens" in message
+    assert f"over {sum(len(s.behaviour) for s in batch)} tokens" in message
     assert same(weights(model), before)
 
 
-def test_the_gate_stands_before_every_loss() -> None:
+def test_gate_applies_to_every_loss() -> None:
     model = tiny()
-    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
     with pytest.raises(GateError):
         updated(
             PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss="likelihood"))),
-            given,
+            batch,
             np.random.default_rng(0),
         )
 
 
-def test_the_gate_stops_at_what_is_no_number() -> None:
+def test_gate_stops_at_nan() -> None:
     model = tiny()
-    given = samples(model)
-    given[0] = replace(given[0], behaviour=given[0].behaviour * np.float32("nan"))
+    batch = samples(model)
+    batch[0] = replace(batch[0], behaviour=batch[0].behaviour * np.float32("nan"))
     with pytest.raises(GateError):
-        updated(PolicyTrainer("p", model, LearnSpec()), given, np.random.default_rng(0))
+        updated(PolicyTrainer("p", model, LearnSpec()), batch, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("stage", [0, 2])
-def test_imitation_makes_what_was_shown_likelier_and_forgets_its_moments(tmp_path: Path, stage: Stage) -> None:
+def test_imitation_raises_likelihood_and_resets_moments(tmp_path: Path, stage: Stage) -> None:
     model = tiny()
-    shown = samples(model, advantage=1.0)
+    demonstrations = samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
     imitated(
-        trainer, shown, ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2), np.random.default_rng(0)
+        trainer,
+        demonstrations,
+        ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2),
+        np.random.default_rng(0),
     )
-    after = score_streams(StreamScorer(model), [s.stream for s in shown], [s.temperature for s in shown])
-    assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, shown, strict=True)])) > 0.1
+    after = score_streams(
+        StreamScorer(model), [s.stream for s in demonstrations], [s.temperature for s in demonstrations]
+    )
+    assert np.mean(np.concatenate([a - s.behaviour for a, s in zip(after, demonstrations, strict=True)])) > 0.1
     assert trainer.steps == 0 and trainer.rule.loss.name == "policy_gradient" and trainer.rule.lr == 1e-4
     save(trainer, tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
     fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnSpec(lr=1e-4, zero_stage=stage))
-    given = samples(model, 3)
-    updated(trainer, given, np.random.default_rng(1))
-    updated(fresh, given, np.random.default_rng(1))
+    batch = samples(model, 3)
+    updated(trainer, batch, np.random.default_rng(1))
+    updated(fresh, batch, np.random.default_rng(1))
     assert same(weights(model), weights(fresh.model))
 
 
 @pytest.mark.parametrize(("decay", "last"), [(False, 3e-3), (True, 3e-3 * (1 - 19 / 20))])
-def test_imitation_may_end_with_small_steps(decay: bool, last: float) -> None:
+def test_imitation_can_decay_its_rate(decay: bool, last: float) -> None:
     model = tiny()
     trainer = PolicyTrainer("p", model, LearnSpec())
     spec = ImitateSpec(scripted=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
@@ -368,8 +381,8 @@ def test_warmup_begins_small() -> None:
     assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)
 
 
-def test_what_a_pass_costs_does_not_change_when_sharding_takes_the_weights_apart() -> None:
-    """A resumed run makes the optimiser before it plans, another one afterwards: their passes have to be the same."""
+def test_sharding_does_not_change_pass_costs() -> None:
+    """A resumed run creates the optimiser before planning, a new one after; their passes must be equal."""
     trainer = PolicyTrainer("p", tiny(), LearnSpec(regularisers={}, zero_stage=3))
     assert trainer.optimiser and trainer.costs == estimate_costs(tiny()) and trainer.costs.scores > 0
-    assert sum(parameter.numel() for parameter in trainer.model.parameters()) == 0, "they are in parts"
+    assert sum(parameter.numel() for parameter in trainer.model.parameters()) == 0, "the weights are sharded"

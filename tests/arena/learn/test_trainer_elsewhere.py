@@ -1,4 +1,4 @@
-"""A trainer in a process of its own, plugged in where runs make theirs: what is learned is the same, to the bit."""
+"""A trainer in a separate process, plugged into runs, gives bit-equal results."""
 
 import asyncio
 import multiprocessing
@@ -44,8 +44,8 @@ checkpoint: {every: 1, keep: 9}
 """
 
 
-def served(pipe: Connection, threads: int) -> None:
-    """What runs there: the trainer of a process, asked over a pipe."""
+def serve_trainer(pipe: Connection, threads: int) -> None:
+    """Serve a trainer's methods over a pipe."""
     torch.set_num_threads(threads)
     trainer: Any = local_trainer(*pipe.recv())
 
@@ -55,32 +55,32 @@ def served(pipe: Connection, threads: int) -> None:
     async def save() -> dict[str, np.ndarray]:
         return {name: value.numpy() for name, value in (await trainer.save()).items()}
 
-    instead = {"weights": weights, "save": save}
+    overrides = {"weights": weights, "save": save}
 
-    while asked := pipe.recv():
-        name, given = asked
+    while call := pipe.recv():
+        name, arguments = call
         try:
-            told = asyncio.run(instead.get(name, getattr(trainer, name))(*given))
-            pipe.send((told, trainer.state(), None))
+            result = asyncio.run(overrides.get(name, getattr(trainer, name))(*arguments))
+            pipe.send((result, trainer.state(), None))
         except GateError as error:
             pipe.send((None, trainer.state(), error))
 
 
-class TrainerElsewhere:
+class RemoteTrainer:
     """A `Trainer` whose weights and optimiser live in a child process."""
 
     def __init__(self, policy: Policy, rule: LearnSpec, bf16: bool) -> None:
         policy.load_model()
         self._planner = Planner(policy.name, rule, estimate_costs(policy.model))
         self._source = policy.source
-        self._pipe, theirs = multiprocessing.Pipe()
+        self._pipe, child_pipe = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
-        self._child = spawn.Process(target=served, args=(theirs, torch.get_num_threads()), daemon=True)
+        self._child = spawn.Process(target=serve_trainer, args=(child_pipe, torch.get_num_threads()), daemon=True)
         self._child.start()
-        theirs.close()
+        child_pipe.close()
         self._pipe.send((policy, rule, bf16))
         self._state: dict[str, Any] = {"steps": 0, "memory": {}}
-        policy.model = None  # from here on it is in the child alone
+        policy.model = None  # from here on only the child has it
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         return self._planner.update(samples, rng, clock, self._state["steps"])
@@ -89,10 +89,10 @@ class TrainerElsewhere:
         return self._planner.imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        told: dict[str, float] = await self._ask("update", plan)
+        result: dict[str, float] = await self._ask("update", plan)
         for _ in plan.steps:
             stepped()
-        return told
+        return result
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         scores: list[StreamScores] = await self._ask("score", streams, temperatures)
@@ -117,50 +117,52 @@ class TrainerElsewhere:
         await asyncio.to_thread(self._pipe.send, None)
         await asyncio.to_thread(self._child.join)
 
-    async def _ask(self, name: str, *given: Any) -> Any:
-        def asked() -> Any:
-            self._pipe.send((name, given))
+    async def _ask(self, name: str, *arguments: Any) -> Any:
+        def ask() -> Any:
+            self._pipe.send((name, arguments))
             return self._pipe.recv()
 
-        told, self._state, error = await asyncio.to_thread(asked)
+        result, self._state, error = await asyncio.to_thread(ask)
         if error:
             raise error
-        return told
+        return result
 
 
-def elsewhere(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
+def make_remote_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
     assert isinstance(rule, LearnSpec)
-    return TrainerElsewhere(policy, rule, bf16)
+    return RemoteTrainer(policy, rule, bf16)
 
 
-def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], bytes]:
-    """Weights, moments, and what the state says of an iteration's commit."""
-    there = folder / "checkpoints" / f"{k:04d}"
-    mine = there / "policies" / "shared"
-    return *(load_file(mine / f) for f in ("model.safetensors", "optimizer.safetensors")), (
-        there / "state.json"
+def read_checkpoint(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], bytes]:
+    """Return the weights, moments and state of an iteration's checkpoint."""
+    checkpoint = folder / "checkpoints" / f"{k:04d}"
+    policy_folder = checkpoint / "policies" / "shared"
+    return *(load_file(policy_folder / f) for f in ("model.safetensors", "optimizer.safetensors")), (
+        checkpoint / "state.json"
     ).read_bytes()
 
 
 @pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
-def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path) -> None:
-    """Warm start, learning, a critic that begins as the policy, checkpoints; then taken up again by the other kind."""
+def test_run_with_remote_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
+    """Includes warm start, a critic that starts as the policy, checkpoints and a resume by the other trainer."""
     run_by(CONFIG, tmp_path / "here", local_trainer)
-    run_by(CONFIG, tmp_path / "there", elsewhere)
-    run_by(CONFIG, tmp_path / "here", elsewhere, "iterations=3")
+    run_by(CONFIG, tmp_path / "there", make_remote_trainer)
+    run_by(CONFIG, tmp_path / "here", make_remote_trainer, "iterations=3")
     run_by(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
-            committed(tmp_path / name, k) for name in ("here", "there")
+            read_checkpoint(tmp_path / name, k) for name in ("here", "there")
         )
         assert weights.keys() == others.keys() and all(torch.equal(value, others[n]) for n, value in weights.items())
         assert all(torch.equal(value, other_moments[n]) for n, value in moments.items())
         assert state == other_state
-    before, after = (committed(tmp_path / "here", k)[0] for k in (0, 2))
-    assert not all(torch.equal(value, after[name]) for name, value in before.items()), "something was learned"
+    before, after = (read_checkpoint(tmp_path / "here", k)[0] for k in (0, 2))
+    assert not all(torch.equal(value, after[name]) for name, value in before.items()), "the weights changed"
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
+def test_remote_errors_are_raised_locally(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
-        run_by(CONFIG, tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null")
+        run_by(
+            CONFIG, tmp_path / "run", make_remote_trainer, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null"
+        )

@@ -1,4 +1,4 @@
-"""Parts chosen by name: settings checked, defaults written out, read back the same; schedules by hand."""
+"""Parts chosen by name: checked settings, written defaults, round trips; schedules by hand."""
 
 import inspect
 import re
@@ -20,29 +20,29 @@ from arena.parts.part_config import PartConfig, accepts_any_setting, describe_pa
 from arena.parts.schedules import SCHEDULES, Clock
 
 
-def experiment(*assignments: str) -> Any:
+def make_experiment(*assignments: str) -> Any:
     return compose([recipe_layer("negotiation-nano"), *map(set_layer, assignments)])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_part_is_listed_and_says_what_it_is(kind: str) -> None:
-    known = KINDS[kind]
-    rows = describe_parts(known)
-    assert [row[kind] for row in rows] == list(known.table)
-    assert list_entries(known.plural) == rows
-    for name, function in known.table.items():
+def test_every_part_is_listed_and_described(kind: str) -> None:
+    part_kind = KINDS[kind]
+    rows = describe_parts(part_kind)
+    assert [row[kind] for row in rows] == list(part_kind.table)
+    assert list_entries(part_kind.plural) == rows
+    for name, function in part_kind.table.items():
         assert len((inspect.getdoc(function) or "").split("\n")[0]) > 20, f"{kind} {name} says too little"
         settings = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        assert accepts_any_setting(known, name) is (kind == "pipeline_stage" and name == "play")
+        assert accepts_any_setting(part_kind, name) is (kind == "pipeline_stage" and name == "play")
         assert all(p.annotation is not p.empty for p in settings), f"{kind} {name}: a setting without a type"
 
 
-def test_the_words_of_help_are_the_kinds_that_there_are() -> None:
+def test_help_lists_all_kinds() -> None:
     assert tuple(kind.plural for kind in KINDS.values()) == PARTS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
+def test_defaults_round_trip(kind: str) -> None:
     for name in KINDS[kind].table:
         try:
             part = choose(kind, name)
@@ -50,23 +50,23 @@ def test_defaults_are_valid_and_read_back_the_same(kind: str) -> None:
             continue
         assert part == PartConfig(KINDS[kind], name) == PartConfig(KINDS[kind], name).with_defaults()
         plain = part.to_plain()
-        given = plain if isinstance(plain, dict) else {name: {}}
+        settings = plain if isinstance(plain, dict) else {name: {}}
         if (kind, name) != ("schedule", "constant"):
-            assert choose(kind, name, **given[name]) == part
+            assert choose(kind, name, **settings[name]) == part
 
 
-def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
-    found = experiment(
+def test_experiment_writes_all_defaults() -> None:
+    config = make_experiment(
         "credit.estimator={mars: {std: true}}", "credit.weights.deal={linear: {start: 1, end: 0, over: 5}}"
     )
-    text = to_yaml(found)
-    again = compose([text_layer("config.yaml", text)])
-    assert again == found and to_yaml(again) == text
+    text = to_yaml(config)
+    reloaded = compose([text_layer("config.yaml", text)])
+    assert reloaded == config and to_yaml(reloaded) == text
     assert "gamma: 1.0" in text and "std: true" in text and "over: 5" in text
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "message"),
     [
         ("credit.estimator=mrs", "unknown estimator 'mrs' — did you mean 'mars'? (arena list estimators)"),
         ("credit.estimator={mars: {gama: 1}}", "credit.estimator.mars.gama: unknown setting of estimator mars"),
@@ -87,87 +87,89 @@ def test_an_experiment_writes_every_default_down_and_reads_it_back() -> None:
         ("learn.regularisers={k: {}}", "unknown regulariser 'k'"),
     ],
 )  # fmt: skip
-def test_what_does_not_exist_or_fit_is_one_line(assignment: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        experiment(assignment)
-    assert says in str(caught.value) and "\n" not in str(caught.value)
+def test_invalid_parts_give_one_line(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_experiment(assignment)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_another_part_takes_the_place_whole_and_the_same_one_is_laid_over() -> None:
-    below = text_layer("below", "credit: {estimator: {mars: {gamma: 0.5, std: true}}}")
+def test_other_part_replaces_and_same_part_merges() -> None:
+    layer = text_layer("below", "credit: {estimator: {mars: {gamma: 0.5, std: true}}}")
     recipe = recipe_layer("negotiation-nano")
-    over = compose([recipe, below, set_layer("credit.estimator.mars.gamma=0.25")]).credit.estimator
-    assert over.settings["gamma"] == 0.25 and over.settings["std"] is True
-    assert compose([recipe, below, set_layer("credit.estimator={shuffled: {}}")]).credit.estimator.name == "shuffled"
-    assert compose([recipe, below, set_layer("credit.estimator=zero")]).credit.estimator.name == "zero"
-    assert compose([recipe, below, set_layer("credit.estimator={mars: {std: false}}")]).credit.estimator.settings == {
+    merged = compose([recipe, layer, set_layer("credit.estimator.mars.gamma=0.25")]).credit.estimator
+    assert merged.settings["gamma"] == 0.25 and merged.settings["std"] is True
+    assert compose([recipe, layer, set_layer("credit.estimator={shuffled: {}}")]).credit.estimator.name == "shuffled"
+    assert compose([recipe, layer, set_layer("credit.estimator=zero")]).credit.estimator.name == "zero"
+    assert compose([recipe, layer, set_layer("credit.estimator={mars: {std: false}}")]).credit.estimator.settings == {
         "gamma": 0.5, "by": ["game", "role", "policy"], "std": False,
     }  # fmt: skip
 
 
-def test_a_part_inside_another_takes_the_place_whole_too() -> None:
+def test_nested_part_replaces_or_merges() -> None:
     aepo = "learn.loss={policy_gradient: {ratio: turn, clip: {aepo: {low: 0.1, c: null}}}}"
-    loss = experiment(aepo, "learn.loss={policy_gradient: {clip: {dual: {high: 0.3}}}}").learn.loss
+    loss = make_experiment(aepo, "learn.loss={policy_gradient: {clip: {dual: {high: 0.3}}}}").learn.loss
     assert loss.settings["ratio"] == "turn" and loss.settings["clip"] == choose("clip", "dual", high=0.3)
-    kept = experiment(aepo, "learn.loss={policy_gradient: {clip: {aepo: {low: 0.3}}}}").learn.loss.settings["clip"]
-    assert kept == choose("clip", "aepo", low=0.3, c=None)
+    merged = make_experiment(aepo, "learn.loss={policy_gradient: {clip: {aepo: {low: 0.3}}}}").learn.loss.settings[
+        "clip"
+    ]
+    assert merged == choose("clip", "aepo", low=0.3, c=None)
     steps, line = "{steps: {values: [1.0, 0.0], every: 3}}", "{linear: {start: 1.0, end: 0.0, over: 3}}"
-    for place in ("credit.weights.deal=", "learn.regularisers.kl.weight="):
-        found = experiment(place + line, place + steps)
-        assert found == experiment(place + steps)
+    for path in ("credit.weights.deal=", "learn.regularisers.kl.weight="):
+        config = make_experiment(path + line, path + steps)
+        assert config == make_experiment(path + steps)
     mars, rae = "credit.estimator={shuffled: {of: {mars: {}}}}", "credit.estimator={shuffled: {of: {rae: {}}}}"
-    assert experiment(mars, rae).credit.estimator.settings["of"] == choose("estimator", "rae")
+    assert make_experiment(mars, rae).credit.estimator.settings["of"] == choose("estimator", "rae")
 
 
-def test_regularisers_are_laid_over_by_name() -> None:
-    found = experiment("learn.regularisers.kl.weight=0.5", "learn.regularisers.entropy={weight: 0.1}").learn
-    assert set(found.regularisers) == {"kl", "entropy"} and found.uses_reference
-    assert not experiment("learn.regularisers.kl.weight=0").learn.uses_reference
+def test_regularisers_merge_by_name() -> None:
+    spec = make_experiment("learn.regularisers.kl.weight=0.5", "learn.regularisers.entropy={weight: 0.1}").learn
+    assert set(spec.regularisers) == {"kl", "entropy"} and spec.uses_reference
+    assert not make_experiment("learn.regularisers.kl.weight=0").learn.uses_reference
 
 
-def test_needs_are_those_of_all_parts_of_a_rule() -> None:
+def test_needs_are_collected_from_all_parts() -> None:
     assert CreditSpec().needs == frozenset()
     assert LearnSpec().regularisers["kl"].needs == {"reference"}
 
 
-def first_values(kind: str, name: str, **settings: Any) -> list[float]:
-    """What a schedule says in iterations 1 to 6."""
+def list_schedule_values(kind: str, name: str, **settings: Any) -> list[float]:
+    """Return a schedule's values in iterations 1 to 6."""
     return [choose(kind, name, **settings)(Clock(k, 6)) for k in range(1, 7)]
 
 
 def test_schedules_by_hand() -> None:
-    assert first_values("schedule", "constant", value=0.3) == [0.3] * 6
+    assert list_schedule_values("schedule", "constant", value=0.3) == [0.3] * 6
     # 1, then a quarter less each time, 0 from the fifth
-    assert first_values("schedule", "linear", start=1.0, end=0.0, over=4) == [1, 0.75, 0.5, 0.25, 0, 0]
-    assert first_values("schedule", "linear", start=0.0, end=2.0, over=2, after=2) == [0, 0, 0, 1, 2, 2]
+    assert list_schedule_values("schedule", "linear", start=1.0, end=0.0, over=4) == [1, 0.75, 0.5, 0.25, 0, 0]
+    assert list_schedule_values("schedule", "linear", start=0.0, end=2.0, over=2, after=2) == [0, 0, 0, 1, 2, 2]
     # (1 + cos(pi x)) / 2 at x = 0, 1/4, 1/2, 3/4, 1
     half = 2**-0.5 / 2
-    assert first_values("schedule", "cosine", start=1.0, end=0.0, over=4) == pytest.approx(
+    assert list_schedule_values("schedule", "cosine", start=1.0, end=0.0, over=4) == pytest.approx(
         [1, 0.5 + half, 0.5, 0.5 - half, 0, 0]
     )
-    assert first_values("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
+    assert list_schedule_values("schedule", "steps", values=[6, 13, 20], every=2) == [6, 6, 13, 13, 20, 20]
     # half of 4 is 2: 1, 1 - .2 (1 - 1/e), 1 - .2 (1 - 1/e²), then .8 e^-1.5, .8 e^-3
     falling = [2.0, 1.7471517765, 1.6541341133, 0.3570082562, 0.0796592937]
-    assert first_values("schedule", "explore_exploit", start=2.0, over=4)[:5] == pytest.approx(falling)
-    assert first_values("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
+    assert list_schedule_values("schedule", "explore_exploit", start=2.0, over=4)[:5] == pytest.approx(falling)
+    assert list_schedule_values("schedule", "steps", values=[1, 2], every=1) == [1, 2, 2, 2, 2, 2]
 
 
 @given(
     st.sampled_from(["linear", "cosine"]), st.floats(-5, 5), st.floats(-5, 5), st.integers(1, 50), st.integers(1, 99)
 )
-def test_a_ramp_stays_between_its_ends_and_arrives(name: str, start: float, end: float, over: int, k: int) -> None:
+def test_ramps_stay_between_their_ends(name: str, start: float, end: float, over: int, k: int) -> None:
     value = SCHEDULES[name](Clock(k, 99), start=start, end=end, over=over)
     assert min(start, end) - 1e-9 <= value <= max(start, end) + 1e-9
     assert SCHEDULES[name](Clock(1, 99), start=start, end=end, over=over) == pytest.approx(start)
     assert SCHEDULES[name](Clock(over + 1, 99), start=start, end=end, over=over) == pytest.approx(end)
 
 
-def test_what_the_docs_show_works() -> None:
+def test_examples_in_the_docs_work() -> None:
     docs = Path(__file__).parents[3] / "docs"
     text = "".join((docs / f"{page}.md").read_text("utf-8") for page in ("credit", "estimators", "rewards", "losses"))
-    shown = re.findall(r"```yaml\n(.*?)```", text, re.S)[0]
-    found = compose([recipe_layer("negotiation-nano"), text_layer("docs", shown)])
-    assert found.play.group == 8 and found.credit.estimator.name == "gigpo"
+    example = re.findall(r"```yaml\n(.*?)```", text, re.S)[0]
+    config = compose([recipe_layer("negotiation-nano"), text_layer("docs", example)])
+    assert config.play.group == 8 and config.credit.estimator.name == "gigpo"
     rows = [line.split("|")[1] for line in text.split("\n") if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - set(LearnSpec.model_fields)
     known = {name for kind in KINDS.values() for name in kind.table} | {"ratio", "clip", "correction"}

@@ -1,4 +1,4 @@
-"""Every path in an experiment holds from anywhere; what is no path stays as it is written."""
+"""Anchoring makes all paths of an experiment absolute and leaves other names unchanged."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ evaluate:
 @pytest.fixture
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "weights").symlink_to(resolve("nano-2"))
-    (tmp_path / "nano").mkdir()  # a built-in model's name is no path, whatever lies there
+    (tmp_path / "nano").mkdir()  # a built-in model's name is no path, even if a folder has it
     kept_run(tmp_path / "earlier", _3="nano-3")
     kept_run(tmp_path / "random", _3="nano-3")  # nor is a scripted policy's
     monkeypatch.chdir(tmp_path)
@@ -41,29 +41,39 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
 
 
 def test_every_path_becomes_absolute(experiment: Experiment, tmp_path: Path) -> None:
-    here = str(tmp_path)
+    folder = str(tmp_path)
     weights = str((tmp_path / "weights").resolve())
-    away = anchor_paths(experiment)
-    assert away.game is not None and away.seats is not None and away.evaluate is not None and away.learn.demonstrations
-    assert away.roles == f"{here}/roles"
-    assert away.game.name == f"{here}/race.py:Race"
-    assert {name: policy.model for name, policy in away.policies.items()} == {
+    anchored = anchor_paths(experiment)
+    assert (
+        anchored.game is not None
+        and anchored.seats is not None
+        and anchored.evaluate is not None
+        and anchored.learn.demonstrations
+    )
+    assert anchored.roles == f"{folder}/roles"
+    assert anchored.game.name == f"{folder}/race.py:Race"
+    assert {name: policy.model for name, policy in anchored.policies.items()} == {
         "own": weights,
         "built_in": "nano",
         "hub": "someone/model",
     }
-    assert {seat: held.role for seat, held in away.seats.items()} == {"first": f"{here}/own.yaml", "second": "player"}
-    assert away.learn.demonstrations.run == f"{here}/earlier"
-    assert [game.name for game in away.evaluate.games] == ["kuhn_poker", f"{here}/race.py:Race"]
-    assert away.evaluate.against == [
-        "random", "mcts:10", f"{here}/earlier", f"{here}/earlier@3:shared", "nano", weights, "endpoint:gpt",
+    assert {seat: held.role for seat, held in anchored.seats.items()} == {
+        "first": f"{folder}/own.yaml",
+        "second": "player",
+    }
+    assert anchored.learn.demonstrations.run == f"{folder}/earlier"
+    assert [game.name for game in anchored.evaluate.games] == ["kuhn_poker", f"{folder}/race.py:Race"]
+    assert anchored.evaluate.against == [
+        "random", "mcts:10", f"{folder}/earlier", f"{folder}/earlier@3:shared", "nano", weights, "endpoint:gpt",
     ]  # fmt: skip
 
 
-def test_it_is_the_same_from_anywhere(
+def test_anchored_paths_do_not_depend_on_the_working_directory(
     experiment: Experiment, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    away = anchor_paths(experiment)
+    anchored = anchor_paths(experiment)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert anchor_paths(away) == away
-    assert compose([text_layer("config.yaml", to_yaml(away))]) == away, "what a run's config.yaml is read back as"
+    assert anchor_paths(anchored) == anchored
+    assert compose([text_layer("config.yaml", to_yaml(anchored))]) == anchored, (
+        "what a run's config.yaml is read back as"
+    )

@@ -1,4 +1,4 @@
-"""One Ray cluster for all tests of this room, and two ranks that most of them ask."""
+"""One Ray cluster for all tests of this folder, and two ranks that most of them use."""
 
 import asyncio
 import os
@@ -14,19 +14,19 @@ import pytest
 if TYPE_CHECKING:
     from arena.scale.ranks import Ranks
 
-os.environ |= {  # Ray reads them when it is imported, which tests of this room do
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback alone
+os.environ |= {  # Ray reads them when tests of this folder import it
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # loopback only
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(16),
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_memory_monitor_refresh_ms": "0",  # a machine that is full of other work is no reason to end a test
-    "RAY_worker_niceness": "0",  # else workers starve beside whatever else the machine does
+    "RAY_memory_monitor_refresh_ms": "0",  # memory used by other work must not end a test
+    "RAY_worker_niceness": "0",  # otherwise other work on the machine starves the workers
 }
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
-    """Ray on loopback, with more processors than there may be: those who wait need none."""
+    """Start Ray on loopback, with more processors than the machine may have: waiting actors need none."""
     import ray
 
     folder = tempfile.mkdtemp(prefix="arena-ray-")  # sockets' paths must be short: not pytest's folder
@@ -42,7 +42,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ranks(cluster: None) -> Iterator["Ranks"]:
-    """Two ranks of one thread each."""
+    """Return two ranks of one thread each."""
     from arena.scale.ranks import Ranks
 
     started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=300.0, start_timeout=300.0))

@@ -1,6 +1,6 @@
-"""Clusters of several nodes on this machine: each is begun by `ray start`, with an address and a store of its own.
+"""Clusters of several nodes on this machine: `ray start` starts each with its own address and object store.
 
-A node sees none of the driver's files, if this machine lets tests hide them: models have to be sent to it.
+If this machine lets tests hide files, a node sees none of the driver's files: models have to be sent to it.
 """
 
 import os
@@ -19,20 +19,20 @@ from pathlib import Path
 import psutil
 
 RAY = Path(sys.executable).with_name("ray")
-START = 120.0
-"""Seconds for a node to start."""
+START_TIMEOUT = 120.0
+"""Timeout in seconds for the start of a node."""
 _ADDRESSES = count(2)
 
 
-def can_hide() -> bool:
-    """Whether a process can have a view of the file system of its own."""
+def can_hide_files() -> bool:
+    """Return whether a process can have its own view of the file system."""
     with suppress(OSError):
         return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
     return False
 
 
 class Nodes:
-    """A cluster whose first node, the head, has no resources. Nodes that are added do not see the folder `hidden`."""
+    """A cluster whose head node has no resources. Added nodes do not see the folder `hidden`."""
 
     def __init__(self, hidden: Path) -> None:
         self.hidden, self._folder = (
@@ -50,49 +50,49 @@ class Nodes:
             "RAY_health_check_period_ms": "1000",
             "RAY_health_check_initial_delay_ms": "1000",
         }
-        own = f"127.0.0.{next(_ADDRESSES)}"
-        self.address = f"{own}:9{next(_ADDRESSES):03}"
+        head_address = f"127.0.0.{next(_ADDRESSES)}"
+        self.address = f"{head_address}:9{next(_ADDRESSES):03}"
         port = self.address.rpartition(":")[2]
         head = "--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}"
-        self._start("head", own, head, {}, cpus=0)
+        self._start("head", head_address, head, {}, cpus=0)
 
     def add(self, kind: str, cpus: int = 2) -> str:
-        """Start a node that has the custom resource `kind` and a home of its own; return its name."""
+        """Start a node with the custom resource `kind` and its own home; return its name."""
         number = next(_ADDRESSES)
         name, home = f"{kind}-{number}", Path(self._folder) / f"home-{number}"
-        given = f"--address={self.address}", f'--resources={{"{kind}": 1}}'
-        self._start(name, f"127.0.0.{number}", given, {"ARENA_HOME": str(home)}, cpus)
+        arguments = f"--address={self.address}", f'--resources={{"{kind}": 1}}'
+        self._start(name, f"127.0.0.{number}", arguments, {"ARENA_HOME": str(home)}, cpus)
         return name
 
     def home(self, name: str) -> Path:
         """Return the ARENA_HOME of a node."""
         return Path(self._folder) / f"home-{name.rpartition('-')[2]}"
 
-    def _start(self, name: str, own: str, given: Sequence[str], environ: Mapping[str, str], cpus: int) -> None:
+    def _start(self, name: str, address: str, arguments: Sequence[str], environ: Mapping[str, str], cpus: int) -> None:
         command = [
-            str(RAY), "start", *given, f"--node-ip-address={own}", f"--num-cpus={cpus}",
+            str(RAY), "start", *arguments, f"--node-ip-address={address}", f"--num-cpus={cpus}",
             "--object-store-memory=100000000", "--disable-usage-stats",
         ]  # fmt: skip
-        if name != "head" and can_hide():
+        if name != "head" and can_hide_files():
             inside = 'mount -t tmpfs none "$0" && exec "$@"'
             command = ["unshare", "-m", "sh", "-c", inside, str(self.hidden), *command]
         environ = {**self.environ, **environ, "ARENA_TEST_NODE": f"{os.getpid()}-{name}"}
-        told = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=START)
-        assert told.returncode == 0, told
+        result = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=START_TIMEOUT)
+        assert result.returncode == 0, result
 
-    def processes(self, name: str) -> list[psutil.Process]:
+    def list_processes(self, name: str) -> list[psutil.Process]:
         """Return all processes of a node."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 if process.environ().get("ARENA_TEST_NODE") == f"{os.getpid()}-{name}":
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def kill(self, name: str) -> None:
         """Kill all processes of a node at once, as if its power failed."""
-        while there := [one for one in self.processes(name) if one.is_running() and one.status() != "zombie"]:
-            for process in there:
+        while alive := [one for one in self.list_processes(name) if one.is_running() and one.status() != "zombie"]:
+            for process in alive:
                 with suppress(psutil.Error):
                     process.send_signal(signal.SIGKILL)
             time.sleep(0.05)

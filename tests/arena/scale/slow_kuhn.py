@@ -1,4 +1,4 @@
-"""Kuhn poker whose steps take as long as a file says: a simulator with a slow tool, the payoffs known to everybody."""
+"""Kuhn poker whose steps take as long as a file says: a simulator with a slow tool and known payoffs."""
 
 import os
 import time
@@ -8,22 +8,22 @@ from games.kuhn_poker import KuhnPoker
 from games.slow import slowly
 
 VARIABLE = "ARENA_SLOW_STEP"
-"""Names the file with the seconds of a step; without it no step waits."""
+"""Environment variable with the path of the file that holds a step's seconds; without it no step waits."""
 
 
 class SlowKuhn(KuhnPoker):
-    """Kuhn poker that waits within each step, with `scale.tasks` in a Ray task; no act or payoff depends on it."""
+    """Kuhn poker that waits in each step (in a Ray task with `scale.tasks`); acts and payoffs do not depend on it."""
 
     blocks = True
 
     def step(self, action: str | None) -> None:
         """Wait, then play."""
-        slowly(time.sleep, seconds())
+        slowly(time.sleep, read_step_seconds())
         super().step(action)
 
 
-def seconds() -> float:
-    """Return how long a step takes just now."""
+def read_step_seconds() -> float:
+    """Return the current duration of a step in seconds."""
     path = os.environ.get(VARIABLE)
     try:
         return float(Path(path).read_text()) if path else 0.0

@@ -1,4 +1,4 @@
-"""Engines die, stop and pause in the middle of broadcasts: no reply is lost, doubled or of two versions."""
+"""Engines die, stop and pause during broadcasts: no reply is lost, doubled or mixed from two versions."""
 
 import asyncio
 import os
@@ -39,18 +39,18 @@ pytestmark = pytest.mark.slow
 SMALL = ResourcesSpec(engine=WorkerResources(cpus=0.5), trainer=WorkerResources(cpus=0.1))
 SPEC = ScaleSpec(engines=2, resources=SMALL, patience=6.0)
 FAULTS = ["kill"] * 12 + ["stop"] * 6 + ["pause"] * 8 + ["kill both"] * 4
-HUNG = 300.0
+HANG_SECONDS = 300.0
 FAST = Case({"lr": 1e-3, "minibatches": 1, "gate_tolerance": 1e9, "regularisers": {}})
 """Updates that change replies visibly."""
 
 
-def asked(prefix: str) -> list[Request]:
-    """Eight replies of eight matches."""
+def make_requests(prefix: str) -> list[Request]:
+    """Return eight requests of eight matches."""
     return [request(ids, n, f"{prefix}{n}/seat/0", max_tokens=8) for n, ids in enumerate(contexts(300, 8))]
 
 
-class Ordeal:
-    """Two ranks that learn, and two engines that get every version, in buckets so small that it takes a while."""
+class BroadcastFixture:
+    """Two ranks that learn and two engines that receive each version, in buckets so small that it takes a while."""
 
     def __init__(self, ranks: Ranks, seed: int) -> None:
         self.rng, self.notes, self.ranks = random.Random(seed), list[str](), ranks
@@ -71,117 +71,122 @@ class Ordeal:
         await self.trainer.close()
 
     async def publish(self, version: int) -> None:
-        """Publish the ranks' weights, and note what an engine in this process answers with them."""
+        """Publish the ranks' weights, and record the replies of a local engine with the same weights."""
         weights = await self.trainer.weights()
         module: Any = load_model(resolve("nano"))
         module.load_state_dict(await asyncio.to_thread(dict, weights.tensors), strict=False)
         local = InProcessEngine()
         await local.publish("p", version, ModuleWeights(module))
-        self.expected[version] = await local.generate(asked("alone"))
+        self.expected[version] = await local.generate(make_requests("alone"))
         await self.engine.publish("p", version, weights)
 
     async def learn(self, version: int) -> None:
-        given = ragged(version)
-        await self.trainer.update(self.trainer.plan(given, np.random.default_rng(version), Clock(1, 9)))
+        batch = ragged(version)
+        await self.trainer.update(self.trainer.plan(batch, np.random.default_rng(version), Clock(1, 9)))
 
-    async def strike(self, kind: str, publishing: asyncio.Future[None]) -> None:
-        """Let a fault befall one engine, or both, at a random moment of the broadcast."""
-        while not publishing.done() and not any("p" in place.torn for place in self.engine._slots):
+    async def inject_fault(self, kind: str, publishing: asyncio.Future[None]) -> None:
+        """Inject a fault into one engine or both, at a random moment of the broadcast."""
+        while not publishing.done() and not any("p" in slot.torn for slot in self.engine._slots):
             await asyncio.sleep(0.001)  # what comes before takes long on a busy machine
         await asyncio.sleep(self.rng.uniform(0.0, 0.6))
-        places = self.engine._slots if kind == "kill both" else [self.rng.choice(self.engine._slots)]
-        for place in places:
-            if place.worker is None or place.worker._handle is None:
+        slots = self.engine._slots if kind == "kill both" else [self.rng.choice(self.engine._slots)]
+        for slot in slots:
+            if slot.worker is None or slot.worker._handle is None:
                 continue
-            handle, number = place.worker._handle, signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP
-            self.counts[f"torn at {kind}"] += "p" in place.torn
-            signal.pidfd_send_signal(handle, number)
+            process_handle, signal_number = (
+                slot.worker._handle,
+                signal.SIGKILL if kind.startswith("kill") else signal.SIGSTOP,
+            )
+            self.counts[f"torn at {kind}"] += "p" in slot.torn
+            signal.pidfd_send_signal(process_handle, signal_number)
             if kind == "pause":
                 await asyncio.sleep(self.rng.uniform(0.5, 2.0))
-                signal.pidfd_send_signal(handle, signal.SIGCONT)
+                signal.pidfd_send_signal(process_handle, signal.SIGCONT)
 
-    async def whole(self) -> None:
+    async def wait_until_served(self) -> None:
         while not all(place.serves("p") for place in self.engine._slots):
             await asyncio.sleep(0.05)
 
-    async def settled(self, requests: list[Request]) -> list[Any]:
-        """Replies to the requests by engines of which none dies; a fault may show only when it is asked."""
+    async def generate_until_alive(self, requests: list[Request]) -> list[Any]:
+        """Return replies once no engine dies while answering; a fault may show only on a request."""
         while True:
-            await self.whole()
-            each = (self.engine.generate([one]) for one in requests)
-            self.judge(answers := await asyncio.gather(*each, return_exceptions=True))
+            await self.wait_until_served()
+            calls = (self.engine.generate([one]) for one in requests)
+            self.check_replies(answers := await asyncio.gather(*calls, return_exceptions=True))
             if not any(isinstance(answer, EngineDied) for answer in answers):
                 return answers
 
-    def judge(self, answers: list[Any]) -> None:
-        """Each is the reply that weights of its version give, or its engine died."""
+    def check_replies(self, answers: list[Any]) -> None:
+        """Check that each reply is that of its version's weights, or that its engine died."""
         for n, answer in enumerate(answers):
             if isinstance(answer, EngineDied):
                 self.counts["died"] += 1
                 continue
             assert isinstance(answer, list), answer
-            (found,) = answer
-            other = self.expected[found.version][n]
-            assert (found.ids, found.finish) == (other.ids, other.finish), f"reply {n} of version {found.version}"
-            np.testing.assert_allclose(found.logprobs, other.logprobs, atol=1e-4)
+            (reply,) = answer
+            expected = self.expected[reply.version][n]
+            assert (reply.ids, reply.finish) == (expected.ids, expected.finish), f"reply {n} of version {reply.version}"
+            np.testing.assert_allclose(reply.logprobs, expected.logprobs, atol=1e-4)
             self.counts["answered"] += 1
 
 
 @pytest.fixture
-def ordeal(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ordeal]:
+def broadcast(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> Iterator[BroadcastFixture]:
     for bucket in ("BUCKET", "SHARED_BUCKET"):
         monkeypatch.setattr(broadcasts, bucket, 4096)
     monkeypatch.setattr(rooms, "RESTARTS", 50)
-    made = Ordeal(ranks, 7)
-    wait(made.open())
-    yield made
-    wait(made.close())
+    fixture = BroadcastFixture(ranks, 7)
+    wait(fixture.open())
+    yield fixture
+    wait(fixture.close())
 
 
-def test_thirty_faults_in_the_middle_of_a_broadcast_mix_no_versions_and_lose_no_reply(ordeal: Ordeal) -> None:
-    async def through() -> None:
+def test_thirty_faults_during_broadcasts_mix_no_versions_and_lose_no_reply(broadcast: BroadcastFixture) -> None:
+    async def run() -> None:
         kinds = list(FAULTS)
-        ordeal.rng.shuffle(kinds)
+        broadcast.rng.shuffle(kinds)
         for version, kind in enumerate(kinds, 1):
-            await ordeal.learn(version)
-            replies = [asyncio.ensure_future(ordeal.engine.generate([one])) for one in asked(f"v{version}-")]
-            async with asyncio.timeout(HUNG):
-                publishing = asyncio.ensure_future(ordeal.publish(version))
-                await asyncio.gather(publishing, ordeal.strike(kind, publishing))
-                ordeal.judge(await asyncio.gather(*replies, return_exceptions=True))
-                after = await ordeal.settled(asked(f"w{version}-"))
-            assert {one.version for answer in after for one in answer} == {version}
-            for one in (*asked(f"v{version}-"), *asked(f"w{version}-")):
-                ordeal.engine.forget(one.key)
+            await broadcast.learn(version)
+            replies = [
+                asyncio.ensure_future(broadcast.engine.generate([current])) for current in make_requests(f"v{version}-")
+            ]
+            async with asyncio.timeout(HANG_SECONDS):
+                publishing = asyncio.ensure_future(broadcast.publish(version))
+                await asyncio.gather(publishing, broadcast.inject_fault(kind, publishing))
+                broadcast.check_replies(await asyncio.gather(*replies, return_exceptions=True))
+                after = await broadcast.generate_until_alive(make_requests(f"w{version}-"))
+            assert {current.version for answer in after for current in answer} == {version}
+            for current in (*make_requests(f"v{version}-"), *make_requests(f"w{version}-")):
+                broadcast.engine.forget(current.key)
 
-    wait(through())
-    same = [ordeal.expected[n][0].logprobs == ordeal.expected[n + 1][0].logprobs for n in range(len(FAULTS))]
-    assert not any(same), "versions cannot be told apart"
-    print(dict(ordeal.counts))
-    assert sum(ordeal.counts[f"torn at {kind}"] for kind in {*FAULTS}) >= len(FAULTS) // 2, ordeal.counts
+    wait(run())
+    same = [broadcast.expected[n][0].logprobs == broadcast.expected[n + 1][0].logprobs for n in range(len(FAULTS))]
+    assert not any(same), "versions are indistinguishable"
+    print(dict(broadcast.counts))
+    assert sum(broadcast.counts[f"torn at {kind}"] for kind in {*FAULTS}) >= len(FAULTS) // 2, broadcast.counts
 
 
-def test_a_rank_that_dies_in_the_middle_of_a_broadcast_ends_it(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run starts again then; meanwhile no engine serves half of a version."""
+def test_dead_rank_during_a_broadcast_ends_it(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run then restarts; meanwhile no engine serves a partial version."""
     for bucket in ("BUCKET", "SHARED_BUCKET"):
         monkeypatch.setattr(broadcasts, bucket, 4096)
     started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=20.0, start_timeout=300.0))
-    made = Ordeal(started, 3)
+    fixture = BroadcastFixture(started, 3)
 
-    async def through() -> None:
-        await made.open()
-        await made.learn(1)
-        publishing = asyncio.ensure_future(made.engine.publish("p", 1, await made.trainer.weights()))
-        while not all(place.torn for place in made.engine._slots):
+    async def run() -> None:
+        await fixture.open()
+        await fixture.learn(1)
+        publishing = asyncio.ensure_future(fixture.engine.publish("p", 1, await fixture.trainer.weights()))
+        while not all(place.torn for place in fixture.engine._slots):
             await asyncio.sleep(0)
         await asyncio.sleep(0.3)
         os.kill(started.places[0].pid, signal.SIGKILL)
-        async with asyncio.timeout(HUNG):
+        async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(RanksLost, match=r"rank 0 .*died"):
                 await publishing
-        assert not any(place.serves("p") for place in made.engine._slots)
-        await made.engine.close()
-        await made.watchdog.close()
+        assert not any(place.serves("p") for place in fixture.engine._slots)
+        await fixture.engine.close()
+        await fixture.watchdog.close()
 
-    wait(through())
+    wait(run())
     asyncio.run(started.close())

@@ -1,4 +1,4 @@
-"""What of a `scale` is refused before anything starts: one line that says how to put it right."""
+"""Invalid `scale` settings are refused before anything starts, in one line that says how to fix them."""
 
 import os
 import socket
@@ -20,14 +20,14 @@ from tests.factories.commands import NO_IMITATION, TINY, refused
 RUN = [*TINY, *NO_IMITATION]
 
 
-def closed_port() -> int:
+def find_closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("setting", "message"),
     [
         ("trainers", "--scale trainers: write it as --scale trainers=2,engines=2"),
         (",", "write it as --scale trainers=2,engines=2"),
@@ -43,41 +43,41 @@ def closed_port() -> int:
         ("trainers=900,resources.trainer.gpus=1", "take 901 processors and 900 GPUs, and this machine has"),
     ],
 )
-def test_what_cannot_be_is_refused(asked: str, said: str, tmp_path: Path) -> None:
-    line = refused(*RUN, "--out", f"{tmp_path}/run", "--scale", asked)
-    assert said in line
+def test_invalid_scale_is_refused(setting: str, message: str, tmp_path: Path) -> None:
+    line = refused(*RUN, "--out", f"{tmp_path}/run", "--scale", setting)
+    assert message in line
     assert not list(tmp_path.iterdir()), "no folder was made"
 
 
-def test_a_cluster_that_is_not_there_is_one_line() -> None:
+def test_unreachable_cluster_gives_one_line() -> None:
     pytest.importorskip("ray")
-    address = f"127.0.0.1:{closed_port()}"
+    address = f"127.0.0.1:{find_closed_port()}"
     with pytest.raises(ConfigError, match=f"no Ray cluster answers at {address}"), clusters.connect(address, 1):
         pass
 
 
-def test_a_cluster_of_our_own_has_whole_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_cluster_has_whole_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray starts with no others, and one task asks for half of one."""
     pytest.importorskip("ray")
-    asked: dict[str, object] = {}
-    monkeypatch.setattr(clusters, "_init", lambda **settings: asked.update(settings))
+    init_settings: dict[str, object] = {}
+    monkeypatch.setattr(clusters, "_init", lambda **settings: init_settings.update(settings))
     monkeypatch.setattr(clusters, "_check_imported", lambda address: None)
     with clusters.connect(None, 4.5):
-        assert asked["num_cpus"] == 5 and isinstance(asked["num_cpus"], int)
+        assert init_settings["num_cpus"] == 5 and isinstance(init_settings["num_cpus"], int)
 
 
-def test_without_ray_the_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ray_gives_install_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'arena-selfplay\[scale\]'"):
         check_scale(ScaleSpec(), EngineSpec())
 
 
-def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
+def test_scale_layers_merge_and_none_removes_them() -> None:
     base = [recipe_layer("negotiation-nano"), *parse_scale("trainers=2, engines=3")]
     both = compose(base).scale
     assert both is not None and (both.trainers, both.engines, both.address) == (2, 3, None)
-    one = compose([*base, *parse_scale("trainers=1,address=10.0.0.1:6379")]).scale
-    assert one is not None and (one.trainers, one.engines, one.address) == (1, 3, "10.0.0.1:6379")
+    merged = compose([*base, *parse_scale("trainers=1,address=10.0.0.1:6379")]).scale
+    assert merged is not None and (merged.trainers, merged.engines, merged.address) == (1, 3, "10.0.0.1:6379")
     assert compose([*base, *parse_scale("none")]).scale is None
 
 
@@ -87,16 +87,18 @@ def test_layers_go_over_what_is_there_and_none_takes_it_away() -> None:
     ["arena.launch, arena.preflight, arena.cli.run, arena.doctor", "arena.scale.engines, arena.scale.trainer"],
     ids=["one process", "a cluster's driver before it starts"],
 )
-def test_ray_is_not_loaded_early(modules: str) -> None:
+def test_ray_is_not_imported_early(modules: str) -> None:
     code = f"import sys, {modules}; print('ray' in sys.modules)"
-    told = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
-def test_ray_that_was_imported_first_is_one_line() -> None:
+def test_early_ray_import_gives_one_line() -> None:
     """Ray reads settings when it is imported, and with others its own processes do not find each other."""
     pytest.importorskip("ray")
     code = "import ray; from arena.scale.cluster import connect; connect(None, 1).__enter__()"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    told = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
-    assert told.stderr.splitlines()[-1].startswith("arena.errors.ConfigError: scale: this process imported Ray before")
+    result = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=120)
+    assert result.stderr.splitlines()[-1].startswith(
+        "arena.errors.ConfigError: scale: this process imported Ray before"
+    )

@@ -1,4 +1,4 @@
-"""Runs whose parts die, hang or are cut off lose no match, count none twice and leave no process behind."""
+"""Runs whose parts die, hang or are cut off lose or double no match and leave no process behind."""
 
 import json
 import os
@@ -11,39 +11,39 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-QUICKLY = ("--gap", 3, "--set", "scale.patience=20", "--set", "scale.deadline=120")
+FAST_SETTINGS = ("--gap", 3, "--set", "scale.patience=20", "--set", "scale.deadline=120")
 WRONG = ("lost", "doubled", "wrong", "folder", "orphans", "hung", "unprovoked")
 
 
-def namespaces() -> bool:
-    """Whether this user may make a network and a mount namespace."""
+def can_make_namespaces() -> bool:
+    """Return whether this user may make a network and a mount namespace."""
     if sys.platform != "linux" or not all(map(shutil.which, ("unshare", "ip", "ss"))):
         return False
-    tried = subprocess.run(["unshare", "--net", "--mount", "ip", "link", "set", "lo", "up"], capture_output=True)
-    return tried.returncode == 0
+    result = subprocess.run(["unshare", "--net", "--mount", "ip", "link", "set", "lo", "up"], capture_output=True)
+    return result.returncode == 0
 
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not namespaces(), reason="needs Linux, iproute2 and a user who may make namespaces"),
+    pytest.mark.skipif(not can_make_namespaces(), reason="needs Linux, iproute2 and a user who may make namespaces"),
 ]
 
 
-def tormented(folder: Path, kinds: str, *options: object) -> dict[str, Any]:
-    """What a run went through, and what was found at its end; nothing of that may be wrong."""
+def run_campaign(folder: Path, kinds: str, *options: object) -> dict[str, Any]:
+    """Run the fault campaign with these kinds, check that nothing was wrong, and return its summary."""
     out, count = folder / "faults.json", len(kinds.split(","))
-    asked = ["--only", kinds, "--iterations", 6, "--seed", 1, "--out", out, *options]
-    command = [sys.executable, "-m", "tests.arena.scale.faults", *map(str, asked)]
+    arguments = ["--only", kinds, "--iterations", 6, "--seed", 1, "--out", out, *options]
+    command = [sys.executable, "-m", "tests.arena.scale.faults", *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(out.read_text())["summary"]
-    assert found["faults"] == count and not any(found[kind] for kind in WRONG)
-    return found
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    summary: dict[str, Any] = json.loads(out.read_text())["summary"]
+    assert summary["faults"] == count and not any(summary[kind] for kind in WRONG)
+    return summary
 
 
-def test_one_process_that_is_killed_stopped_and_has_no_disk_loses_nothing(tmp_path: Path) -> None:
-    tormented(tmp_path, "kill driver,stop driver,full disk,slow tool", "--scale", "")
+def test_single_process_run_loses_nothing(tmp_path: Path) -> None:
+    run_campaign(tmp_path, "kill driver,stop driver,full disk,slow tool", "--scale", "")
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_one_process_that_is_killed_stopped_and_has_no_disk_loses_nothing(tmp_pa
         "kill driver,full disk,drop connections",
     ],
 )
-def test_a_run_on_several_processes_loses_nothing(tmp_path: Path, kinds: str) -> None:
-    tormented(tmp_path, kinds, *QUICKLY)
+def test_scaled_run_loses_nothing(tmp_path: Path, kinds: str) -> None:
+    run_campaign(tmp_path, kinds, *FAST_SETTINGS)

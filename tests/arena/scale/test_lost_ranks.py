@@ -1,4 +1,4 @@
-"""What ranks decide together, and what the driver is told when one of them dies or hangs; nobody is left behind."""
+"""Joint decisions of ranks, and the driver's errors when one dies or hangs; no process is left behind."""
 
 import asyncio
 import os
@@ -28,27 +28,27 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def two(cluster: None) -> Iterator[Ranks]:
-    """Two ranks of a test's own, which find after 8 s that another one hangs."""
+def two_ranks(cluster: None) -> Iterator[Ranks]:
+    """Return two new ranks that detect a hanging one after 8 s."""
     started = asyncio.run(Ranks.start([{"num_cpus": 1}] * 2, timeout=8.0, start_timeout=300.0))
     yield started
     asyncio.run(started.close())
 
 
-async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
-    """Weights before, an update's metrics, weights after."""
+async def update_and_read(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
+    """Run an update; return the weights before, its metrics and the weights after."""
     before = arrays(await trainer.weights())
     metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
     return before, metrics, arrays(await trainer.weights())
 
 
-def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
+def make_trainer(ranks: Ranks, case: Case, **rule: Any) -> Any:
     (trainer,) = makers(partial(ScaledTrainer, ranks), case, **rule)
     return trainer
 
 
-def gone(pid: int) -> bool:
-    """Whether a process has ended, within a while."""
+def has_ended(pid: int) -> bool:
+    """Return whether a process ends within the timeout."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         with suppress(OSError):
@@ -62,42 +62,42 @@ def gone(pid: int) -> bool:
 # -- decisions ---------------------------------------------------------------------------------------------
 
 
-def one_of_them_wrong(k: int) -> list[Sample]:
-    """Streams of which a single one, so a single rank, has an advantage that is not finite."""
+def make_samples_with_inf(k: int) -> list[Sample]:
+    """Return samples of which one, so a single rank, has a non-finite advantage."""
     first, *others = ragged(k)
     return [replace(first, advantages=np.full_like(first.advantages, np.inf)), *others]
 
 
-def sampled_elsewhere(k: int) -> list[Sample]:
-    """Streams whose sampler computed other log-probabilities than the trainer will."""
+def make_stale_samples(k: int) -> list[Sample]:
+    """Return samples whose log-probabilities differ from the trainer's."""
     return [replace(sample, behaviour=sample.behaviour + np.float32(0.2)) for sample in ragged(k)]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_a_step_that_one_rank_cannot_count_no_rank_counts(ranks: Ranks, stage: Any) -> None:
-    case = Case({"regularisers": {}, "zero_stage": stage}, one_of_them_wrong)
-    trainer = trainer_on(ranks, case, nonfinite="skip", minibatches=3)
-    before, metrics, after = asyncio.run(updated(trainer, case))
+def test_step_skipped_by_one_rank_is_skipped_by_all(ranks: Ranks, stage: Any) -> None:
+    case = Case({"regularisers": {}, "zero_stage": stage}, make_samples_with_inf)
+    trainer = make_trainer(ranks, case, nonfinite="skip", minibatches=3)
+    before, metrics, after = asyncio.run(update_and_read(trainer, case))
     assert metrics["skipped"] == 1 and trainer.state()["steps"] == 2
     assert all(np.isfinite(value).all() for value in after.values())
     assert any((value != before[name]).any() for name, value in after.items())
 
 
 @pytest.mark.parametrize("stage", [0, 3])
-def test_what_stops_an_update_stops_all_ranks_and_leaves_them_at_work(ranks: Ranks, stage: Any) -> None:
-    usual = Case({"zero_stage": stage})
-    wrong, elsewhere = replace(usual, given=one_of_them_wrong), replace(usual, given=sampled_elsewhere)
+def test_errors_stop_all_ranks_and_leave_them_usable(ranks: Ranks, stage: Any) -> None:
+    sound = Case({"zero_stage": stage})
+    nonfinite, stale = replace(sound, given=make_samples_with_inf), replace(sound, given=make_stale_samples)
     with pytest.raises(DivergedError, match=r"policy 'p', iteration 1, epoch 1, minibatch .*norm is"):
-        asyncio.run(updated(trainer_on(ranks, wrong), wrong))
+        asyncio.run(update_and_read(make_trainer(ranks, nonfinite), nonfinite))
     with pytest.raises(GateError, match=r"policy 'p'.*log-probabilities differ"):
-        asyncio.run(updated(trainer_on(ranks, elsewhere, gate_tolerance=0.1), elsewhere))
+        asyncio.run(update_and_read(make_trainer(ranks, stale, gate_tolerance=0.1), stale))
     assert ranks.lost is None
-    asyncio.run(updated(trainer_on(ranks, usual), usual))
+    asyncio.run(update_and_read(make_trainer(ranks, sound), sound))
 
 
-def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> None:
-    """A token that the model does not have: rank 1 alone fails, rank 0 would wait for it."""
-    trainer = trainer_on(two, Case())
+def test_error_of_one_rank_ends_the_group(two_ranks: Ranks) -> None:
+    """An unknown token makes only rank 1 fail, and rank 0 would wait for it."""
+    trainer = make_trainer(two_ranks, Case())
     plan = trainer.plan(ragged(1), np.random.default_rng(0))
     number = plan.steps[0].played[1][0].index[0]
     stream = plan.samples[number].stream
@@ -106,41 +106,43 @@ def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> Non
         asyncio.run(trainer.update(replace(plan, samples={**plan.samples, number: broken})))
     with pytest.raises(RanksLost, match="policy 'p', iteration 1, update"):
         asyncio.run(trainer.save())
-    assert all(gone(place.pid) for place in two.places)
+    assert all(has_ended(place.pid) for place in two_ranks.places)
 
 
 # -- deaths ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("sent", "said"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer for 8 s")])
-def test_a_rank_that_dies_or_hangs_is_named_and_all_are_ended(two: Ranks, sent: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("signal_number", "message"), [(signal.SIGKILL, "died"), (signal.SIGSTOP, "did not answer for 8 s")]
+)
+def test_dead_or_hanging_rank_is_reported_and_all_are_ended(two_ranks: Ranks, signal_number: int, message: str) -> None:
     case = Case({"epochs": 500})
-    trainer = trainer_on(two, case)
-    asyncio.run(updated(trainer_on(two, Case()), Case()))  # all is loaded
+    trainer = make_trainer(two_ranks, case)
+    asyncio.run(update_and_read(make_trainer(two_ranks, Case()), Case()))  # all is loaded
 
-    async def through() -> None:
+    async def run_update() -> None:
         update = asyncio.ensure_future(trainer.update(trainer.plan(case.given(1), np.random.default_rng(0))))
         await asyncio.sleep(2.0)
-        for actor in two.actors:
+        for actor in two_ranks.actors:
             await asyncio.wait_for(actor.ping.remote(), PATIENCE)  # in the middle of the update
         assert not update.done()
-        os.kill(two.places[1].pid, sent)
-        with pytest.raises(RanksLost, match=f"policy 'p', iteration 1, update: rank 1 of 2 {said}"):
+        os.kill(two_ranks.places[1].pid, signal_number)
+        with pytest.raises(RanksLost, match=f"policy 'p', iteration 1, update: rank 1 of 2 {message}"):
             await asyncio.wait_for(update, PATIENCE)
         with pytest.raises(RanksLost):
             await trainer.save()
         await trainer.close()
 
-    asyncio.run(through())
-    assert all(gone(place.pid) for place in two.places)
+    asyncio.run(run_update())
+    assert all(has_ended(place.pid) for place in two_ranks.places)
 
 
-def test_closing_ends_all_ranks_the_stopped_one_too(two: Ranks) -> None:
-    os.kill(two.places[0].pid, signal.SIGSTOP)
-    asyncio.run(two.close())
-    assert all(gone(place.pid) for place in two.places)
+def test_closing_ends_all_ranks_even_stopped_ones(two_ranks: Ranks) -> None:
+    os.kill(two_ranks.places[0].pid, signal.SIGSTOP)
+    asyncio.run(two_ranks.close())
+    assert all(has_ended(place.pid) for place in two_ranks.places)
 
 
-def test_a_rank_that_nobody_can_start_is_named(cluster: None) -> None:
+def test_unstartable_rank_is_reported(cluster: None) -> None:
     with pytest.raises(RanksLost, match=r"starting: rank .*1 of 2 did not answer for 10 s"):
         asyncio.run(Ranks.start([{"num_cpus": 0}, {"num_cpus": 99}], start_timeout=10.0))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.arena.scale.command_runs import LIMIT, Scaled, done, finished
-from tests.arena.scale.nodes import Nodes, can_hide
+from tests.arena.scale.command_runs import LIMIT, ScaledCommand, count_finished_matches, count_iterations
+from tests.arena.scale.nodes import Nodes, can_hide_files
 from tests.factories.commands import NO_IMITATION, TINY
 
 pytest.importorskip("ray")
@@ -36,11 +36,21 @@ class TwoNodes:
             ]
         )
 
-    def begin(self, mark: str, run: Path, *words: object) -> Scaled:
+    def start_run(self, mark: str, run: Path, *extra_arguments: object) -> ScaledCommand:
         """Start a run, of which the driver is on the head's node."""
-        given = *TINY, *NO_IMITATION, "--set", f"play.matches={MATCHES}", "--out", run, "--scale", self.scale, *words
+        arguments = (
+            *TINY,
+            *NO_IMITATION,
+            "--set",
+            f"play.matches={MATCHES}",
+            "--out",
+            run,
+            "--scale",
+            self.scale,
+            *extra_arguments,
+        )
         variables = {**self.nodes.environ, "ARENA_HOME": str(self.nodes.hidden / "home")}
-        return Scaled(mark, *given, folder=None, **variables)
+        return ScaledCommand(mark, *arguments, folder=None, **variables)
 
     def replace(self, kind: str) -> None:
         """Kill a node, and start another one."""
@@ -49,48 +59,48 @@ class TwoNodes:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[TwoNodes]:
-    made = TwoNodes(tmp_path)
-    yield made
-    made.nodes.close([*made.named.values()])
+def two_nodes(tmp_path: Path) -> Iterator[TwoNodes]:
+    cluster = TwoNodes(tmp_path)
+    yield cluster
+    cluster.nodes.close([*cluster.named.values()])
 
 
-@pytest.mark.skipif(not can_hide(), reason="needs unshare -m, to hide files from nodes")
-def test_two_nodes_without_shared_files_do_a_run(two: TwoNodes, tmp_path: Path) -> None:
-    """Frozen weights, a reference and a past version are sent, too."""
+@pytest.mark.skipif(not can_hide_files(), reason="needs unshare -m, to hide files from nodes")
+def test_two_nodes_without_shared_files_complete_a_run(two_nodes: TwoNodes, tmp_path: Path) -> None:
+    """Frozen weights, a reference and a past version are also sent."""
     league = "league={opponents: [{play: past, lag: 1}], pool: {every: 1, keep: 4}}"
-    code, said = two.begin("shared", tmp_path / "run", "--set", league).end()
-    assert code == 0, said
-    assert finished(tmp_path / "run") == Counter(dict.fromkeys(range(1, 4), MATCHES))
-    for kind in two.named:
-        assert not list(two.nodes.home(two.named[kind]).glob("models/*")), "nothing was made there"
-    sent = [len(list((two.nodes.home(name) / "sent").iterdir())) for name in two.named.values()]
+    code, stderr = two_nodes.start_run("shared", tmp_path / "run", "--set", league).wait_for_end()
+    assert code == 0, stderr
+    assert count_finished_matches(tmp_path / "run") == Counter(dict.fromkeys(range(1, 4), MATCHES))
+    for kind in two_nodes.named:
+        assert not list(two_nodes.nodes.home(two_nodes.named[kind]).glob("models/*")), "no model was built on the nodes"
+    sent = [len(list((two_nodes.nodes.home(name) / "sent").iterdir())) for name in two_nodes.named.values()]
     assert sent[0] == 1 and sent[1] >= 2, sent
 
 
-def test_nodes_that_die_and_join_lose_no_match(two: TwoNodes, tmp_path: Path) -> None:
-    """Nodes of engines and of ranks die in turn, at random moments; others join and take their place."""
+def test_nodes_that_die_and_join_lose_no_match(two_nodes: TwoNodes, tmp_path: Path) -> None:
+    """Nodes of engines and of ranks die alternately at random moments, and new ones replace them."""
     run, rng = tmp_path / "run", random.Random(5)
-    begun = two.begin("deaths", run, "--iterations", 2 * DEATHS + 2)
-    begun.until(1, run)
+    command = two_nodes.start_run("deaths", run, "--iterations", 2 * DEATHS + 2)
+    command.wait_for_iterations(1, run)
     for death in range(DEATHS):
-        before = done(run)
+        before = count_iterations(run)
         time.sleep(rng.uniform(0.0, 1.0))
-        two.replace(("engines", "ranks")[death % 2])
-        begun.until(before + 1, run)
-    code, said = begun.end()
-    assert code == 0, said
-    assert finished(run) == Counter(dict.fromkeys(range(1, 2 * DEATHS + 3), MATCHES))
+        two_nodes.replace(("engines", "ranks")[death % 2])
+        command.wait_for_iterations(before + 1, run)
+    code, stderr = command.wait_for_end()
+    assert code == 0, stderr
+    assert count_finished_matches(run) == Counter(dict.fromkeys(range(1, 2 * DEATHS + 3), MATCHES))
 
 
-def test_doctor_says_what_a_node_lacks(two: TwoNodes) -> None:
+def test_doctor_reports_what_a_node_lacks(two_nodes: TwoNodes) -> None:
     argv = [sys.executable, "-P", "-m", "arena", "doctor", "--json", "--scale"]
-    given = {"env": two.nodes.environ, "capture_output": True, "text": True, "timeout": LIMIT}
-    told = subprocess.run([*argv, two.scale], **given)  # type: ignore[call-overload]
-    found = json.loads(told.stdout)
-    assert told.returncode == 0 and all(one["ok"] for one in found), told
-    assert len([one for one in found if one["what"].startswith("node 127.0.0.")]) == 3
-    lacking = two.scale.replace("nodes=engines", "nodes=gpus")
-    told = subprocess.run([*argv, lacking], **given)  # type: ignore[call-overload]
-    (room,) = [one for one in json.loads(told.stdout) if not one["ok"]]
-    assert "no node with the resource 'gpus'" in room["found"], told
+    options = {"env": two_nodes.nodes.environ, "capture_output": True, "text": True, "timeout": LIMIT}
+    result = subprocess.run([*argv, two_nodes.scale], **options)  # type: ignore[call-overload]
+    findings = json.loads(result.stdout)
+    assert result.returncode == 0 and all(one["ok"] for one in findings), result
+    assert len([one for one in findings if one["what"].startswith("node 127.0.0.")]) == 3
+    scale_without_gpus = two_nodes.scale.replace("nodes=engines", "nodes=gpus")
+    result = subprocess.run([*argv, scale_without_gpus], **options)  # type: ignore[call-overload]
+    (room,) = [one for one in json.loads(result.stdout) if not one["ok"]]
+    assert "no node with the resource 'gpus'" in room["found"], result

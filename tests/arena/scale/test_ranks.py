@@ -24,40 +24,40 @@ CLOSE = 1e-5
 
 
 @cache
-def by_one(name: str) -> Learned:
-    """What a single rank in this process learns, without ZeRO."""
+def learn_on_one_rank(name: str) -> Learned:
+    """Return what a single rank in this process learns, without ZeRO."""
     return learned(local_trainer, CASES[name])
 
 
-def equal(found: Learned, name: str) -> None:
-    alone = by_one(name)
-    weight, gradient = alone.off(found)
+def assert_equal_results(result: Learned, name: str) -> None:
+    expected = learn_on_one_rank(name)
+    weight, gradient = expected.off(result)
     assert weight < CLOSE and gradient < 1e-4, f"{name}: weights differ by {weight:.2g}, moments by {gradient:.2g}"
-    np.testing.assert_allclose(found.scores, alone.scores, atol=1e-4)
-    for one, other in zip(found.metrics, alone.metrics, strict=True):
-        assert one == pytest.approx(other, rel=1e-3, abs=1e-5)
-    assert [state["steps"] for state in found.states] == [state["steps"] for state in alone.states]
+    np.testing.assert_allclose(result.scores, expected.scores, atol=1e-4)
+    for actual_metrics, expected_metrics in zip(result.metrics, expected.metrics, strict=True):
+        assert actual_metrics == pytest.approx(expected_metrics, rel=1e-3, abs=1e-5)
+    assert [state["steps"] for state in result.states] == [state["steps"] for state in expected.states]
 
 
 @pytest.fixture
-def on_two(ranks: Ranks) -> MakeTrainer:
+def make_two_rank_trainer(ranks: Ranks) -> MakeTrainer:
     return partial(ScaledTrainer, ranks)
 
 
 @pytest.mark.parametrize(("stage", "name"), [(0, "pairs by dpo"), (3, "demonstrations")])
-def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    found = learned(on_two, CASES[name], zero_stage=stage)
-    equal(found, name)
-    assert found.moved(CASES[name]) > 5 * CASES[name].spec().lr, "something was learned"
+def test_two_ranks_learn_the_same_as_one(stage: Any, name: str, make_two_rank_trainer: MakeTrainer) -> None:
+    result = learned(make_two_rank_trainer, CASES[name], zero_stage=stage)
+    assert_equal_results(result, name)
+    assert result.moved(CASES[name]) > 5 * CASES[name].spec().lr, "the weights changed"
 
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", CASES)
-def test_every_kind_of_update_is_the_same_on_two_ranks(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    equal(learned(on_two, CASES[name], zero_stage=stage), name)
+def test_all_updates_are_equal_on_two_ranks(stage: Any, name: str, make_two_rank_trainer: MakeTrainer) -> None:
+    assert_equal_results(learned(make_two_rank_trainer, CASES[name], zero_stage=stage), name)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("name", ["packed ragged", "adapter"])
-def test_offloaded_moments_are_the_same(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    equal(learned(on_two, CASES[name], zero_stage=stage, offload_optimizer=True), name)
+def test_offloaded_moments_are_equal(stage: Any, name: str, make_two_rank_trainer: MakeTrainer) -> None:
+    assert_equal_results(learned(make_two_rank_trainer, CASES[name], zero_stage=stage, offload_optimizer=True), name)

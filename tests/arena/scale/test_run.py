@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from arena.store.run import RunFolder
-from tests.arena.scale.command_runs import LIMIT, Scaled, done, finished
+from tests.arena.scale.command_runs import LIMIT, ScaledCommand, count_finished_matches, count_iterations
 from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY
 
 pytest.importorskip("ray")
@@ -22,90 +22,99 @@ pytest.importorskip("ray")
 BOTH = ["--scale", "trainers=2,engines=2"]
 
 
-def versions(folder: Path) -> list[set[int]]:
-    """The versions of the policy that wrote each iteration's turns."""
+def list_versions(folder: Path) -> list[set[int]]:
+    """Return the policy versions that wrote each iteration's turns."""
     played: dict[int, set[int]] = {}
     for row in RunFolder.open(folder).log.rows():
         played.setdefault(row["iteration"], set()).update(turn["version"] for turn in row["turns"])
     return [played[iteration] for iteration in sorted(played)]
 
 
-def test_a_run_on_one_rank_and_one_engine_ends(tmp_path: Path) -> None:
+def test_run_on_one_rank_and_one_engine(tmp_path: Path) -> None:
     """The only test of a scaled run that is not slow: it fails if Ray, a rank or an engine does not start."""
-    code, said = Scaled("one", *TINY, "--scale", "trainers=1,engines=1", "--iterations", 1, folder=tmp_path).end()
-    assert code == 0 and done(tmp_path / "runs" / "latest") == 1, said
+    code, stderr = ScaledCommand(
+        "one", *TINY, "--scale", "trainers=1,engines=1", "--iterations", 1, folder=tmp_path
+    ).wait_for_end()
+    assert code == 0 and count_iterations(tmp_path / "runs" / "latest") == 1, stderr
 
 
 @pytest.mark.slow
-def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
-    """In the default folder, which is relative: Ray's processes work elsewhere."""
+def test_scaled_run_plays_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
+    """Uses the default folder, a relative path, although Ray's processes work in another folder."""
     run = tmp_path / "runs" / "latest"
-    code, said = Scaled("smoke", *TINY, *BOTH, folder=tmp_path).end()
-    lines = said.splitlines()
-    assert code == 0 and all("4 processors are requested" in line for line in lines), said
-    assert finished(run) == finished(unbroken) and done(run) == ITERATIONS
-    assert versions(run) == versions(unbroken)
+    code, stderr = ScaledCommand("smoke", *TINY, *BOTH, folder=tmp_path).wait_for_end()
+    lines = stderr.splitlines()
+    assert code == 0 and all("4 processors are requested" in line for line in lines), stderr
+    assert count_finished_matches(run) == count_finished_matches(unbroken) and count_iterations(run) == ITERATIONS
+    assert list_versions(run) == list_versions(unbroken)
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_under_any_layout(tmp_path: Path) -> None:
-    """Two ranks and engines, one of each, two again, one process; the environment says when what changed."""
+def test_run_resumes_under_any_layout(tmp_path: Path) -> None:
+    """Two ranks and engines, one of each, two again, one process; environment.json records each change."""
     run, league = tmp_path / "runs" / "latest", "league={opponents: [{play: past, lag: 1}], pool: {every: 1, keep: 4}}"
-    assert Scaled("2", *TINY, *BOTH, "--set", league, "--iterations", 1, folder=tmp_path).end()[0] == 0
-    for iterations, asked in enumerate(("trainers=1,engines=1", "trainers=2,engines=2", "none"), 2):
-        words = "resume", "runs/latest", "--json", "--iterations", iterations, "--scale", asked
-        code, said = Scaled(asked, *words, folder=tmp_path).end()
-        assert code == 0 and f"from here on iterations ({iterations - 1} → {iterations})" in said, said
-    assert finished(run) == Counter(dict.fromkeys(range(1, 5), 4))
+    assert ScaledCommand("2", *TINY, *BOTH, "--set", league, "--iterations", 1, folder=tmp_path).wait_for_end()[0] == 0
+    for iterations, scale in enumerate(("trainers=1,engines=1", "trainers=2,engines=2", "none"), 2):
+        arguments = "resume", "runs/latest", "--json", "--iterations", iterations, "--scale", scale
+        code, stderr = ScaledCommand(scale, *arguments, folder=tmp_path).wait_for_end()
+        assert code == 0 and f"from here on iterations ({iterations - 1} → {iterations})" in stderr, stderr
+    assert count_finished_matches(run) == Counter(dict.fromkeys(range(1, 5), 4))
     commands: list[dict[str, Any]] = json.loads((run / "environment.json").read_text())["commands"]
     assert [command["changed"].get("scale.trainers") for command in commands[1:]] == [[2, 1], [1, 2], [2, None]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_outlives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
-    """Nor is anybody else let in: all listen on loopback, and other users may not enter the folder of the sockets."""
+def test_no_process_outlives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
+    """Also, all processes listen on loopback only, and other users cannot enter the sockets' folder."""
     run, temporary = tmp_path / "run", Path(tempfile.mkdtemp(prefix="of-tests-", dir="/tmp"))  # as long as fits
-    words = *TINY, *NO_IMITATION, "--iterations", 99, "--scale", "engines=1", "--out", run
-    begun = Scaled(number.name, *words, TMPDIR=str(temporary))
-    begun.until(1, run)
-    assert begun.family("ray::EngineHost") and begun.family("ray::Rank")
-    listening = {s.laddr.ip for one in begun.family() for s in one.net_connections("inet") if s.status == "LISTEN"}
+    arguments = *TINY, *NO_IMITATION, "--iterations", 99, "--scale", "engines=1", "--out", run
+    command = ScaledCommand(number.name, *arguments, TMPDIR=str(temporary))
+    command.wait_for_iterations(1, run)
+    assert command.list_processes("ray::EngineHost") and command.list_processes("ray::Rank")
+    listening = {
+        s.laddr.ip
+        for process in command.list_processes()
+        for s in process.net_connections("inet")
+        if s.status == "LISTEN"
+    }
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     (folder,) = temporary.glob("arena-ray-*")
     assert folder.stat().st_mode & 0o077 == 0
-    begun.process.send_signal(number)
-    code, said = begun.end()
+    command.process.send_signal(number)
+    code, stderr = command.wait_for_end()
     assert not list(temporary.glob("arena-ray-*"))
     shutil.rmtree(temporary)
     if number is signal.SIGKILL:
         assert code == -signal.SIGKILL
         return
-    assert code == 128 + number and said.count("\n") <= 2 and f"arena resume {run} continues" in said
+    assert code == 128 + number and stderr.count("\n") <= 2 and f"arena resume {run} continues" in stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("title", "said"), [("ray::EngineHost", "started again (1 of"), ("ray::Rank", "restarting after")]
+    ("title", "message"), [("ray::EngineHost", "started again (1 of"), ("ray::Rank", "restarting after")]
 )
-def test_a_run_goes_on_when_one_of_its_processes_is_killed(title: str, said: str, tmp_path: Path) -> None:
+def test_run_survives_a_killed_process(title: str, message: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    begun = Scaled(title, *TINY, *NO_IMITATION, *BOTH, "--set", "play.matches=8", "--out", run)
-    begun.until(1, run)
-    begun.family(title)[0].send_signal(signal.SIGKILL)
-    code, told = begun.end()
-    assert code == 0 and said in told, told
-    assert finished(run) == Counter(dict.fromkeys(range(1, ITERATIONS + 1), 8))
+    command = ScaledCommand(title, *TINY, *NO_IMITATION, *BOTH, "--set", "play.matches=8", "--out", run)
+    command.wait_for_iterations(1, run)
+    command.list_processes(title)[0].send_signal(signal.SIGKILL)
+    code, stderr = command.wait_for_end()
+    assert code == 0 and message in stderr, stderr
+    assert count_finished_matches(run) == Counter(dict.fromkeys(range(1, ITERATIONS + 1), 8))
 
 
 @pytest.mark.slow
-def test_doctor_looks_at_the_nodes_and_at_the_room_of_a_cluster() -> None:
+def test_doctor_checks_nodes_and_capacity() -> None:
     argv = [sys.executable, "-P", "-m", "arena", "doctor", "--json", "--scale"]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    told = subprocess.run([*argv, "trainers=2,engines=2"], env=environ, capture_output=True, text=True, timeout=LIMIT)
-    found = json.loads(told.stdout)
-    assert told.returncode == 0 and told.stderr == "", told
-    assert [one["what"] for one in found] == ["cluster", "node 127.0.0.1", "room"] and all(one["ok"] for one in found)
-    assert "4 processors" in found[1]["found"] and "torch" in found[1]["found"]
-    told = subprocess.run([*argv, "address=127.0.0.1:9"], env=environ, capture_output=True, text=True, timeout=LIMIT)
-    assert told.returncode == 1 and "no Ray cluster answers at 127.0.0.1:9" in json.loads(told.stdout)[0]["found"]
+    result = subprocess.run([*argv, "trainers=2,engines=2"], env=environ, capture_output=True, text=True, timeout=LIMIT)
+    findings = json.loads(result.stdout)
+    assert result.returncode == 0 and result.stderr == "", result
+    assert [one["what"] for one in findings] == ["cluster", "node 127.0.0.1", "room"] and all(
+        one["ok"] for one in findings
+    )
+    assert "4 processors" in findings[1]["found"] and "torch" in findings[1]["found"]
+    result = subprocess.run([*argv, "address=127.0.0.1:9"], env=environ, capture_output=True, text=True, timeout=LIMIT)
+    assert result.returncode == 1 and "no Ray cluster answers at 127.0.0.1:9" in json.loads(result.stdout)[0]["found"]

@@ -1,4 +1,4 @@
-"""Runs that learn on two ranks commit what one rank commits; each goes on from the other's checkpoints.
+"""Runs on two ranks commit the same as on one rank; each resumes from the other's checkpoints.
 
 Warm start, a critic that begins as the policy, a regulariser that remembers, adapters, checkpoints.
 """
@@ -48,7 +48,7 @@ SEPARATE = [
 ]
 
 
-def roles_that_learn_from_cut_replies(folder: Path) -> Path:
+def write_strict_roles(folder: Path) -> Path:
     """Write the seats' roles so that a reply without an end, as untrained weights write, is illegal and not excused."""
     folder.mkdir()
     for seat in ("opener", "responder"):
@@ -58,26 +58,26 @@ def roles_that_learn_from_cut_replies(folder: Path) -> Path:
     return folder
 
 
-def committed(folder: Path, k: int) -> dict[str, np.ndarray]:
-    """Weights and first moments of all policies and critics after an iteration."""
-    found: dict[str, Any] = {}
+def read_checkpoint(folder: Path, k: int) -> dict[str, np.ndarray]:
+    """Return weights and first moments of all policies and critics after an iteration."""
+    arrays: dict[str, Any] = {}
     for file in sorted((folder / "checkpoints" / f"{k:04d}").rglob("*.safetensors")):
-        found |= {f"{file.parent.name}.{name}": value for name, value in load_file(file).items() if "_sq" not in name}
-    return found
+        arrays |= {f"{file.parent.name}.{name}": value for name, value in load_file(file).items() if "_sq" not in name}
+    return arrays
 
 
 @pytest.mark.parametrize("stage", [0, 2, 3])
 @pytest.mark.parametrize("changes", [[], SEPARATE], ids=["one policy", "an adapter for each"])
-def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
-    """One rank all the way, and layouts 2 → 1 → 2, the one without ZeRO, that go on from each other's checkpoints."""
+def test_two_ranks_commit_the_same_as_one(tmp_path: Path, ranks: Ranks, stage: int, changes: list[str]) -> None:
+    """Compare one rank throughout with ranks 2 → 1 → 2 (one without ZeRO), resumed from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
-    changes = [f"roles={roles_that_learn_from_cut_replies(tmp_path / 'roles')}", *changes]
+    changes = [f"roles={write_strict_roles(tmp_path / 'roles')}", *changes]
     run_by(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
-    for last, by, more in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
-        run_by(CONFIG, tmp_path / "many", by, f"iterations={last}", *more, *changes)
+    for last, make_trainer, settings in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
+        run_by(CONFIG, tmp_path / "many", make_trainer, f"iterations={last}", *settings, *changes)
     for k in range(4):
-        one, many = (committed(tmp_path / name, k) for name in ("one", "many"))
-        assert one.keys() == many.keys() and one
-        assert worst(one, many) < 1e-5, f"after iteration {k}"
-    first, last_ = (committed(tmp_path / "many", k) for k in (1, 3))
-    assert worst(first, last_) > 2e-5, "something was learned"
+        one_rank, several_ranks = (read_checkpoint(tmp_path / name, k) for name in ("one", "many"))
+        assert one_rank.keys() == several_ranks.keys() and one_rank
+        assert worst(one_rank, several_ranks) < 1e-5, f"after iteration {k}"
+    first_checkpoint, last_checkpoint = (read_checkpoint(tmp_path / "many", k) for k in (1, 3))
+    assert worst(first_checkpoint, last_checkpoint) > 2e-5, "the weights changed"

@@ -1,4 +1,4 @@
-"""Weights travel in buckets, to engines and to files, and arrive to the bit. No cluster: members are threads."""
+"""Weights sent in buckets to engines and files arrive bit-equal. Members are threads, without a cluster."""
 
 import threading
 from collections.abc import Callable
@@ -23,20 +23,20 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.uint8]
 LOOPBACK = "127.0.0.1"
 
 
-def tensors() -> dict[str, torch.Tensor]:
-    """Tensors of several dtypes and shapes, none of which fits a bucket of 64 bytes evenly."""
+def make_tensors() -> dict[str, torch.Tensor]:
+    """Return tensors of several dtypes and shapes, none of which fits a bucket of 64 bytes evenly."""
     torch.manual_seed(0)
     shapes = {"a": (3, 5), "half": (7,), "b.c": (2, 3, 4), "byte": (13,), "scalar": ()}
     dtypes = dict(zip(shapes, [torch.float32, torch.bfloat16, torch.float32, torch.uint8, torch.float64], strict=True))
     return {name: (torch.randn(shape) * 9).abs().to(dtypes[name]) for name, shape in shapes.items()}
 
 
-def buckets(layout: Layout, held: dict[str, torch.Tensor], size: int) -> list[torch.Tensor]:
-    """All buckets of tensors, filled."""
-    found = [torch.zeros(layout.length(number, size), dtype=torch.uint8) for number in layout.buckets(size)]
-    for number, bucket in enumerate(found):
+def fill_buckets(layout: Layout, held: dict[str, torch.Tensor], size: int) -> list[torch.Tensor]:
+    """Return all buckets of these tensors, filled."""
+    buckets = [torch.zeros(layout.length(number, size), dtype=torch.uint8) for number in layout.buckets(size)]
+    for number, bucket in enumerate(buckets):
         layout.fill(number, size, lambda name: nullcontext(held[name]), bucket)
-    return found
+    return buckets
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,34 +44,36 @@ def buckets(layout: Layout, held: dict[str, torch.Tensor], size: int) -> list[to
     st.lists(st.tuples(st.lists(st.integers(1, 5), max_size=3), st.sampled_from(DTYPES)), min_size=1, max_size=6),
     st.integers(1, 12),
 )
-def test_slices_of_all_buckets_are_every_byte_once(parts: list[tuple[list[int], torch.dtype]], eights: int) -> None:
+def test_slices_of_all_buckets_cover_every_byte_once(parts: list[tuple[list[int], torch.dtype]], eights: int) -> None:
     held = {str(i): torch.randint(0, 99, shape).to(dtype) for i, (shape, dtype) in enumerate(parts)}
     layout, size = Layout.of(held), 8 * eights
-    there = {name: torch.zeros_like(tensor) for name, tensor in held.items()}
-    for number, bucket in enumerate(buckets(layout, held, size)):
+    received_tensors = {name: torch.zeros_like(tensor) for name, tensor in held.items()}
+    for number, bucket in enumerate(fill_buckets(layout, held, size)):
         assert 0 < len(bucket) <= size
         covered = 0
         for part in layout.slices(number, size):
-            there[part.spec.name].view(-1)[part.start : part.stop] = part.view(bucket)
+            received_tensors[part.spec.name].view(-1)[part.start : part.stop] = part.view(bucket)
             assert part.at == covered, "without gaps"
             covered += (part.stop - part.start) * part.spec.dtype.itemsize
         assert covered == len(bucket)
-    assert all(torch.equal(there[name], tensor) for name, tensor in held.items())
+    assert all(torch.equal(received_tensors[name], tensor) for name, tensor in held.items())
 
 
-def test_buckets_after_a_header_are_a_safetensors_file(tmp_path: Path) -> None:
-    held = tensors()
+def test_header_and_buckets_form_a_safetensors_file(tmp_path: Path) -> None:
+    held = make_tensors()
     layout, path = Layout.of(held), tmp_path / "model.safetensors"
-    path.write_bytes(layout.header({"steps": "3"}) + b"".join(b.numpy().tobytes() for b in buckets(layout, held, 64)))
-    found = load_file(path)
-    assert found.keys() == held.keys() and all(torch.equal(found[name], held[name]) for name in held)
+    path.write_bytes(
+        layout.header({"steps": "3"}) + b"".join(b.numpy().tobytes() for b in fill_buckets(layout, held, 64))
+    )
+    loaded = load_file(path)
+    assert loaded.keys() == held.keys() and all(torch.equal(loaded[name], held[name]) for name in held)
     with safe_open(path, "pt") as file:
         assert file.metadata() == {"steps": "3"}
     assert Layout.read_file(path) == (layout, len(layout.header({"steps": "3"})))
 
 
-def test_a_file_of_the_library_is_read_in_its_own_order(tmp_path: Path) -> None:
-    held, path = tensors(), tmp_path / "optimizer.safetensors"
+def test_file_of_safetensors_is_read_in_its_own_order(tmp_path: Path) -> None:
+    held, path = make_tensors(), tmp_path / "optimizer.safetensors"
     save_file(held, path, metadata={"steps": "3"})
     layout, begin = Layout.read_file(path)
     data = torch.frombuffer(bytearray(path.read_bytes()[begin:]), dtype=torch.uint8)
@@ -80,24 +82,24 @@ def test_a_file_of_the_library_is_read_in_its_own_order(tmp_path: Path) -> None:
         assert torch.equal(part.view(data), held[part.spec.name].view(-1))
 
 
-SHARED = pytest.mark.parametrize("shared", [False, True], ids=["through sockets", "through shared memory"])
+BOTH_TRANSPORTS = pytest.mark.parametrize("shared", [False, True], ids=["sockets", "shared memory"])
 
 
-def linked(
+def run_members(
     count: int,
     work: Callable[[Link, int], Any],
     timeout: float = 5.0,
     patience: float = 5.0,
     shared: bool = False,
 ) -> list[Any]:
-    """What each member of a broadcast returns or raises; member 0 is not asked to work."""
-    link = Link("one", LOOPBACK, meeting.port, count, timeout, patience, 64, shared)
+    """Run a broadcast's members in threads; return what each returns or raises."""
+    link = Link("one", LOOPBACK, rendezvous.port, count, timeout, patience, 64, shared)
     answers: list[Any] = [None] * count
 
     def run(member: int) -> None:
         try:
             answers[member] = work(link.of(member, LOOPBACK), member)
-        except Exception as error:  # noqa: BLE001 told below
+        except Exception as error:  # noqa: BLE001 returned below
             answers[member] = error
 
     threads = [threading.Thread(target=run, args=(member,)) for member in range(count)]
@@ -108,86 +110,86 @@ def linked(
     return answers
 
 
-meeting: Rendezvous
+rendezvous: Rendezvous
 
 
 @pytest.fixture(autouse=True)
-def meeting_place() -> None:
-    global meeting
-    meeting = Rendezvous(LOOPBACK)
+def new_rendezvous() -> None:
+    global rendezvous
+    rendezvous = Rendezvous(LOOPBACK)
 
 
-def received(link: Link, layout: Layout, stop: int = 1 << 30) -> dict[str, torch.Tensor]:
-    """What a member receives; it leaves after `stop` slices."""
-    there, seen = {spec.name: torch.zeros(spec.shape, dtype=spec.dtype) for spec in layout.specs}, 0
+def receive_tensors(link: Link, layout: Layout, stop: int = 1 << 30) -> dict[str, torch.Tensor]:
+    """Return what a member receives; it leaves after `stop` slices."""
+    tensors, count = {spec.name: torch.zeros(spec.shape, dtype=spec.dtype) for spec in layout.specs}, 0
 
     def write(part: Slice, values: torch.Tensor) -> None:
-        nonlocal seen
-        seen += 1
-        if seen > stop:
+        nonlocal count
+        count += 1
+        if count > stop:
             raise KeyError("left")
-        there[part.spec.name].view(-1)[part.start : part.stop] = values
+        tensors[part.spec.name].view(-1)[part.start : part.stop] = values
 
     receive(link, await_sender(link), layout, write)
-    return there
+    return tensors
 
 
-@SHARED
+@BOTH_TRANSPORTS
 def test_receivers_get_the_senders_values_in_their_dtypes(shared: bool) -> None:
-    """In the dtypes of the layout, which are those of the receivers: rounding is the sender's work."""
-    held = tensors()
+    """The layout has the receivers' dtypes: the sender rounds."""
+    held = make_tensors()
     layout = Layout.of({name: t.bfloat16() if name == "a" else t for name, t in held.items()})
 
     def work(link: Link, member: int) -> Any:
         if member:
-            return received(link, layout)
-        return send(link, meeting, layout, lambda name: nullcontext(held[name]))
+            return receive_tensors(link, layout)
+        return send(link, rendezvous, layout, lambda name: nullcontext(held[name]))
 
-    told, *others = linked(3, work, shared=shared)
-    assert told == ""
-    for there in others:
-        assert torch.equal(there["a"], held["a"].bfloat16())
-        assert all(torch.equal(there[name], held[name]) for name in held if name != "a")
+    error, *results = run_members(3, work, shared=shared)
+    assert error == ""
+    for result in results:
+        assert torch.equal(result["a"], held["a"].bfloat16())
+        assert all(torch.equal(result[name], held[name]) for name in held if name != "a")
 
 
-def test_a_sender_visits_every_tensor_although_nobody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other ranks gather with it: it must not leave them alone."""
+def test_sender_visits_every_tensor_without_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other ranks gather each tensor together with the sender, so it must not stop early."""
     monkeypatch.setattr(transfer, "CONNECT", timedelta(seconds=1))
-    held, seen = tensors(), set[str]()
+    held, visited = make_tensors(), set[str]()
 
-    def whole(name: str) -> Any:
-        seen.add(name)
+    def get_tensor(name: str) -> Any:
+        visited.add(name)
         return nullcontext(held[name])
 
-    (told,) = linked(1, lambda link, _: send(replace(link, count=2), meeting, Layout.of(held), whole))
-    assert told and seen == set(held)
+    (error,) = run_members(1, lambda link, _: send(replace(link, count=2), rendezvous, Layout.of(held), get_tensor))
+    assert error and visited == set(held)
 
 
-@SHARED
-def test_a_receiver_that_leaves_is_noticed_by_the_others(shared: bool) -> None:
-    """Those that have got everything may not notice; nobody waits for long."""
+@BOTH_TRANSPORTS
+def test_receiver_that_leaves_is_noticed_by_the_others(shared: bool) -> None:
+    """Members that received everything may not notice; none waits long."""
     held = {"x": torch.randn(4000)}
     layout = Layout.of(held)
 
     def work(link: Link, member: int) -> Any:
         if member:
-            return received(link, layout, stop=3 if member == 1 else 1 << 30)
-        return send(link, meeting, layout, lambda name: nullcontext(held[name]))
+            return receive_tensors(link, layout, stop=3 if member == 1 else 1 << 30)
+        return send(link, rendezvous, layout, lambda name: nullcontext(held[name]))
 
-    told, left, other = linked(3, work, timeout=2.0, shared=shared)
-    assert isinstance(left, KeyError)
-    assert told or isinstance(other, TransferFailed)
-    assert isinstance(other, TransferFailed) or torch.equal(other["x"], held["x"])
-
-
-def test_receivers_do_not_wait_for_ever_for_a_sender() -> None:
-    layout = Layout.of(tensors())
-    _, told = linked(2, lambda link, member: received(link, layout) if member else None, patience=0.3)
-    assert isinstance(told, TransferFailed)
+    error, first_result, second_result = run_members(3, work, timeout=2.0, shared=shared)
+    assert isinstance(first_result, KeyError)
+    assert error or isinstance(second_result, TransferFailed)
+    assert isinstance(second_result, TransferFailed) or torch.equal(second_result["x"], held["x"])
 
 
-def test_receivers_do_not_wait_for_a_store_that_is_gone() -> None:
-    layout = Layout.of(tensors())
+def test_receivers_do_not_wait_forever_for_a_sender() -> None:
+    layout = Layout.of(make_tensors())
+    _, result = run_members(2, lambda link, member: receive_tensors(link, layout) if member else None, patience=0.3)
+    assert isinstance(result, TransferFailed)
+
+
+def test_receivers_do_not_wait_for_a_missing_store() -> None:
+    layout = Layout.of(make_tensors())
     link = Link("one", LOOPBACK, 9, 2, 1.0, 5.0, 64)
     with pytest.raises(TransferFailed):
-        received(link.of(1, LOOPBACK), layout)
+        receive_tensors(link.of(1, LOOPBACK), layout)
