@@ -19,12 +19,12 @@ import arena  # noqa: F401  before torch loads
 from agents import strict_yaml
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as arena_command
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 settings.register_profile(
     "unhurried",
     deadline=None,
-    max_examples=cases(50, 200),
+    max_examples=count_cases(50, 200),
     # `explain` traces a failing test, and CPython 3.11.2 can loop forever in a traced function.
     phases=[phase for phase in Phase if phase is not Phase.explain],
     suppress_health_check=[HealthCheck.too_slow],
@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_power_cut() -> Iterator[None]:
+def fsync_disabled() -> Iterator[None]:
     """No waiting for the disk: fsync guards against a loss of power, which no test makes; a kill loses nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
@@ -64,7 +64,7 @@ def no_power_cut() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_parser() -> Iterator[None]:
+def parser_cache() -> Iterator[None]:
     """The parser of the commands is built once, not for each of a thousand: that took nine tenths of a refusal."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
@@ -72,7 +72,7 @@ def one_parser() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_reading() -> Iterator[None]:
+def yaml_cache() -> Iterator[None]:
     """Parse the same YAML text once: commands read all roles and recipes again, in pure Python."""
     parsed = lru_cache(1000)(strict_yaml.load)
     with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +81,7 @@ def one_reading() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def controls() -> Iterator[None]:
+def control_correction() -> Iterator[None]:
     """The correction that the studies of claims add to the lab's table, there while a module of their tests runs."""
     from arena.learn.corrections import CORRECTIONS
 
@@ -92,7 +92,7 @@ def controls() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of an uninterrupted tiny run, to read or to copy; its output is in `out` and `err` beside it.
 
     With several test processes, the first one plays it for all.

@@ -8,12 +8,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 
-def complaints(figure: Any, slack: float = 1.0) -> list[str]:
+def find_overlaps(figure: Any, slack: float = 1.0) -> list[str]:
     """What cannot be read, as it is drawn; `slack` in pixels."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    texts = [text for text in _drawn(figure) if text.get_visible() and text.get_text().strip()]
+    texts = [text for text in _iterate_texts(figure) if text.get_visible() and text.get_text().strip()]
     boxes = {t: t.get_window_extent(renderer).padded(-slack) for t in texts}
     whole, found = figure.bbox, []
     for text, box in boxes.items():
@@ -33,7 +33,7 @@ def complaints(figure: Any, slack: float = 1.0) -> list[str]:
     return found
 
 
-def _drawn(figure: Any) -> Iterator[Text]:
+def _iterate_texts(figure: Any) -> Iterator[Text]:
     """All texts but the labels of ticks beyond an axis' ends, which matplotlib keeps and does not draw."""
     yield from figure.texts
     for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())):
@@ -50,7 +50,7 @@ def _drawn(figure: Any) -> Iterator[Text]:
                     yield label
 
 
-def joined(figure: Any, few: int = 3) -> list[str]:
+def find_sparse_lines(figure: Any, few: int = 3) -> list[str]:
     """Panels in which a line is drawn through fewer than so many points; `axhline` draws through none."""
     return [
         axis.get_title()

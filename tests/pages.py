@@ -27,14 +27,14 @@ class Block(NamedTuple):
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
-def blocks(page: Path) -> list[Block]:
+def find_blocks(page: Path) -> list[Block]:
     """Every fenced block of a page."""
     text = page.read_text("utf-8")
     fenced = re.finditer(r"(?:^`([\w./-]+)`\n\n)?^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
     return [Block(page, text[: m.start(2)].count("\n") + 1, m[2], m[1], m[3]) for m in fenced]
 
 
-def names(page: Path) -> list[str]:
+def find_names(page: Path) -> list[str]:
     """Return everything that a page sets between backticks in prose and tables, broken lines joined.
 
     The changelog's removed and renamed names are left out.
@@ -47,13 +47,13 @@ def names(page: Path) -> list[str]:
 
 def write_files(page: Path) -> None:
     """Write the files that a page shows into the working directory."""
-    for block in blocks(page):
+    for block in find_blocks(page):
         if block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.text, "utf-8")
 
 
-def commands(text: str) -> Iterator[list[str]]:
+def find_commands(text: str) -> Iterator[list[str]]:
     """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if re.match(r"(\$ )?arena ", line):
@@ -61,7 +61,7 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words[1 : words.index("|") if "|" in words else None]
 
 
-def parse(arguments: list[str]) -> Any:
+def parse_command(arguments: list[str]) -> Any:
     """Read the arguments of `arena` as the command line does, without running it; click's errors are raised."""
     command, name = typer.main.get_command(app), "arena"
     context = None

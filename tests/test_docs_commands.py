@@ -15,7 +15,7 @@ from arena.config.pipeline import read_pipeline
 from arena.config.sources import is_pipeline
 from arena.config.staging import plan
 from tests.factories.commands import arena
-from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
+from tests.pages import PAGES, ROOT, find_blocks, find_commands, find_names, parse_command, write_files
 
 TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8"), re.M)
 ELSEWHERE = {
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
 def lines() -> Iterator[Shown]:
     """Every line after a prompt in the blocks of every page, `&&` taken apart, without comment and pipe."""
     for page in PAGES:
-        for block in blocks(page):
+        for block in find_blocks(page):
             text = re.sub(r"\\\n\s*", "", block.text)
             for line in re.findall(r"^\$ (.*)$", text, re.M) if block.language == "console" else ():
                 for part in line.split(" && "):
@@ -57,8 +57,8 @@ def lines() -> Iterator[Shown]:
 def own_commands() -> Iterator[Shown]:
     """Every whole `arena` command in a block of any language."""
     for page in PAGES:
-        for block in blocks(page):
-            yield from (Shown(page, ("arena", *words)) for words in commands(block.text) if "…" not in words)
+        for block in find_blocks(page):
+            yield from (Shown(page, ("arena", *words)) for words in find_commands(block.text) if "…" not in words)
 
 
 LINES = list(lines())
@@ -75,7 +75,7 @@ def exists(words: tuple[str, ...]) -> bool:
     """Whether a program, a target of make or a file of this repository is there."""
     program, *arguments = words
     if program == "arena":
-        parse(arguments)
+        parse_command(arguments)
         return True
     if program == "make":
         return {word for word in arguments if "=" not in word} <= set(TARGETS)
@@ -92,7 +92,7 @@ def test_a_line_that_does_not_exist_is_found() -> None:
 def scripts() -> Iterator[tuple[str, str, list[str]]]:
     """Yield page, script and options of every `python benchmarks/….py` in text, tables and blocks."""
     for page in PAGES:
-        texts = [*names(page), *(block.text for block in blocks(page))]
+        texts = [*find_names(page), *(block.text for block in find_blocks(page))]
         for text in texts:
             for script, rest in re.findall(r"python (benchmarks/[\w/]+\.py)([^`\n#]*)", text):
                 yield page.name, script, re.findall(r"--[a-z-]+", rest)
@@ -117,7 +117,7 @@ RUNS = [line for line in OWN if line.words[1:3] == ("run", "selfplay")]
 @pytest.mark.parametrize("line", RUNS, ids=str)
 def test_a_run_that_is_shown_is_an_experiment(line: Shown, tmp_path: Path) -> None:
     """Recipe, arm, settings and files are there; it is composed and checked as `arena run` does, and not begun."""
-    context = parse(list(line.words[1:]))
+    context = parse_command(list(line.words[1:]))
     said = context.params
     with chdir(tmp_path):
         begun(line.page)
@@ -151,10 +151,10 @@ def test_a_command_of_a_moment_runs(line: Shown, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [line for line in OWN if line.begins(READING) and "runs/latest" in line.words], ids=str
 )
-def test_a_command_that_reads_a_run_runs(line: Shown, tmp_path: Path, unbroken: Path) -> None:
+def test_a_command_that_reads_a_run_runs(line: Shown, tmp_path: Path, uninterrupted_run: Path) -> None:
     """On a tiny run; numbers of iterations and matches that this has not are made its own."""
     with chdir(tmp_path):
-        shutil.copytree(unbroken, "runs/latest")
+        shutil.copytree(uninterrupted_run, "runs/latest")
         write_files(line.page)
         words = [re.sub(r"^\d{4}-\d{4}$", "0003-0001", word) for word in line.words[1:]]
         words = ["3" if before == "--iteration" else word for before, word in zip(["", *words], words, strict=False)]

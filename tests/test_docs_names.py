@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from arena.config.schema import make_schema
-from tests.pages import PAGES, ROOT, names, parse
+from tests.pages import PAGES, ROOT, find_names, parse_command
 
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 SCHEMA = make_schema("experiment")
@@ -29,7 +29,7 @@ LONG = 1500
 def said(pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
     """Each page with what it has between backticks, where that is this pattern from its beginning to its end."""
     for page in PAGES:
-        for name in names(page):
+        for name in find_names(page):
             if match := re.fullmatch(pattern, name):
                 yield page.relative_to(ROOT).as_posix(), match
 
@@ -127,7 +127,7 @@ def test_every_command_in_the_text_is_one(command: str) -> None:
     """`arena list games|roles`: each of the two. What a sentence leaves out of a command may be missing."""
     words = shlex.split(command.partition(": ")[2])
     try:
-        parse([word for word in words[1:] if word != "…"])
+        parse_command([word for word in words[1:] if word != "…"])
     except typer.BadParameter as error:
         assert error.format_message().startswith("Missing")
 

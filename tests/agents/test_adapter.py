@@ -18,7 +18,7 @@ from agents.bf16 import convert_to_bf16
 from agents.errors import WeightsError
 from agents.policy import trainable_parameters
 from agents.weights import load_model, resolve
-from tests.factories.models import model_of, stirred
+from tests.factories.models import make_model, randomise_adapter
 
 IDS = torch.arange(20).reshape(2, 10) % 24
 
@@ -40,7 +40,7 @@ def test_a_layer_by_hand() -> None:
 
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
 def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> None:
-    base = model_of(family).requires_grad_(False)
+    base = make_model(family).requires_grad_(False)
     model = create_adapter(base, AdapterSpec(rank=3), 0)
     assert torch.equal(said(model), said(base))
     assert {name.rpartition(".")[2] for name in trainable_parameters(model)} == {"a", "b"}
@@ -50,10 +50,10 @@ def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> No
 
 
 def test_two_on_one_base_are_two() -> None:
-    base = model_of("tied").requires_grad_(False)
+    base = make_model("tied").requires_grad_(False)
     one, two = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
     before = said(base)
-    stirred(one)
+    randomise_adapter(one)
     assert torch.equal(said(two), before) and not torch.allclose(said(one), before)
     first = {name: layer.a for name, layer in low_rank_layers(one)}
     assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(two)), "drawn apart"
@@ -63,10 +63,10 @@ def test_two_on_one_base_are_two() -> None:
 
 @pytest.mark.parametrize("targets", [None, ["q_proj", "v_proj"]])
 def test_peft_reads_it_and_says_the_same(targets: list[str] | None, tmp_path: Path) -> None:
-    base = model_of("biases").requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
+    base = make_model("biases").requires_grad_(False)
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
     save_adapter(model, tmp_path, "any/base")
-    theirs = PeftModel.from_pretrained(model_of("biases"), tmp_path)
+    theirs = PeftModel.from_pretrained(make_model("biases"), tmp_path)
     torch.testing.assert_close(said(theirs), said(model), atol=1e-5, rtol=1e-5)
     assert read_adapter(tmp_path).base == "any/base"
 
@@ -74,14 +74,14 @@ def test_peft_reads_it_and_says_the_same(targets: list[str] | None, tmp_path: Pa
 @pytest.mark.parametrize("rslora", [False, True])
 def test_what_peft_wrote_is_read(rslora: bool, tmp_path: Path) -> None:
     theirs = get_peft_model(
-        model_of("untied"),
+        make_model("untied"),
         LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", use_rslora=rslora, init_lora_weights=False),
     )
     theirs.save_pretrained(tmp_path)
     said_before = said(theirs.eval())
     config = json.loads((tmp_path / CONFIG).read_text()) | {"base_model_name_or_path": "nano"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
-    model = load_adapter(model_of("untied"), tmp_path)
+    model = load_adapter(make_model("untied"), tmp_path)
     torch.testing.assert_close(said(model), said_before, atol=1e-5, rtol=1e-5)
 
 
@@ -96,10 +96,10 @@ def test_gradients_against_finite_differences() -> None:
 
 
 def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does() -> None:
-    whole = model_of("tied").requires_grad_(False)
+    whole = make_model("tied").requires_grad_(False)
     gradients, logits = [], []
     for base in (whole, convert_to_bf16(whole, packed=False)):
-        model = stirred(create_adapter(base, AdapterSpec(rank=3), 0))
+        model = randomise_adapter(create_adapter(base, AdapterSpec(rank=3), 0))
         with torch.autocast("cpu", torch.bfloat16):
             output = model(input_ids=IDS).logits
             output.float().logsumexp(-1).sum().backward()
@@ -113,7 +113,7 @@ def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does
 
 def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
     base = load_model(resolve("nano")).requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=4), 0))
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=4), 0))
     save_adapter(model, tmp_path / "adapter", "nano")
     save_merged(tmp_path / "adapter", tmp_path / "whole")
     torch.testing.assert_close(said(load_model(resolve(str(tmp_path / "whole")))), said(model), atol=1e-5, rtol=1e-5)
@@ -126,7 +126,7 @@ def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small adapter on `tied`."""
     path = tmp_path_factory.mktemp("adapter")
-    save_adapter(stirred(create_adapter(model_of("tied"), AdapterSpec(rank=2), 0)), path, "nano")
+    save_adapter(randomise_adapter(create_adapter(make_model("tied"), AdapterSpec(rank=2), 0)), path, "nano")
     return path
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_plain_low_rank_is_refused_in_a_line(fault: str, folder: Pat
     (tmp_path / CONFIG).write_text(json.dumps(said_there))
     (tmp_path / TENSORS).write_bytes((folder / TENSORS).read_bytes())
     with pytest.raises(WeightsError, match=told) as refused:
-        load_adapter(model_of("tied"), tmp_path)
+        load_adapter(make_model("tied"), tmp_path)
     assert "\n" not in str(refused.value)
 
 
@@ -179,7 +179,7 @@ def test_matrices_that_do_not_fit_are_refused(fault: str, folder: Path, tmp_path
     (tmp_path / CONFIG).write_bytes((folder / CONFIG).read_bytes())
     save_file(change(load_file(folder / TENSORS)), tmp_path / TENSORS)
     with pytest.raises(WeightsError, match=told):
-        load_adapter(model_of("tied"), tmp_path)
+        load_adapter(make_model("tied"), tmp_path)
 
 
 @given(st.binary(max_size=300))
@@ -191,11 +191,11 @@ def test_any_bytes_are_refused_as_weights_errors(data: bytes) -> None:
         (path / CONFIG).write_bytes(data)
         (path / TENSORS).write_bytes(data)
         with pytest.raises(WeightsError):
-            load_adapter(model_of("tied"), path)
+            load_adapter(make_model("tied"), path)
 
 
 def test_targets_that_are_not_there() -> None:
     with pytest.raises(WeightsError, match="did you mean 'q_proj'"):
-        create_adapter(model_of("tied"), AdapterSpec(targets=["q_prj"]), 0)
+        create_adapter(make_model("tied"), AdapterSpec(targets=["q_prj"]), 0)
     with pytest.raises(WeightsError, match="no linear layers"):
-        create_adapter(model_of("no linear layers"), AdapterSpec(), 0)
+        create_adapter(make_model("no linear layers"), AdapterSpec(), 0)

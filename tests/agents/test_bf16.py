@@ -14,7 +14,7 @@ from agents.model_folder import is_bf16
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
 from agents.weights import load_tokenizer, resolve
-from tests.factories.models import CONFIGS, model_of
+from tests.factories.models import CONFIGS, make_model
 
 
 def said(model: Any) -> torch.Tensor:
@@ -28,7 +28,7 @@ def said(model: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
-    model = model_of(family)
+    model = make_model(family)
     before = said(model)
     made = convert_to_bf16(model)
     assert torch.equal(said(made), before) and torch.equal(said(model), before)
@@ -36,7 +36,7 @@ def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
-    model = model_of(family)
+    model = make_model(family)
     made, before = convert_to_bf16(model), said(model)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -51,7 +51,7 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
 ) -> None:
     if not packed:
         monkeypatch.setattr("agents.bf16._can_pack", lambda layer: False)
-    model = model_of("tied")
+    model = make_model("tied")
     made = convert_to_bf16(model)
     assert torch.equal(said(made), said(model))
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
@@ -63,7 +63,7 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
 
 def test_what_is_half_already_is_shared_whole() -> None:
     """A frozen policy is loaded so, and then published."""
-    once = convert_to_bf16(model_of("biases"))
+    once = convert_to_bf16(make_model("biases"))
     twice = convert_to_bf16(once)
     refresh_copy(twice, once)
     assert torch.equal(said(once), said(twice))
@@ -76,7 +76,7 @@ needs_packing = pytest.mark.skipif(not can_pack_here(), reason="matrices are not
 @pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
 def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
     """And what reads something else, or stands alone, is not part of it."""
-    layer = convert_to_bf16(model_of("biases"), packed).model.layers[0]
+    layer = convert_to_bf16(make_model("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
         joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
@@ -114,7 +114,7 @@ def test_parts_change_once_all_of_them_are_renewed() -> None:
 
 def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
     """A recorded step looks for them there."""
-    model = model_of("biases")
+    model = make_model("biases")
     made = convert_to_bf16(model, packed=False)
     layers = made.model.layers[0].mlp.gate_proj, made.model.layers[0].mlp.up_proj
     joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
@@ -131,7 +131,7 @@ def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
 @pytest.mark.parametrize("moves", [True, False])
 def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
     """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
-    model = model_of("biases").bfloat16()
+    model = make_model("biases").bfloat16()
     before = said(model)
     places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
     made = convert_to_bf16(model, packed=False, may_move=moves)
@@ -145,7 +145,7 @@ def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
 
 def test_nobody_learns_through_it() -> None:
     """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
-    model = model_of("tied")
+    model = make_model("tied")
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     convert_to_bf16(model)
     assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -153,7 +153,7 @@ def test_nobody_learns_through_it() -> None:
 
 def saved_in_bf16(family: str, folder: Path) -> Any:
     """A model, and the folder that it was saved to."""
-    model = model_of(family).bfloat16()
+    model = make_model(family).bfloat16()
     model.config = copy.deepcopy(model.config)  # saving notes the dtype in it, and others are made of the same
     model.save_pretrained(folder)
     load_tokenizer(resolve("nano")).save_pretrained(folder)

@@ -19,7 +19,7 @@ from agents.chat_parts import ACKNOWLEDGED, CHATS
 from agents.chat_template import Chat, Renderings, TemplateRefusal, _render_in_child
 from agents.errors import ChatError
 from agents.nano import build_nano_tokenizer
-from tests.factories.families import CHATML, FAMILIES, hostile
+from tests.factories.families import CHATML, FAMILIES, generate_attacks
 
 BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": build_nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")
@@ -47,7 +47,7 @@ def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int
     """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
     ours = theirs = 0
-    for number, text in enumerate(hostile(seed, count, control)):
+    for number, text in enumerate(generate_attacks(seed, count, control)):
         ours += not frame.control_ids.isdisjoint(frame.encode(text))
         if number % 20 == 0:
             clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -89,7 +89,7 @@ def test_content_survives_encoding_and_decoding(
 ) -> None:
     frame, tokenizer = frames[name], tokenizers[name]
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
-    for text in hostile(3, 3000, control):
+    for text in generate_attacks(3, 3000, control):
         if name == "smollm2":
             text = SMOLLM2_LACKS.sub("", text)
         clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

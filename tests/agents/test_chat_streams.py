@@ -17,8 +17,8 @@ from agents.tool_formats import ToolCall, ToolResult
 from arena.store.reader import RunReader
 from tests.factories.commands import arena
 from tests.factories.families import FAMILIES
-from tests.factories.labs import experiment, finished
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.labs import make_experiment, run_lab
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -64,7 +64,7 @@ def test_a_chat_is_what_the_frame_composes(name: str) -> None:
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_calls_are_learned_and_results_read(family: str) -> None:
     """Ids of calls that are missing are numbered, and arguments may be JSON text."""
-    frame = ChatFrame(tool_tokenizer(family))
+    frame = ChatFrame(build_tool_tokenizer(family))
     call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
     result = frame.answer([ToolResult("call00000", "Tarn", "find")])
     stream = encode_chat(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
@@ -149,7 +149,7 @@ def test_malformed_definitions_and_completions_are_refused() -> None:
 def test_the_chats_of_a_run_are_its_streams(tmp_path: Path) -> None:
     """Of a run with a nano policy, all of whose replies are spelled as the tokenizer spells them."""
     run = tmp_path / "run"
-    finished(run, experiment("iterations=1", "play.matches=6", "play.group=1"))
+    run_lab(run, make_experiment("iterations=1", "play.matches=6", "play.group=1"))
     assert arena("export", run, "--as", "chats", "--to", tmp_path / "chats").code == 0
     log = {row["id"]: row for row in RunReader(run).matches()}
     compared = 0

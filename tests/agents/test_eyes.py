@@ -24,13 +24,13 @@ from tests.factories.eyes import (
     FAMILIES,
     QWENS,
     WORDS,
-    bare_inputs,
-    bare_scores,
-    make_eyes,
-    picture,
-    span,
-    stream,
-    vision_of_family,
+    compute_reference_scores,
+    make_picture,
+    make_reference_inputs,
+    make_span,
+    make_stream,
+    make_vision,
+    make_vision_model,
 )
 
 NEAR = 1e-5
@@ -38,23 +38,23 @@ NEAR = 1e-5
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def eyes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Vision]]:
-    model = make_eyes(request.param)
-    vision = vision_of_family(model, tmp_path_factory.mktemp("folder") if "qwen" in request.param else None)
+    model = make_vision_model(request.param)
+    vision = make_vision(model, tmp_path_factory.mktemp("folder") if "qwen" in request.param else None)
     model.vision = vision
     yield model, vision
 
 
-SMALL, WIDE, TALL = picture(1), picture(2, 16, 48), picture(3, 40, 24)
+SMALL, WIDE, TALL = make_picture(1), make_picture(2, 16, 48), make_picture(3, 40, 24)
 
 
 def streams(vision: Vision) -> list[Stream]:
     """One image per turn; several in a turn, of different sizes; the same one twice; text before the first."""
     return [
-        stream(vision, [[SMALL], [WIDE]]),
-        stream(vision, [[SMALL], [WIDE]], seed=1),
-        stream(vision, [[SMALL], [TALL, WIDE, SMALL], []], seed=2),
-        stream(vision, [[], [TALL], [TALL]], seed=3),
-        stream(vision, [[SMALL, SMALL]], seed=4),
+        make_stream(vision, [[SMALL], [WIDE]]),
+        make_stream(vision, [[SMALL], [WIDE]], seed=1),
+        make_stream(vision, [[SMALL], [TALL, WIDE, SMALL], []], seed=2),
+        make_stream(vision, [[], [TALL], [TALL]], seed=3),
+        make_stream(vision, [[SMALL, SMALL]], seed=4),
     ]
 
 
@@ -67,7 +67,7 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
     together = score_streams(StreamScorer(model), given, [1.0] * len(given), 10**5, costs)
     for one, scores in zip(given, together, strict=True):
         with torch.no_grad():
-            assert scores == pytest.approx(bare_scores(model, vision, one).numpy(), abs=NEAR)
+            assert scores == pytest.approx(compute_reference_scores(model, vision, one).numpy(), abs=NEAR)
         (alone,) = score_streams(StreamScorer(model), [one], [1.0])
         assert scores == pytest.approx(alone, abs=NEAR)
 
@@ -80,7 +80,7 @@ def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     for one in given:
-        bare_scores(model, vision, one).sum().backward()
+        compute_reference_scores(model, vision, one).sum().backward()
     wanted = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     assert found.keys() == wanted.keys() and any("vis" in name for name in found)
@@ -119,7 +119,7 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
 
     for one in asyncio.run(play()):
         with torch.no_grad():
-            wanted = bare_scores(model, vision, one).numpy()
+            wanted = compute_reference_scores(model, vision, one).numpy()
         assert np.array(one.logprobs)[one.mask] == pytest.approx(wanted, abs=NEAR)
 
 
@@ -128,21 +128,21 @@ def _observe(vision: Vision, one: Stream, images: Sequence[Any], number: int, se
     text = [int(id) for id in np.random.default_rng(number + 7 * (seed == 3)).integers(20, WORDS, 5 + seed)]
     ids, media = text[:2], []
     for image in images:
-        media.append(span(vision, image, len(ids)))
+        media.append(make_span(vision, image, len(ids)))
         ids += [vision.image_token] * media[-1].length + text[2:3]
     one.observe([*ids, *text[3:]], media)
 
 
 def test_one_level_of_one_pixel_changes_log_probabilities(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    one, other = (stream(vision, [[picture(9, 32, 32, change)]]) for change in (0, 1))
+    one, other = (make_stream(vision, [[make_picture(9, 32, 32, change)]]) for change in (0, 1))
     before, after = score_streams(StreamScorer(model), [one, other], [1.0, 1.0])
     assert 0 < np.abs(before - after).max() < 0.1
 
 
 def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    one = stream(vision, [[SMALL]])
+    one = make_stream(vision, [[SMALL]])
     one.media[0] = replace(one.media[0], length=one.media[0].length - 1)
     with pytest.raises(ValueError, match="tokens"):
         score_streams(StreamScorer(model), [one], [1.0])
@@ -151,7 +151,7 @@ def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None
 @pytest.mark.parametrize("size", [(10**9, 10**9), (1, 1), (10**6, 1)])
 def test_an_image_is_never_scaled_to_whatever_a_log_states(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
     model, vision = eyes
-    one = stream(vision, [[SMALL]])
+    one = make_stream(vision, [[SMALL]])
     one.media[0] = replace(one.media[0], size=size)
     with pytest.raises(ValueError, match="pixels") as error:
         score_streams(StreamScorer(model), [one], [1.0])
@@ -170,10 +170,10 @@ def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
 
 def test_patches_have_their_places_in_bfloat16_too() -> None:
     """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16, by rounding fractions of the side."""
-    model = make_eyes("smolvlm")
+    model = make_vision_model("smolvlm")
     vision = create_vision(model.config)
     assert vision
-    pixels = vision.scale_image(BYTES[picture(1, 48, 48).hash])[None]
+    pixels = vision.scale_image(BYTES[make_picture(1, 48, 48).hash])[None]
     with torch.no_grad():
         exact = vision.features(model, pixels)
         model.bfloat16()
@@ -186,10 +186,10 @@ def test_patches_have_their_places_in_bfloat16_too() -> None:
 @pytest.mark.parametrize("family", QWENS)
 def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -> None:
     """As get_rope_index gives them, in one piece or from any place on, and as a tree under bfloat16."""
-    model = make_eyes(family)
-    vision = vision_of_family(model, tmp_path)
-    one = stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
-    given = bare_inputs(vision, one.ids, one.media)
+    model = make_vision_model(family)
+    vision = make_vision(model, tmp_path)
+    one = make_stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
+    given = make_reference_inputs(vision, one.ids, one.media)
     wanted, _ = model.model.get_rope_index(
         given["input_ids"], mm_token_type_ids=given["mm_token_type_ids"], image_grid_thw=given["image_grid_thw"]
     )

@@ -18,12 +18,12 @@ from agents.eyes.preprocessing import Preprocessing, limit_pixels, read_preproce
 from agents.eyes.qwen import Qwen2
 from agents.layouts import create_vision
 from games.pictures import decode_picture
-from tests.factories.eyes import BYTES, PROCESSOR, config_of, picture
+from tests.factories.eyes import BYTES, PROCESSOR, make_config, make_picture
 
 
 def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return create_vision(config_of(family), folder)
+    return create_vision(make_config(family), folder)
 
 
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
@@ -31,7 +31,7 @@ def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
 def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], tmp_path: Path) -> None:
     ours = vision(family, tmp_path, PROCESSOR)
     theirs = Qwen2VLImageProcessorPil(**PROCESSOR)
-    image = picture(5, *size)
+    image = make_picture(5, *size)
     wanted = theirs(decode_picture(BYTES[image.hash]), return_tensors="np")
     fit = ours.fit(*size)
     patches, grids = ours.cut_patches([ours.scale_image(BYTES[image.hash], fit.size)])
@@ -57,7 +57,7 @@ def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], t
 def test_pixels_are_those_of_transformers(family: str, theirs: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     settings |= {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], "rescale_factor": 1 / 255}
     ours = vision(family, tmp_path, settings)
-    image = picture(6, 70, 70)
+    image = make_picture(6, 70, 70)
     (wanted,) = theirs(**settings)(decode_picture(BYTES[image.hash]), return_tensors="np")["pixel_values"]
     assert np.array_equal(ours.scale_image(BYTES[image.hash]).numpy(), wanted.reshape(3, *wanted.shape[-2:]))
 
@@ -86,7 +86,7 @@ def test_a_budget_of_pixels_is_kept(height: int, width: int, most: int) -> None:
 def test_a_budget_that_a_model_cannot_keep_is_refused() -> None:
     with pytest.raises(WeightsError, match="a token has 784 pixels, so an image cannot have 100"):
         Qwen2(15, 0, 0, Preprocessing()).make_token(100)
-    smolvlm = create_vision(config_of("smolvlm"))
+    smolvlm = create_vision(make_config("smolvlm"))
     assert smolvlm and smolvlm.make_token(48**2)
     with pytest.raises(WeightsError, match=r"scales every image to 48 x 48 pixels: remove images\.pixels"):
         smolvlm.make_token(48**2 - 1)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.reply import FIELD_LENGTH, PUBLIC_LENGTH, Reply, ReplySpec, visible
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 FREE = ReplySpec(format="free")
 TAGGED = ReplySpec(format="tagged", public="say", action="offer", private="think")
 JSON = ReplySpec(format="json", public="say", action="offer", private="think")
 BARE = [ReplySpec(format="tagged", action="offer"), ReplySpec(format="json", action="offer")]
-FUZZ = settings(max_examples=cases(150, 600), deadline=None)
+FUZZ = settings(max_examples=count_cases(150, 600), deadline=None)
 
 
 @pytest.mark.parametrize(

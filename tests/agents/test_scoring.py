@@ -12,10 +12,10 @@ from transformers import MistralConfig, MistralForCausalLM
 from agents.packing import Costs, PrefixTree, find_common_prefix
 from agents.scoring import StreamBatch, StreamScorer, _TokenScores, pack, score_streams
 from agents.stream import Stream
-from tests.factories.models import VOCABULARY, tiny
-from tests.factories.streams import alone, stream_of
+from tests.factories.models import VOCABULARY, make_tiny_llama
+from tests.factories.streams import make_stream, score_alone
 
-MODEL = tiny()
+MODEL = make_tiny_llama()
 
 
 def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
@@ -24,7 +24,7 @@ def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
     openings = [rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 26, rng.integers(1, 4))]
     openings.append(openings[0][: max(1, len(openings[0]) - 2)])
     streams = [
-        stream_of(openings[rng.integers(len(openings))], rng, int(rng.integers(0, 4)))
+        make_stream(openings[rng.integers(len(openings))], rng, int(rng.integers(0, 4)))
         for _ in range(rng.integers(1, 8))
     ]
     return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
@@ -41,7 +41,7 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
     with torch.no_grad():
         for stream, temperature, found in zip(streams, heat, scored, strict=True):
             assert found.dtype == np.float32
-            np.testing.assert_allclose(found, alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
+            np.testing.assert_allclose(found, score_alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
@@ -49,7 +49,7 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
 def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(seed: int) -> None:
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    streams = [stream_of(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
+    streams = [make_stream(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
     heat = [1.0, 0.5, 1.0, 2.0]
     weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
 
@@ -57,7 +57,7 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
         return list(torch.autograd.grad(total, list(MODEL.parameters())))
 
     expected = gradients(
-        torch.stack([(alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]).sum()
+        torch.stack([(score_alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]).sum()
     )
     (batch,) = pack(streams, heat, 4096)
     assert len(batch.prefix) >= 19, "the opening should be run once"
@@ -82,9 +82,9 @@ def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: Any) ->
 def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, opening: int, frozen: str) -> None:
     rng = np.random.default_rng(0)
     shared = rng.integers(0, VOCABULARY, opening).tolist()
-    (batch,) = pack([stream_of(shared, rng, 3) for _ in range(4)], [1.0, 0.5, 1.0, 2.0], 4096)
+    (batch,) = pack([make_stream(shared, rng, 3) for _ in range(4)], [1.0, 0.5, 1.0, 2.0], 4096)
     assert (len(batch.prefix) > 0) == (opening > 0)
-    model = tiny()
+    model = make_tiny_llama()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not frozen or frozen not in name)
     expected = gradients_of(model, batch, bf16=bf16)
@@ -98,10 +98,10 @@ def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, openi
 def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    (batch,) = pack([stream_of(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
+    (batch,) = pack([make_stream(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
     kept, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
     for anew in (False, True):
-        model, seen = tiny(), set[int]()
+        model, seen = make_tiny_llama(), set[int]()
 
         def keep(tensor: torch.Tensor, anew: bool = anew, seen: set[int] = seen) -> torch.Tensor:
             kept[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
@@ -131,12 +131,12 @@ def test_an_opening_longer_than_a_sliding_window_is_shared() -> None:
         model = MistralForCausalLM(config).eval()
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    streams = [stream_of(opening, rng, 2) for _ in range(3)]
+    streams = [make_stream(opening, rng, 2) for _ in range(3)]
     (batch,) = pack(streams, [1.0] * 3, 4096)
     assert len(batch.prefix) > config.sliding_window
     with torch.no_grad():
         for stream, found in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
-            np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+            np.testing.assert_allclose(found, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -162,7 +162,7 @@ def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dt
 
 
 def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
-    stream = stream_of([1, 2, 3], np.random.default_rng(0), 2)
+    stream = make_stream([1, 2, 3], np.random.default_rng(0), 2)
     (batch,) = pack([stream], [0.7], 4096)
     with torch.no_grad():
         found = StreamScorer(MODEL)(batch).entropy
@@ -174,11 +174,11 @@ def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
 
 
 def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
-    stream = stream_of([1, 2, 3, 4], np.random.default_rng(1), 2)
+    stream = make_stream([1, 2, 3, 4], np.random.default_rng(1), 2)
     cold, warm = score_streams(StreamScorer(MODEL), [stream, stream], [0.3, 3.0])
     with torch.no_grad():
-        np.testing.assert_allclose(cold, alone(MODEL, stream, 0.3), atol=1e-5, rtol=1e-5)
-        np.testing.assert_allclose(warm, alone(MODEL, stream, 3.0), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(cold, score_alone(MODEL, stream, 0.3), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(warm, score_alone(MODEL, stream, 3.0), atol=1e-5, rtol=1e-5)
     assert np.abs(cold - warm).max() > 0.1
 
 
@@ -194,10 +194,10 @@ def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Gemma2ForCausalLM(config).eval()
-    stream = stream_of([1, 2, 3], np.random.default_rng(2), 2)
+    stream = make_stream([1, 2, 3], np.random.default_rng(2), 2)
     (found,) = score_streams(StreamScorer(model), [stream], [1.0])
     with torch.no_grad():
-        np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(found, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
@@ -274,7 +274,7 @@ def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
 
 def test_pack_takes_only_the_streams_it_is_asked_for() -> None:
     rng = np.random.default_rng(0)
-    streams = [stream_of([1, 2, 3], rng, 1) for _ in range(5)]
+    streams = [make_stream([1, 2, 3], rng, 1) for _ in range(5)]
     assert sorted(i for b in pack(streams, [1.0] * 5, 4096, [4, 1]) for i in b.index) == [1, 4]
 
 

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
 from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, find_line, load, read, select_error
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
-FUZZ = settings(max_examples=cases(170, 700), deadline=None)
+FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
 
 
 def fault(text: str) -> str:

@@ -14,7 +14,7 @@ from agents import tool_formats
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, MAX_CALLS, Format, ToolCall, join_pieces, make_call_id, read_calls, write_calls
 from tests.factories.families import FAMILIES
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 TOKENIZER = FAMILIES["qwen"]()
 MARKUP = (
@@ -62,7 +62,7 @@ def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "qwen_xml"])
-@settings(max_examples=cases(60, 300), deadline=None)
+@settings(max_examples=count_cases(60, 300), deadline=None)
 @given(calls=_several())
 def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
     try:
@@ -75,7 +75,7 @@ def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
     assert read_calls(name, text) == ("", tuple(calls), "")
 
 
-@settings(max_examples=cases(60, 300), deadline=None)
+@settings(max_examples=count_cases(60, 300), deadline=None)
 @given(calls=_several())
 def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> None:
     call = calls[0]

@@ -13,8 +13,8 @@ from agents.errors import ChatError
 from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall, ToolResult
 from agents.tool_turns import make_call_message, make_result_message
-from tests.factories.families import FAMILIES, hostile
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.families import FAMILIES, generate_attacks
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 TOOLS = [
     {
@@ -161,7 +161,7 @@ def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
         return [token for token in ids if token in frame.control_ids]
 
     expected = controls("Tarn")
-    for text in islice(hostile(seed, count, control), count):
+    for text in islice(generate_attacks(seed, count, control), count):
         assert controls(text) == expected, text
 
 
@@ -200,7 +200,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_template_that_cannot_be_composed_has_no_tool_turns(how: str) -> None:
-    tokenizer = tool_tokenizer("qwen25")
+    tokenizer = build_tool_tokenizer("qwen25")
     before, after = BROKEN[how]
     assert before in tokenizer.chat_template
     tokenizer.chat_template = tokenizer.chat_template.replace(before, after)

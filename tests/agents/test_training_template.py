@@ -12,8 +12,8 @@ from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall
 from agents.training_template import build_frame_template, mark_template, mark_tool_template
 from tests.factories.families import CHATML, FAMILIES, STRIPPING
-from tests.factories.models import tiny
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.models import make_tiny_llama
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 SYSTEM = {"role": "system", "content": "Be brief. It's \\ \U0001f600"}
 PLAIN = [
@@ -115,7 +115,7 @@ WITH_TOOLS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_calls_are_marked_as_sampled(family: str) -> None:
-    tokenizer = tool_tokenizer(family)
+    tokenizer = build_tool_tokenizer(family)
     frame = ChatFrame(tokenizer)
     template = mark_tool_template(tokenizer, frame)
     assert template
@@ -142,7 +142,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
     """TRL's own tokenisation and collation, of a chat with calls: its labels are the marked tokens."""
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
-    tokenizer = tool_tokenizer(family)
+    tokenizer = build_tool_tokenizer(family)
     frame = ChatFrame(tokenizer)
     marked = mark_tool_template(tokenizer, frame)
     chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
@@ -156,7 +156,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
         output_dir=str(tmp_path), assistant_only_loss=True, max_steps=1, bf16=False, use_cpu=True, report_to=[],
         save_strategy="no", per_device_train_batch_size=2,
     )  # fmt: skip
-    model = tiny(vocabulary=len(tokenizer))
+    model = make_tiny_llama(vocabulary=len(tokenizer))
     data = datasets.Dataset.from_list(rows)
     trainer = trl.SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
     batch = next(iter(trainer.get_train_dataloader()))

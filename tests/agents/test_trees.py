@@ -19,13 +19,13 @@ from agents.costs import estimate_costs
 from agents.packing import MIN_SHARED, Costs, count_shared, plan_passes
 from agents.scoring import StreamScorer, pack, score_streams
 from agents.stream import Stream
-from tests.factories.models import VOCABULARY, tiny
-from tests.factories.streams import alone, stream_of
+from tests.factories.models import VOCABULARY, make_tiny_llama
+from tests.factories.streams import make_stream, score_alone
 
 seeds = st.integers(0, 2**32 - 1)
 JOIN = Costs(start=8, scores=10**9)
 """Whatever shares enough becomes a tree."""
-EXACT = tiny().double()
+EXACT = make_tiny_llama().double()
 SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2}
 HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
 
@@ -33,7 +33,7 @@ HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads
 def grown(seed: int) -> tuple[list[Stream], list[float]]:
     """Streams that leave one another anywhere, also in the midst of what was sampled, and twins."""
     rng = np.random.default_rng(seed)
-    streams = [stream_of(rng.integers(0, VOCABULARY, 20).tolist(), rng, int(rng.integers(1, 8)))]
+    streams = [make_stream(rng.integers(0, VOCABULARY, 20).tolist(), rng, int(rng.integers(1, 8)))]
     for _ in range(int(rng.integers(1, 9))):
         before = streams[rng.integers(len(streams))]
         at = int(rng.integers(1, len(before) + 1))
@@ -52,7 +52,7 @@ def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int)
     scored = score_streams(StreamScorer(EXACT), streams, heat, budget, JOIN)
     with torch.no_grad():
         for stream, temperature, found in zip(streams, heat, scored, strict=True):
-            np.testing.assert_allclose(found, alone(EXACT, stream, temperature).numpy(), atol=2e-6, rtol=2e-6)
+            np.testing.assert_allclose(found, score_alone(EXACT, stream, temperature).numpy(), atol=2e-6, rtol=2e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -61,7 +61,7 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
     streams, heat = grown(seed)
     rng = np.random.default_rng(seed)
     weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
-    parts = [(alone(EXACT, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]
+    parts = [(score_alone(EXACT, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]
     expected = torch.autograd.grad(torch.stack(parts).sum(), list(EXACT.parameters()))
     total = torch.zeros(())
     for batch in pack(streams, heat, 10**4, costs=JOIN):
@@ -134,7 +134,7 @@ def test_branches_inside_a_branch_by_hand() -> None:
 def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 30).tolist()
-    streams = [stream_of(opening, rng, 3) for _ in range(12)]
+    streams = [make_stream(opening, rng, 3) for _ in range(12)]
     assert list(plan_passes(streams, 300, costs=JOIN)) == list(plan_passes(streams, 300, costs=Costs(JOIN.start)))
 
 
@@ -158,7 +158,7 @@ def test_only_models_that_see_paths_get_trees() -> None:
     far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
     mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
     recurrent = MambaForCausalLM(MambaConfig(state_size=4, **SIZES))
-    assert [estimate_costs(model).scores > 0 for model in (tiny(), far, near, mixed, recurrent)] == [
+    assert [estimate_costs(model).scores > 0 for model in (make_tiny_llama(), far, near, mixed, recurrent)] == [
         True, True, False, False, False,
     ]  # fmt: skip
 
@@ -169,7 +169,7 @@ def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: boo
     assert batch.tree is not None
     found = []
     for recomputed in (False, True):
-        model = tiny()
+        model = make_tiny_llama()
         scores = StreamScorer(model, bf16, recomputed)(batch)
         (scores.logprobs.sum() + scores.entropy.square().sum()).backward()
         found.append([p.grad for p in model.parameters() if p.grad is not None])

@@ -18,7 +18,7 @@ from agents.packing import Costs, plan_passes
 from agents.scoring import StreamScorer, build_batch, score_streams
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan, Stream, compute_keys
 from games.pictures import LARGEST
-from tests.factories.eyes import without
+from tests.factories.eyes import mask_placeholder
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
 
@@ -80,7 +80,7 @@ def reference(model: Any, one: Stream) -> torch.Tensor:
     pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in one.media])
     logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
     own = [i for i, sampled in enumerate(one.mask) if sampled]
-    scores = torch.log_softmax(without(IMAGE, logits)[[i - 1 for i in own]], -1)
+    scores = torch.log_softmax(mask_placeholder(IMAGE, logits)[[i - 1 for i in own]], -1)
     return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
 
 
@@ -181,7 +181,7 @@ def test_a_model_with_vision_scores_text_alone() -> None:
     text.append_sampled([50, 60], [-1.0, -1.0], 0)
     (scores,) = score_streams(StreamScorer(MODEL), [text], [1.0])
     with torch.no_grad():
-        logits = torch.log_softmax(without(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
+        logits = torch.log_softmax(mask_placeholder(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
     assert scores == pytest.approx([float(logits[2, 50]), float(logits[3, 60])], abs=2e-5)
 
 

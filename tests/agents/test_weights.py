@@ -21,7 +21,7 @@ from agents.errors import WeightsError
 from agents.model_config import NO_LIMIT, read_positions
 from tests.factories.commands import arena
 from tests.factories.models import SIZES
-from tests.factories.traces import flip_a_byte
+from tests.factories.traces import flip_byte
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
 def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
     """Of the right size, and readable: nothing but the hash tells. It is computed for what was touched alone."""
     whole = (weights.resolve("nano") / "model.safetensors").read_bytes()
-    flip_a_byte(home / "models/nano/model.safetensors")
+    flip_byte(home / "models/nano/model.safetensors")
     assert (weights.resolve("nano") / "model.safetensors").read_bytes() == whole
 
 
@@ -101,7 +101,7 @@ def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, mo
 
 def test_damaged_weights_that_cannot_be_fetched_again_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smollm2, "fetch", lambda folder: nano.build_nano(folder, 0) or {})
-    flip_a_byte(weights.resolve(weights.DEFAULT) / "model.safetensors")
+    flip_byte(weights.resolve(weights.DEFAULT) / "model.safetensors")
 
     def offline(folder: Path) -> dict[str, str]:
         raise WeightsError("pip could not fetch it")

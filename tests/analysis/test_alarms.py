@@ -13,7 +13,7 @@ from analysis import alarms as alarms_of
 from analysis.alarms import alarms
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
-from tests.factories.made_run import SEATS, match
+from tests.factories.made_run import SEATS, make_match
 
 ITERATIONS, MATCHES = 9, 24
 SHARED = ["the", "a", "to", "of", "for", "it", "and", "you", "we", "that", "this", "one", "take", "give", "more"]
@@ -39,12 +39,12 @@ def made(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRe
         said = " ".join(words if late == "repetition" else rng.permutation(words))
         valid = bool(rng.random() < (0.3 if late == "collapse" else 0.7 + 0.25 * progress))
         earned = float(rng.normal(2.0 if late == "reward hack" else progress + deal, 0.5))
-        turn = match(k, number).turns[index % 2]
+        turn = make_match(k, number).turns[index % 2]
         finish = "length" if late == "truncation" and rng.random() < 0.5 else "stop"
         turns.append(turn._replace(finish=finish, index=index, public=said, valid=valid, rewards={"r": earned}))
     paid = {"opener": gain, "responder": -gain}
     report: dict[str, float | bool | str] = {"deal": deal}
-    return replace(match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})
+    return replace(make_match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})
 
 
 def run(path: Path, seed: int, planted: str = "") -> analysis.Frames:
@@ -82,7 +82,7 @@ def test_what_another_run_reports_hides_no_outcome(tmp_path: Path, success: Any)
     """A text, a list, or nothing called `success` beside the number that falls; of the same run and of another."""
     run(tmp_path / "run", 0, "reward hack")
     other = RunFolder.create(tmp_path / "other", "a: 1\n", {})
-    other.log.extend([replace(match(k, 0), report={"success": success, "deal": True}) for k in range(3)])
+    other.log.extend([replace(make_match(k, 0), report={"success": success, "deal": True}) for k in range(3)])
     other.log.close()
     rang = alarms(analysis.load([tmp_path / "other", tmp_path / "run"]))
     assert ("run", "reward hack", "report.deal") in {(alarm.run, alarm.name, alarm.who) for alarm in rang}
@@ -121,7 +121,7 @@ def acting(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.5) ->
     folder = RunFolder.create(path, "a: 1\n", {})
     for k in range(iterations):
         for number in range(60):
-            rng, played, turns = np.random.default_rng((k, number)), match(k, number), []
+            rng, played, turns = np.random.default_rng((k, number)), make_match(k, number), []
             for i in range(6):
                 act = acts(k, rng)
                 taken = played.turns[i % 2]._replace(index=i, public="", valid=act[0] != "?", action=act, rewards={})

@@ -19,9 +19,9 @@ from analysis.comparison import collect_figures, compare, group_arms, interquart
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
-from tests.factories.made_run import match
-from tests.legible import complaints
+from tests.factories.commands import arena, get_refusal
+from tests.factories.made_run import make_match
+from tests.legible import find_overlaps
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
             deal = deals + seed * 10_000 + k * 100 + number
             report = {"deal": number % 3 > 0, "end": "x", "same": 1.0, **(more or {})}
             paid, game = {"opener": won, "responder": -won}, f"game{number % games}"
-            record = replace(match(k, number), seed=deal, payoffs=paid, game=game, report=report)
+            record = replace(make_match(k, number), seed=deal, payoffs=paid, game=game, report=report)
             folder.log.append(record)
         folder.log.seal(k)
     return path
@@ -139,7 +139,7 @@ def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
     paths += [run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
     found = compare(paths)
     assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
-    assert not complaints(plots.plot_comparison(found))
+    assert not find_overlaps(plots.plot_comparison(found))
 
 
 def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="give runs that differ in more than their seed"):
         compare([one, two])
     three = run(tmp_path / "b", 0, 0, 0.2)
-    assert refused("compare", one, three, "--figure", "payof opener").startswith(
+    assert get_refusal("compare", one, three, "--figure", "payof opener").startswith(
         "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid per match, learners"
     )
 
@@ -181,7 +181,7 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     assert data["arms"] == {"a": ["a-0", "a-1"], "b": ["b-0", "b-1"]} and data["intervals_over"] == "seeds"
     assert data["rows"][0]["differences"]["b"][0] == pytest.approx(1, abs=0.1)
     figure = plots.plot_comparison(compare(paths))
-    assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
+    assert not find_overlaps(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
 
@@ -191,7 +191,9 @@ def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> No
     two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]
     assert arena("compare", *two, "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    assert refused("compare", *two, "--plot", tmp_path / "no" / name).endswith(f"there is no folder {tmp_path / 'no'}")
+    assert get_refusal("compare", *two, "--plot", tmp_path / "no" / name).endswith(
+        f"there is no folder {tmp_path / 'no'}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +212,7 @@ def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] |
         panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
     panels.add_legend(figure)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len({*texts}) == len(labels) and texts == (shown or texts) and not complaints(figure)
+    assert len({*texts}) == len(labels) and texts == (shown or texts) and not find_overlaps(figure)
 
 
 # The interquartile mean

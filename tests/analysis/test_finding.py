@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import analysis
 from analysis.finding import CHUNK, _split_chunks, embed, find, nearest
 from arena.errors import ConfigError, StoreError
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
-from tests.factories.spoken_run import spoken_run
+from tests.factories.spoken_run import make_dialogue_run
 
 SAID = [
     ["Take it all, everything is yours.", "That is odd.", "Then goodbye."],
@@ -24,7 +24,7 @@ SAID = [
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return spoken_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
+    return make_dialogue_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_condition_that_ends_its_parentheses_is_told(log: analysis.Frames, las
 
 @pytest.mark.parametrize("by", ["words", "regex", "meaning"])
 def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
-    odd = analysis.load(spoken_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
+    odd = analysis.load(make_dialogue_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
     found = find(odd, "half \ud800", by, n=1, embedding="hashed")
     assert found["text"].tolist() == ["half \ufffd a character"]
 
@@ -172,7 +172,7 @@ def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
 )
 def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: str) -> None:
     if line:
-        assert line in refused("find", path, *arguments)
+        assert line in get_refusal("find", path, *arguments)
     else:
         assert arena("find", path, *arguments).code in (0, 2)
 
@@ -195,4 +195,4 @@ def test_what_is_not_installed_is_named(
 
     embedding._load_minilm.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    assert refused("find", path, *arguments).startswith(line)
+    assert get_refusal("find", path, *arguments).startswith(line)

@@ -25,7 +25,7 @@ from arena.store.lines import LogError
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from games.contracts import Image, Message
-from tests.factories.made_run import make_run, match
+from tests.factories.made_run import make_match, make_run
 
 
 def test_a_live_run_is_read_whole(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
     """A match of any of the games, failed or finished."""
     game = draw(st.sampled_from(sorted(GAMES)))
     seats, names, report = GAMES[game]
-    made, failed = match(iteration, number), draw(st.booleans())
+    made, failed = make_match(iteration, number), draw(st.booleans())
     turns = [
         made.turns[0]._replace(
             index=index,

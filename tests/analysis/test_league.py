@@ -9,7 +9,7 @@ import pytest
 import analysis
 from analysis import league
 from tests.factories.made_run import make_run
-from tests.factories.spoken_run import recorded, spoken
+from tests.factories.spoken_run import make_dialogue, write_run
 
 BEATS = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")}
 
@@ -23,9 +23,9 @@ def duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0
             best = 1.0 if (one, other) in beats else -1.0 if (other, one) in beats else rng.choice([-1.0, 1.0])
             won = float(-best if rng.random() < noise else best)
             seats = {"left": one, "right": other}
-            played.append(spoken(k, number, ["hello", "well"], seats, {"left": won, "right": -won}))
+            played.append(make_dialogue(k, number, ["hello", "well"], seats, {"left": won, "right": -won}))
         made.append(played)
-    return recorded(path, made)
+    return write_run(path, made)
 
 
 def test_a_planted_cycle_is_found_by_the_graph_that_is_not_told_where(tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_payoffs_and_ratings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seated", [True, False])
 def test_a_run_in_which_nobody_was_paid_has_empty_tables(tmp_path: Path, seated: bool) -> None:
-    failed = [replace(spoken(0, n, ["a"]), status="failed", payoffs={}) for n in range(2 if seated else 0)]
-    log = analysis.load(recorded(tmp_path / "run", [failed]))
+    failed = [replace(make_dialogue(0, n, ["a"]), status="failed", payoffs={}) for n in range(2 if seated else 0)]
+    log = analysis.load(write_run(tmp_path / "run", [failed]))
     assert league.payoff_matrix(log).empty and league.alpha_rank(log).empty and league.ratings(log).empty
 
 

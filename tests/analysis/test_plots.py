@@ -15,7 +15,7 @@ from arena.errors import StoreError
 from arena.statistics import rate_ci
 from arena.store.run import RunFolder
 from tests.factories.made_run import make_run
-from tests.legible import complaints, joined
+from tests.legible import find_overlaps, find_sparse_lines
 
 
 def bars_of(axis: Axes) -> list[Any]:
@@ -54,7 +54,7 @@ def test_of_many_metrics_those_are_drawn_that_one_asks_for_first(run: analysis.F
         "learn.shared.kl", "learn.shared.entropy",
     ]  # fmt: skip
     figure = plots.curves(many)
-    assert not complaints(figure) and len(figure.axes) == 8
+    assert not find_overlaps(figure) and len(figure.axes) == 8
     assert all(axis.get_ylim() == (-0.02, 1.02) for axis in (figure.axes[0], figure.axes[1], figure.axes[4]))
     (named,) = plots.curves(many, ["report.pareto_distance"]).axes
     assert named.get_title() == "report.pareto_distance"
@@ -68,7 +68,7 @@ def test_rates_have_the_intervals_of_their_matches(run: analysis.Frames) -> None
 
 def test_no_line_goes_through_a_few_points(run: analysis.Frames) -> None:
     figure = plots.curves(run)
-    assert not joined(figure, few=5) and figure.axes[0].lines
+    assert not find_sparse_lines(figure, few=5) and figure.axes[0].lines
 
 
 def test_a_run_without_anything_yet_gives_an_empty_picture(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_run_without_anything_yet_gives_an_empty_picture(tmp_path: Path) -> No
 def test_hostile_names_are_drawn_as_they_are(run: analysis.Frames) -> None:
     name = "$\\frac{$ _x\x1b " + "long " * 100
     run.__dict__["iterations"] = run.iterations.rename(columns={"valid_rate": name})
-    assert not complaints(plots.curves(run, [name, "reward.opener"]))
+    assert not find_overlaps(plots.curves(run, [name, "reward.opener"]))
 
 
 def test_a_match_is_a_readable_dialogue(run: analysis.Frames) -> None:

@@ -18,7 +18,7 @@ from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.store import sealed_sql
 from arena.store.reader import LogReader
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
 
 
@@ -221,7 +221,7 @@ def test_the_command_prints_no_control_characters_and_not_too_much(run: Path, mo
 @pytest.mark.parametrize("day", ["'infinity'::date", "['infinity'::timestamp]", "'20000-01-01'::date"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run: Path, day: str, form: list[str]) -> None:
-    assert "ask for it as text" in refused("sql", run, f"select {day}", *form)
+    assert "ask for it as text" in get_refusal("sql", run, f"select {day}", *form)
     assert "infinity" in arena("sql", run, "select 'infinity'::date::varchar").out
 
 
@@ -234,12 +234,12 @@ def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run: Path, day: s
     ],
 )
 def test_a_slip_is_told_by_the_command(arguments: list[str], line: str) -> None:
-    assert refused("sql", "nowhere", *arguments) == line
+    assert get_refusal("sql", "nowhere", *arguments) == line
 
 
 def test_without_duckdb_it_says_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
-    assert "pip install 'arena-selfplay[analysis]'" in refused("sql", run, "select 1")
+    assert "pip install 'arena-selfplay[analysis]'" in get_refusal("sql", run, "select 1")
 
 
 def test_a_damaged_run_is_no_query_of_ours(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from analysis.report import report
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from games.contracts import MatchId, Message
-from tests.factories.browser import chromium
-from tests.factories.commands import arena, refused
-from tests.factories.made_run import make_run, match
-from tests.factories.report import answers
-from tests.factories.spoken_run import recorded, spoken
+from tests.factories.browser import open_chromium
+from tests.factories.commands import arena, get_refusal
+from tests.factories.made_run import make_match, make_run
+from tests.factories.report import read_answers
+from tests.factories.spoken_run import make_dialogue, write_run
 
 BAD = "http://127.0.0.1:9/"
 RUNS = "document.title='run'"
@@ -50,7 +50,7 @@ ALL = " ".join(HOSTILE)
 
 def hostile(number: int) -> MatchRecord:
     """A match with hostile text in every field that a game, a model or a config may fill."""
-    record = match(0, number)
+    record = make_match(0, number)
     bad = HOSTILE[number % len(HOSTILE)]
     rename = {"opener": f"opener {bad}", "responder": f"responder {ALL}"}
     turns = tuple(
@@ -96,8 +96,8 @@ def test_what_two_hostile_sides_were_paid_is_drawn(tmp_path: Path, bad: str) -> 
     """Of more sides than two, as above, there is no such picture."""
     sides = {f"{bad} 1": "shared", f"{bad} 2": bad}
     paid = dict(zip(sides, (1.0, 2.0), strict=True))
-    text = report(recorded(tmp_path / "run", [[spoken(0, 0, [ALL, bad], sides, paid)]]))
-    assert dangers(read(text)) == [] and len(answers(text)["summary"]["outcomes"]["clouds"]) == 1
+    text = report(write_run(tmp_path / "run", [[make_dialogue(0, 0, [ALL, bad], sides, paid)]]))
+    assert dangers(read(text)) == [] and len(read_answers(text)["summary"]["outcomes"]["clouds"]) == 1
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
     config = {"name": "x", "of": {f"k{n}": "v" * 3000 for n in range(1000)}}
     run = RunFolder.create(tmp_path / "run", "game: parley\n", {"python": "3.11", "experiment": config})
     for k in range(2):
-        one, text = match(k, 1), "word " * 600
+        one, text = make_match(k, 1), "word " * 600
         turns = tuple(one.turns[0]._replace(index=i, action=f"act {i}.", public=text, private="") for i in range(400))
         run.log.extend([replace(one, turns=turns, report={f"figure{n}": float(n + k) for n in range(300)})])
         run.log.seal(k)
@@ -114,7 +114,7 @@ def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
     run.log.close()
     page = report(analysis.load(tmp_path / "run"))
     assert len(page) < 6e6
-    told = answers(page)
+    told = read_answers(page)
     shown = [match for name, match in told.items() if name.startswith("matches/")]
     assert [len(one["turns"]) for one in shown] == [100, 100] and {one["left_out"] for one in shown} == {300}
     assert {one["turns"][0]["public"]["of"] for one in shown} == {3000}
@@ -169,7 +169,7 @@ def test_a_parser_finds_the_pages_own_script_and_no_other(page: str) -> None:
         "script": 2, "style": 1, "meta": 5, "title": 1,
     }  # fmt: skip
     assert "url(" not in reader.style and "@import" not in reader.style
-    assert HOSTILE[0] in answers(page)["matches/0000-0000"]["turns"][0]["raw"]
+    assert HOSTILE[0] in read_answers(page)["matches/0000-0000"]["turns"][0]["raw"]
     assert not set("\x00\x1b\u202e") & set(page)
 
 
@@ -194,7 +194,7 @@ def test_the_policy_allows_the_pages_own_script_and_style_alone(page: str) -> No
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
@@ -277,7 +277,7 @@ def test_the_policy_alone_would_have_held_what_slipped_through(
 
 
 def test_the_page_tells_what_happened(tmp_path: Path) -> None:
-    told = answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
+    told = read_answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
     counts = ("iterations", "matches", "failed", "turns", "games")
     assert [told["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
     assert told["alarms"] == [] and len(told["curves"]["curves"]) >= 1 and told["curves"]["unread"] == 0
@@ -289,11 +289,11 @@ def test_the_page_tells_what_happened(tmp_path: Path) -> None:
 
 
 def test_a_live_run_and_an_empty_one(tmp_path: Path) -> None:
-    live = answers(report(make_run(tmp_path / "run").path))
+    live = read_answers(report(make_run(tmp_path / "run").path))
     assert live["matches/0002-0002"]["turns"][0]["advantage"] is None and live[""]["live"] is False
     empty = report(RunFolder.create(tmp_path / "empty", "a: 1\n", {}).path)
     assert "No match has ended yet." in empty and dangers(read(empty)) == []
-    assert answers(empty)["matches"]["rows"] == []
+    assert read_answers(empty)["matches"]["rows"] == []
 
 
 def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,7 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     make_run(tmp_path / "run")
     assert arena("report", "run").out.startswith("run.html: ")
     assert (tmp_path / "run.html").read_text("utf-8").startswith("<!-- arena report -->\n<!doctype html>")
-    assert "there is no folder nowhere" in refused("report", "nowhere")
-    told = refused("report", "run", "--out", "nowhere/page.html")
+    assert "there is no folder nowhere" in get_refusal("report", "nowhere")
+    told = get_refusal("report", "run", "--out", "nowhere/page.html")
     assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
-    assert refused("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")
+    assert get_refusal("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")

@@ -12,8 +12,15 @@ from arena.config.experiment import Experiment
 from arena.config.layers import with_policies
 from arena.errors import ConfigError, StoreError
 from arena.preflight import preflight
-from tests.factories.commands import arena, refused
-from tests.factories.labs import experiment, finished, log, resumed, run_reversed, started_warm
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import (
+    make_experiment,
+    make_warm_experiment,
+    read_log,
+    run_and_resume,
+    run_lab,
+    run_with_negated_advantages,
+)
 
 OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -22,7 +29,7 @@ LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every:
 def two(warm: str, *assignments: str) -> Experiment:
     """An adapter for each role on warm weights."""
     adapter = "policies.shared.adapter={rank: 3}"
-    return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
+    return with_policies(make_warm_experiment(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
 
 
 def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
@@ -34,13 +41,13 @@ def weight_files(folder: Path, iteration: int, policy: str) -> list[bytes]:
 def trained(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder `first` of a run that trained two adapters for one iteration, to read."""
     folder = tmp_path_factory.mktemp("adapters") / "first"
-    finished(folder, two(warm, "iterations=1"))
+    run_lab(folder, two(warm, "iterations=1"))
     return folder
 
 
 @pytest.mark.slow
 def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
+    lab = run_lab(tmp_path / "run", two(warm, LEAGUE, "iterations=3"))
     assert isinstance(lab.engine, InProcessEngine)
     served = lab.engine._served
     assert {"nano_opener", "nano_responder", "nano_opener@reference"} <= served.keys()
@@ -51,7 +58,7 @@ def test_a_league_of_adapters_stands_on_one_base(warm: str, tmp_path: Path) -> N
 
 
 def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained: Path, tmp_path: Path) -> None:
-    run_reversed(tmp_path / "turned", two(warm, "iterations=1"), role="nano_opener")
+    run_with_negated_advantages(tmp_path / "turned", two(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         one, other = (weight_files(run, 1, policy) for run in (trained, tmp_path / "turned"))
         assert (one == other) is equal
@@ -70,16 +77,16 @@ def test_each_adapter_learns_from_its_own_roles_tokens_alone(warm: str, trained:
 )
 def test_they_resume_bit_by_bit(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
     given = two(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
-    for folder in resumed(given, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
+    for folder in run_and_resume(given, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for policy in ("nano_opener", "nano_responder"):
             assert weight_files(folder, 3, policy) == weight_files(tmp_path / "whole", 3, policy)
 
 
 @pytest.mark.slow
 def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
-    given = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
-    lab = finished(tmp_path / "run", given)
+    given = make_experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
+    lab = run_lab(tmp_path / "run", given)
     assert (tmp_path / "run" / "checkpoints" / "0000" / "policies" / "shared" / TENSORS).exists()
     row = next(iter(lab.run_folder.reader.metrics()))
     assert row["learn"]["shared"]["kl"] < 0.1, "it holds on to what imitation made of it, not to the bare base"
@@ -87,8 +94,8 @@ def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None
 
 def test_an_adapters_folder_goes_on_learning(trained: Path, tmp_path: Path) -> None:
     first = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
-    given = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
-    finished(tmp_path / "second", given)
+    given = make_warm_experiment(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
+    run_lab(tmp_path / "second", given)
     assert weight_files(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
@@ -107,13 +114,13 @@ def test_a_trained_adapter_is_evaluated_exported_and_merged(trained: Path, tmp_p
 
 def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="changes nothing"):
-        experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
+        make_experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
 
 
 def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
     """It used to play with the weights it was loaded with, and nobody said so."""
     with pytest.raises(ConfigError, match="imitates nobody"):
-        experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
+        make_experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +136,7 @@ def test_what_cannot_be_is_refused(policy: str, settings: list[str], says: str, 
     folder = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
     settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
-    assert says in refused(*start, *(part for setting in settings for part in ("--set", setting)))
+    assert says in get_refusal(*start, *(part for setting in settings for part in ("--set", setting)))
     assert not (tmp_path / "x").exists()
 
 
@@ -142,7 +149,9 @@ def test_vllm_meets_past_versions_of_adapters_only(
     adapter = trained / "checkpoints" / "0001" / "policies" / "nano_opener"
     model = {"new": f"{{model: {warm}, adapter: {{rank: 2}}}}", "folder": f"{{model: {adapter}}}"}
     policy = model.get(kind, f"{{model: {warm}}}")
-    given = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
+    given = make_experiment(
+        f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm"
+    )
     if kind == "none":
         with pytest.raises(ConfigError, match="past versions of adapters only"):
             wait(preflight(given, lambda what: None))
@@ -155,8 +164,11 @@ def test_a_policy_begins_as_another_runs(trained: Path) -> None:
     kept_at = trained / "checkpoints" / "0001" / "policies"
 
     def begins(model: str, name: str = "shared") -> str:
-        given = experiment(f"policies={{{name}: {{model: '{trained.parent}/{model}'}}}}", f"seats.opener.policy={name}",
-                           f"seats.responder.policy={name}")  # fmt: skip
+        given = make_experiment(
+            f"policies={{{name}: {{model: '{trained.parent}/{model}'}}}}",
+            f"seats.opener.policy={name}",
+            f"seats.responder.policy={name}",
+        )
         return wait(preflight(given, lambda what: None)).experiment.policies[name].model
 
     assert begins("first@1:nano_responder") == str(kept_at / "nano_responder")

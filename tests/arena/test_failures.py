@@ -28,9 +28,9 @@ from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
 from tests.factories import matches
-from tests.factories.children import arena_child
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
-from tests.factories.matches import Beats, Scripted, match
+from tests.factories.children import run_arena_child
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
+from tests.factories.matches import LinePlayer, ScriptedPayGame, play_game
 
 NASTY = "first\n2026-01-01 00:00:00,000 INFO arena: forged\x1b[31m\u202ered\r\nlast\0" + "y" * 10**6
 BROKEN = """
@@ -43,19 +43,19 @@ class Broken(Negotiation):
 
 
 def failed(error: str = "step", **changes: Any) -> MatchRecord:
-    return replace(match(Beats(fault=error)), **changes)
+    return replace(play_game(ScriptedPayGame(fault=error)), **changes)
 
 
 # Whose trouble it was
 
 
 def test_a_limit_is_a_limit() -> None:
-    found = match(Beats(length=10**6), limits=Limits(turns=3)).failure
+    found = play_game(ScriptedPayGame(length=10**6), limits=Limits(turns=3)).failure
     assert found and (found.kind, found.where, found.act) == ("limit", "", None)
 
 
 def test_somebodys_own_game_is_named_with_its_line() -> None:
-    found = match(Beats(fault="step")).failure
+    found = play_game(ScriptedPayGame(fault="step")).failure
     assert found and (found.kind, found.error, found.seat, found.act) == ("game", "RuntimeError", "a", "fine")
     line = next(n for n, text in enumerate(_source(), start=1) if '"the table broke"' in text)
     assert found.where.endswith(f"matches.py, line {line}") and "the table broke" in found.trace
@@ -66,13 +66,13 @@ def _source() -> list[str]:
 
 
 def test_somebodys_own_player_is_named_with_its_line() -> None:
-    found = match(Negotiation(), {"opener": Scripted(fails=True), "responder": Scripted()}).failure
+    found = play_game(Negotiation(), {"opener": LinePlayer(fails=True), "responder": LinePlayer()}).failure
     assert found and found.kind == "game" and "matches.py, line" in found.where
 
 
 def test_our_own_code_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Negotiation, "set_up", None)
-    record = match(Negotiation(), {"opener": Scripted(), "responder": Scripted()})
+    record = play_game(Negotiation(), {"opener": LinePlayer(), "responder": LinePlayer()})
     assert record.failure and record.failure.kind == "bug" and record.failure.where.startswith("games/base.py, line ")
     with pytest.raises(BugError, match=r"0002-0003: TypeError: .* \(games/base.py, line"):
         raise_bug(record)
@@ -99,7 +99,7 @@ def test_memory_that_is_used_up_is_a_limit_and_an_exception_without_words_is_tol
 
     assert describe_failure(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
     assert describe_error(Mute()).startswith("Mute: ") and describe_failure(
-        Mute(), Beats(), (1, 2), "a", "x"
+        Mute(), ScriptedPayGame(), (1, 2), "a", "x"
     ).draws == (1, 2)
 
 
@@ -146,13 +146,13 @@ def test_a_full_file_grows_no_more(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
 
 def test_huge_texts_are_bounded(run: RunFolder) -> None:
-    class Loud(Beats):
+    class Loud(ScriptedPayGame):
         """Fails at length."""
 
         def play(self, seat: str, act: str) -> str:
             raise ValueError(NASTY * 3)
 
-    run.failures.add(match(Loud(), {"a": Scripted("x" * 10**6), "b": Scripted()}))
+    run.failures.add(play_game(Loud(), {"a": LinePlayer("x" * 10**6), "b": LinePlayer()}))
     assert run.failures.path.stat().st_size < 40_000 and run.failures.path.read_bytes().count(b"\n") == 1
 
 
@@ -186,7 +186,7 @@ def test_a_torn_last_line_was_never_written(tmp_path_factory: pytest.TempPathFac
 def test_an_edited_file_is_told_in_a_line(run: RunFolder, line: bytes) -> None:
     run.failures.add(failed())
     run.failures.path.write_bytes(line + b"\n" + run.failures.path.read_bytes())
-    told = refused("show", run.path, "--failures")
+    told = get_refusal("show", run.path, "--failures")
     assert f"{run.failures.path}:1: this line" in told and told.endswith("remove the file, no run needs it")
 
 
@@ -315,7 +315,7 @@ def test_a_run_whose_game_fails_says_where_and_keeps_why(place: Path) -> None:
     assert "Traceback" in one.out and "replay_failed('" in one.out and "\x1b" not in one.out and "broken.py" in one.out
     data = json.loads(arena("show", "run", "--failures", "--json").out)
     assert {row["kind"] for row in data["failures"]} == {"game"}
-    assert "did you mean '0001-0000'?" in refused("show", "run", "0001-0000x", "--failures")
+    assert "did you mean '0001-0000'?" in get_refusal("show", "run", "0001-0000x", "--failures")
 
 
 def test_a_bug_of_ours_stops_the_run_at_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,11 +348,11 @@ def test_a_failed_match_says_nothing_on_the_terminal_unasked(place: Path) -> Non
 
 @pytest.mark.slow
 def test_a_log_tells_what_a_run_did(place: Path) -> None:
-    assert arena_child(place, *TINY, *NO_IMITATION, "--out", "run").code == 0
+    assert run_arena_child(place, *TINY, *NO_IMITATION, "--out", "run").code == 0
     text = (place / "run" / "run.log").read_text()
     told = ("iteration 1: play begins", "iteration 1: play ends after", "checkpoint run/checkpoints/0003 is written")
     assert all(line in text for line in (*told, "iteration 3 is complete", "the run is complete"))
     shutil.rmtree(place / "run" / "checkpoints" / "0003")
-    assert arena_child(place, "resume", "run").code == 0
+    assert run_arena_child(place, "resume", "run").code == 0
     text = (place / "run" / "run.log").read_text().split("the run is complete")[1]
     assert "note: no checkpoint has iteration 3" in text and "going on from iteration 2 of 3" in text

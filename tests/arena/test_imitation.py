@@ -15,8 +15,8 @@ from arena.store import manifest, warm_start
 from arena.store.run import RunFolder
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as command
-from tests.factories.labs import Quiet, experiment, finished
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 KILLED_AFTER = """
 import os, signal, sys
@@ -53,7 +53,7 @@ def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
     ("times", "during", "kept"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
 )
 def test_a_run_killed_at_its_imitation_goes_on_there(
-    tmp_path: Path, unbroken: Path, times: int, during: bool, kept: int
+    tmp_path: Path, uninterrupted_run: Path, times: int, during: bool, kept: int
 ) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, times, during)
@@ -63,23 +63,23 @@ def test_a_run_killed_at_its_imitation_goes_on_there(
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
     assert f"after step {kept} of 12" in told.out + told.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
     assert not (run / warm_start.FOLDER).exists()
 
 
 @pytest.mark.slow
-def test_a_torn_one_begins_again(tmp_path: Path, unbroken: Path) -> None:
+def test_a_torn_one_begins_again(tmp_path: Path, uninterrupted_run: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 5, False)
-    flip_a_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
+    flip_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
     assert "model.safetensors is not as it was written: the imitation restarts" in told.out + told.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 @pytest.mark.slow
-def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unbroken: Path) -> None:
+def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, uninterrupted_run: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     kill_in_imitation(run, 1, False)
     kill_in_imitation(other, 2, False, "--seed", "5")
@@ -88,7 +88,7 @@ def test_that_of_a_run_with_another_seed_is_not_gone_on_with(tmp_path: Path, unb
     told = command("resume", run, "--json")
     assert told.code == 0, told.err
     assert "is of a run with other settings: the imitation restarts" in told.out + told.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 TWO = (
@@ -104,7 +104,7 @@ TWO = (
 def test_of_two_that_imitate_the_first_is_not_asked_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    given, keep, kept = experiment(*TWO), warm_start.save, list[dict[str, object]]()
+    given, keep, kept = make_experiment(*TWO), warm_start.save, list[dict[str, object]]()
 
     def stopped(run: Path, about: dict[str, object], fill: object) -> None:
         keep(run, about, fill)  # type: ignore[arg-type]
@@ -112,17 +112,17 @@ def test_of_two_that_imitate_the_first_is_not_asked_twice(
         if len(kept) == times:
             raise KeyboardInterrupt
 
-    whole = finished(tmp_path / "whole", given)
+    whole = run_lab(tmp_path / "whole", given)
     monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(warm_start, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
-        finished(tmp_path / "run", given)
-    watcher = Quiet()
+        run_lab(tmp_path / "run", given)
+    watcher = RecordingWatcher()
     lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), given, watcher))
     wait(lab.run())
     matches = [name for _, name in watcher.phases if "matches of" in name]
     assert len(matches) == (2 if times <= 11 else 1)
-    assert_same(left(tmp_path / "run"), left(tmp_path / "whole"))
+    assert_same(read_trace(tmp_path / "run"), read_trace(tmp_path / "whole"))
     assert whole.done == 1
 
 

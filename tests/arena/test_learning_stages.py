@@ -27,8 +27,8 @@ from arena.records import trajectories
 from arena.store.reader import FolderReader, RunReader
 from arena.store.run import RunFolder, write_environment
 from arena.store.stages import read_stage_end as ended
-from tests.factories.labs import Quiet, finished, weight_files
-from tests.factories.labs import experiment as small
+from tests.factories.labs import RecordingWatcher, read_weight_files, run_lab
+from tests.factories.labs import make_experiment as small
 from tests.factories.pipelines import CONFIG
 
 SHARED = CONFIG.partition("stages:")[0]
@@ -63,13 +63,13 @@ def metrics(run: Path, name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stages") / "run"
-    return wait(start_pipeline(pipeline(STAGES), folder, Quiet()))
+    return wait(start_pipeline(pipeline(STAGES), folder, RecordingWatcher()))
 
 
 @pytest.mark.slow
 def test_every_kind_learns(run: Path) -> None:
     folders = sorted((run / "stages").iterdir())
-    before = weight_files(folders[0], 2, "player")[0]
+    before = read_weight_files(folders[0], 2, "player")[0]
     for folder in folders[1:]:
         done = ended(folder)
         assert done is not None
@@ -135,7 +135,7 @@ def test_traces_of_scripted_policies_are_imitated_in_the_format_of_the_role(tmp_
 stages:
   - {{name: traces, play: {{iterations: 1, seats: {{first: {seat}, second: {seat}}}}}}}
   - sft: {{policy: player, data: {{run: "stage:traces", policies: [random]}}, batch: 4}}
-"""), tmp_path / "run", Quiet()))  # fmt: skip
+"""), tmp_path / "run", RecordingWatcher()))  # fmt: skip
     rows = [json.loads(line) for line in (run / "stages/02-sft/data/rows.jsonl").read_text().splitlines()]
     said = {
         (row["match"], row["seat"]): [m["content"] for m in row["messages"] if m["role"] == "assistant"] for row in rows
@@ -170,14 +170,14 @@ stages:
 @pytest.mark.slow
 def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
     """The KL at the first step is 0 to the weights after the warm start, and not to those of an update later."""
-    finished(tmp_path / "first", small("iterations=1"))
+    run_lab(tmp_path / "first", small("iterations=1"))
     settings = ("iterations=1", "learn.minibatches=1")
     kl = list[float]()
     for reference in (f"{tmp_path}/first@1", None):
         given = small(*settings, f"policies.shared.reference={reference or 'null'}")
         given = wait(preflight(given, lambda what: None)).experiment
-        watcher = Quiet()
-        finished(tmp_path / str(len(kl)), given, watcher)
+        watcher = RecordingWatcher()
+        run_lab(tmp_path / str(len(kl)), given, watcher)
         kl.append(watcher.rows[0]["learn"]["shared"]["kl"])
     assert kl[0] > 1e-4 and kl[1] == pytest.approx(0, abs=1e-6)
 
@@ -198,7 +198,7 @@ def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
         return seed, *map(hash, acts)
 
     given = small("iterations=2", "play.matches=6", "play.group=2", "policies.shared.imitate=null", "learn.lr=0.0")
-    finished(tmp_path / "first", given)
+    run_lab(tmp_path / "first", given)
     rows = [row for k in (1, 2) for row in RunReader(tmp_path / "first").log.read(k)]
     theirs = sorted(key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
     off_policy = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
@@ -207,7 +207,7 @@ def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
 
     def drawn(seed: int) -> list[list[tuple[int, ...]]]:
         run = RunFolder.create(tmp_path / f"run{seed}", to_yaml(given), {})
-        source = LogSource(run, spec, given.all_tables(), {"shared": 10**6}, Quiet(), seed % 10)
+        source = LogSource(run, spec, given.all_tables(), {"shared": 10**6}, RecordingWatcher(), seed % 10)
         parts = [wait(source.matches(k)).records for k in range(1, 5)]
         assert all(t.trained for part in parts for record in part for t in trajectories(record))
         return [[key(record.seed, (turn.raw for turn in record.turns)) for record in part] for part in parts]
@@ -223,13 +223,11 @@ def test_a_shuffled_log_is_used_whole_in_each_pass(tmp_path: Path) -> None:
 
 
 def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) -> None:
-    finished(
-        tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null")
-    )
+    run_lab(tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null"))
     spec = SourceSpec(log=str(tmp_path / "first"), iterations=1, shuffle=True)
     other = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
     run = RunFolder.create(tmp_path / "run", to_yaml(small()), {})
-    source = LogSource(run, spec, [other], {}, Quiet())
+    source = LogSource(run, spec, [other], {}, RecordingWatcher())
     with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
         wait(source.matches(1))
 
@@ -244,7 +242,10 @@ def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  - {{name: texts, sft: {{policy: player, data: {{{source}, as_texts: true}}}}}}\n"
         f"  - sft: {{policy: player, data: {{{source}}}}}\n"
     )
-    return wait(start_pipeline(pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", Quiet())) / "stages"
+    return (
+        wait(start_pipeline(pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", RecordingWatcher()))
+        / "stages"
+    )
 
 
 def test_a_scripted_player_is_imitated_by_its_chats_and_texts(imitated: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_scripted_player_is_imitated_by_its_chats_and_texts(imitated: Path) ->
     said = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
     logged = [turn["raw"] for row in RunReader(imitated / "01-cases").matches() for turn in row["turns"]]
     assert said and set(said) <= set(logged)
-    assert weight_files(imitated / "02-texts", 1, "player") != weight_files(imitated / "03-sft", 1, "player")
+    assert read_weight_files(imitated / "02-texts", 1, "player") != read_weight_files(imitated / "03-sft", 1, "player")
 
 
 @pytest.mark.parametrize("memory", [{"kind": "all"}, {"kind": "window", "turns": 0}, {"kind": "window", "turns": 1}])

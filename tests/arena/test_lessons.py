@@ -21,10 +21,11 @@ from arena.stages.data import dpo, kto, sft
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from tests.factories.commands import arena
-from tests.factories.data_sets import SOURCE, chats, labels, pairs, taught, written
-from tests.factories.labs import Quiet, experiment, finished, resumed, weight_files
+from tests.factories.data_sets import SOURCE, make_chats, make_experiment, make_labels, make_pairs, write_rows
+from tests.factories.labs import RecordingWatcher, read_weight_files, run_and_resume, run_lab
+from tests.factories.labs import make_experiment as experiment
 
-ROWS = {"chats": chats, "pairs": pairs, "labels": labels}
+ROWS = {"chats": make_chats, "pairs": make_pairs, "labels": make_labels}
 
 
 def learned(folder: Path) -> list[dict[str, Any]]:
@@ -34,10 +35,12 @@ def learned(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
-    data = written(tmp_path / "rows.jsonl", ROWS[kind](20))
-    given = taught(data, kind, "iterations=3", "learn.minibatches=2", "source.held_out=0.2", "checkpoint.keep=9")
-    for folder in resumed(given, tmp_path):
-        assert weight_files(folder, 3, "doctor") == weight_files(tmp_path / "whole", 3, "doctor")
+    data = write_rows(tmp_path / "rows.jsonl", ROWS[kind](20))
+    given = make_experiment(
+        data, kind, "iterations=3", "learn.minibatches=2", "source.held_out=0.2", "checkpoint.keep=9"
+    )
+    for folder in run_and_resume(given, tmp_path):
+        assert read_weight_files(folder, 3, "doctor") == read_weight_files(tmp_path / "whole", 3, "doctor")
         assert learned(folder) == learned(tmp_path / "whole")
 
 
@@ -45,11 +48,11 @@ def test_a_resumed_run_has_the_same_weights(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ROWS)
 def test_the_held_out_rows_are_learned_too(kind: str, tmp_path: Path) -> None:
     """What the rows teach holds for rows that no update saw, and their evaluation changes no weight."""
-    data = written(tmp_path / "rows.jsonl", ROWS[kind](60))
+    data = write_rows(tmp_path / "rows.jsonl", ROWS[kind](60))
     often = ["iterations=12", "source.batch=16", "source.held_out=0.1", "learn.lr=1e-3"]
-    finished(tmp_path / "often", taught(data, kind, *often, "source.held_out_every=1"))
-    finished(tmp_path / "seldom", taught(data, kind, *often, "source.held_out_every=5"))
-    assert weight_files(tmp_path / "often", 12, "doctor") == weight_files(tmp_path / "seldom", 12, "doctor")
+    run_lab(tmp_path / "often", make_experiment(data, kind, *often, "source.held_out_every=1"))
+    run_lab(tmp_path / "seldom", make_experiment(data, kind, *often, "source.held_out_every=5"))
+    assert read_weight_files(tmp_path / "often", 12, "doctor") == read_weight_files(tmp_path / "seldom", 12, "doctor")
     rows = learned(tmp_path / "often")
     name = "held_out_accuracy" if kind == "labels" else "held_out_loss"
     assert [name in row for row in learned(tmp_path / "seldom")] == [k in (1, 5, 10, 12) for k in range(1, 13)]
@@ -72,25 +75,30 @@ def test_accuracy_counts_ties_half() -> None:
 @pytest.mark.slow
 def test_texts_are_learned_and_rows_that_are_too_long_are_counted(tmp_path: Path) -> None:
     long = {"messages": [{"role": "user", "content": "take 1 " * 2000}, {"role": "assistant", "content": "no"}]}
-    finished(tmp_path / "chats", taught(written(tmp_path / "rows.jsonl", [*chats(7), long]), "chats", "iterations=1"))
+    run_lab(
+        tmp_path / "chats",
+        make_experiment(write_rows(tmp_path / "rows.jsonl", [*make_chats(7), long]), "chats", "iterations=1"),
+    )
     assert (learned(tmp_path / "chats")[0]["too_long"], learned(tmp_path / "chats")[0]["rows"]) == (1, 8)
-    finished(tmp_path / "none", taught(written(tmp_path / "long.jsonl", [long] * 3), "chats", "iterations=1"))
+    run_lab(
+        tmp_path / "none", make_experiment(write_rows(tmp_path / "long.jsonl", [long] * 3), "chats", "iterations=1")
+    )
     assert learned(tmp_path / "none") == [{"rows": 8.0, "too_long": 8.0}]
-    text = written(tmp_path / "texts.jsonl", [{"text": "take 1 hat. " * 1000}])
-    finished(tmp_path / "texts", taught(text, "texts", "iterations=1", "source.batch=1"))
+    text = write_rows(tmp_path / "texts.jsonl", [{"text": "take 1 hat. " * 1000}])
+    run_lab(tmp_path / "texts", make_experiment(text, "texts", "iterations=1", "source.batch=1"))
     assert learned(tmp_path / "texts")[0]["tokens"] > 4000
 
 
 def test_a_file_that_is_edited_during_the_run_ends_it(tmp_path: Path) -> None:
-    data = written(tmp_path / "rows.jsonl", chats(20))
+    data = write_rows(tmp_path / "rows.jsonl", make_chats(20))
 
-    class Editor(Quiet):
+    class Editor(RecordingWatcher):
         def iteration(self, row: Any) -> None:
-            written(data, chats(19))
+            write_rows(data, make_chats(19))
             os.utime(data, ns=(1, 1))
 
     with pytest.raises(StoreError, match="was changed while it is read"):
-        finished(tmp_path / "run", taught(data), Editor())
+        run_lab(tmp_path / "run", make_experiment(data), Editor())
 
 
 def command(tmp_path: Path, *changes: str, text: str = SOURCE, data: Path | None = None) -> Any:
@@ -101,34 +109,38 @@ def command(tmp_path: Path, *changes: str, text: str = SOURCE, data: Path | None
 
 
 def test_the_command_fixes_hash_and_iterations_and_checks_them_at_resume(tmp_path: Path) -> None:
-    data = written(tmp_path / "rows.jsonl", chats(21))
+    data = write_rows(tmp_path / "rows.jsonl", make_chats(21))
     done = command(tmp_path, "source.epochs=2", "source.held_out=0.05", "checkpoint.every=2")
     assert done.code == 0, done
     saved = load_experiment(tmp_path / "run")
     assert saved.source and saved.source.sha256 == DataSet(data).rows.sha256
     assert saved.iterations == 5 and [row["rows"] for row in learned(tmp_path / "run")] == [8, 8, 8, 8, 8]
     assert "arena eval" not in done.out and arena("show", tmp_path / "run").code == 0
-    written(data, chats(22))
+    write_rows(data, make_chats(22))
     assert "rows.jsonl was changed since the run began" in arena("resume", tmp_path / "run", "--iterations", 6).line
 
 
 @pytest.mark.parametrize(
     ("rows", "changes", "why"),
     [
-        (["", *chats(2)], [], "rows.jsonl:1: an empty line"),
-        ([*chats(2), {"text": "x"}], [], "rows.jsonl:3: texts among chats"),
-        (pairs(4), [], "has pairs: set learn.loss: dpo, not likelihood"),
-        (chats(4), ["learn.loss=policy_gradient"], "learn.loss: policy_gradient needs play"),
-        (chats(4), ["policies.doctor.train=false"], "source.data: no policy learns from it"),
-        (chats(4), ["source.log=x"], "give `log: FOLDER` or `data: FILE`"),
-        (chats(1), ["source.held_out=0.5"], "source.held_out: 1 rows leave nothing to learn from"),
-        (labels(4), ["learn.loss=kto"], "kto is a mean over completions"),
-        (labels(4), ["learn.loss=kto", "learn.aggregate=turn_mean", "source.batch=1"], "source.batch: kto compares"),
-        (chats(4), ["evaluate={panel: kuhn_poker}"], "evaluate: needs a game"),
+        (["", *make_chats(2)], [], "rows.jsonl:1: an empty line"),
+        ([*make_chats(2), {"text": "x"}], [], "rows.jsonl:3: texts among chats"),
+        (make_pairs(4), [], "has pairs: set learn.loss: dpo, not likelihood"),
+        (make_chats(4), ["learn.loss=policy_gradient"], "learn.loss: policy_gradient needs play"),
+        (make_chats(4), ["policies.doctor.train=false"], "source.data: no policy learns from it"),
+        (make_chats(4), ["source.log=x"], "give `log: FOLDER` or `data: FILE`"),
+        (make_chats(1), ["source.held_out=0.5"], "source.held_out: 1 rows leave nothing to learn from"),
+        (make_labels(4), ["learn.loss=kto"], "kto is a mean over completions"),
+        (
+            make_labels(4),
+            ["learn.loss=kto", "learn.aggregate=turn_mean", "source.batch=1"],
+            "source.batch: kto compares",
+        ),
+        (make_chats(4), ["evaluate={panel: kuhn_poker}"], "evaluate: needs a game"),
     ],
 )
 def test_what_does_not_fit_is_one_line(rows: list[Any], changes: list[str], why: str, tmp_path: Path) -> None:
-    written(tmp_path / "rows.jsonl", rows)
+    write_rows(tmp_path / "rows.jsonl", rows)
     told = command(tmp_path, *changes)
     assert told.code == 2 and why in told.line, told
     assert not (tmp_path / "run").exists()
@@ -148,9 +160,9 @@ def stage(tmp_path: Path, kind: Any, **settings: Any) -> Any:
     return compose([Layer("shared", "", shared), Layer("stage", "", kind(context, policy="doctor", **settings))])
 
 
-@pytest.mark.parametrize(("kind", "rows"), [(sft, chats(20)), (dpo, pairs(20)), (kto, labels(20))])
+@pytest.mark.parametrize(("kind", "rows"), [(sft, make_chats(20)), (dpo, make_pairs(20)), (kto, make_labels(20))])
 def test_stages_are_experiments_of_one_policy_without_play(kind: Any, rows: list[Any], tmp_path: Path) -> None:
-    data = written(tmp_path / "rows.jsonl", rows)
+    data = write_rows(tmp_path / "rows.jsonl", rows)
     given = stage(tmp_path, kind, data=str(data), epochs=2, batch=8, lr=1e-3)
     assert not given.all_tables() and [*given.playing()] == ["doctor"] and not given.play.parts
     assert all(weight.to_plain() == 0 for one in given.learn.regularisers.values() for weight in one.parts)
@@ -174,14 +186,14 @@ def test_stages_name_policies_and_earlier_stages(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
     played = tmp_path / "played"
-    finished(played, experiment("iterations=2"))
+    run_lab(played, experiment("iterations=2"))
     text = SOURCE.replace("DATA", f"{{run: {played}, where: iteration = 2}}")
     told = command(tmp_path, "source.epochs=1", text=text)
     assert told.code == 0, told
     rows = [json.loads(line) for line in (tmp_path / "run" / "data" / "rows.jsonl").read_text().splitlines()]
     wanted = [row for row in RunReader(played).matches() if row["iteration"] == 2]
     assert {row["match"] for row in rows} == {row["id"] for row in wanted}
-    resumable = Lab.open(RunFolder.open(tmp_path / "run"), load_experiment(tmp_path / "run"), Quiet())
+    resumable = Lab.open(RunFolder.open(tmp_path / "run"), load_experiment(tmp_path / "run"), RecordingWatcher())
     assert wait(resumable).done == load_experiment(tmp_path / "run").iterations
     for where, why in (
         ("iteration = 7", "no match of"),
@@ -198,7 +210,7 @@ def test_matches_of_a_run_are_rows_by_a_condition(tmp_path: Path) -> None:
 def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -> None:
     """Each chat of the run is one text with the contents of all its messages; nothing else is learned."""
     played = tmp_path / "played"
-    finished(played, experiment("iterations=1"))
+    run_lab(played, experiment("iterations=1"))
     text = SOURCE.replace("DATA", f"{{run: {played}, rows: ROWS}}")
     for kind in ("chats", "texts"):
         (tmp_path / kind).mkdir()
@@ -213,16 +225,16 @@ def test_matches_of_a_run_are_texts_for_continued_pre_training(tmp_path: Path) -
 @pytest.mark.slow
 def test_rows_are_imitated_beside_play(tmp_path: Path) -> None:
     """With `mixed` the loss of play has the rest of the weight: at 1 nothing but the rows is learned."""
-    data = written(tmp_path / "rows.jsonl", chats(20))
+    data = write_rows(tmp_path / "rows.jsonl", make_chats(20))
     base = ["iterations=1", f"learn.demonstrations.data={data}", "learn.demonstrations.matches=4"]
     runs = {}
     for name, *more in (
         ("whole", "weight=1.0", "mixed=true"), ("half", "weight=0.5", "mixed=true"), ("added", "weight=0.5"),
     ):  # fmt: skip
-        finished(tmp_path / name, experiment(*base, *(f"learn.demonstrations.{each}" for each in more)))
+        run_lab(tmp_path / name, experiment(*base, *(f"learn.demonstrations.{each}" for each in more)))
         runs[name] = RunFolder.open(tmp_path / name).metrics.read()[-1]["learn"]["shared"]
     assert all("shown_loss" in row for row in runs.values())
     assert "loss" not in runs["whole"] and "loss" in runs["half"]
-    assert weight_files(tmp_path / "half", 1)[0] != weight_files(tmp_path / "added", 1)[0]
+    assert read_weight_files(tmp_path / "half", 1)[0] != read_weight_files(tmp_path / "added", 1)[0]
     with pytest.raises(ConfigError, match="with `mixed` at most 1"):
         experiment(*base, "learn.demonstrations.weight=1.5", "learn.demonstrations.mixed=true")

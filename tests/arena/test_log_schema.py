@@ -38,8 +38,8 @@ from arena.store.schema import CREDIT, MATCHES
 from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
-from tests.factories.labs import Quiet, started_warm, weight_files
-from tests.factories.pictures import png_of
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_weight_files
+from tests.factories.pictures import make_png
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Deeper(PlaySource):
         return [*records, *more], [*failures, *failed]
 
 
-PNG = png_of(64, 48)
+PNG = make_png(64, 48)
 IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 64, 48)
 
 
@@ -83,10 +83,10 @@ class Forger(Shop):
 
 
 def run(folder: Path, warm: str, *assignments: str, deeper: bool = False) -> Path:
-    given = started_warm(warm, "iterations=1", "game.options.illegal=retry", *assignments)
+    given = make_warm_experiment(warm, "iterations=1", "game.options.illegal=retry", *assignments)
 
     async def live() -> None:
-        lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())
+        lab = await Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, RecordingWatcher())
         if deeper:
             assert isinstance(lab.parts.source, PlaySource)
             lab.parts = replace(lab.parts, source=Deeper(**vars(lab.parts.source)))
@@ -145,7 +145,7 @@ def test_a_branch_inside_a_branch_goes_all_the_way(branched: Path, plain: Path) 
     # Learned from.
     (row,) = reader.metrics()
     assert row["matches"] == 18 and row["selection"]["trajectories"] == len(found)
-    assert weight_files(branched, 1) != weight_files(plain, 1)
+    assert read_weight_files(branched, 1) != read_weight_files(plain, 1)
 
     # Shown.
     deepest = next(iter(inner.values()))

@@ -20,16 +20,16 @@ from arena.store.locks import lock_folder
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder, create_folder
 from arena.store.stages import read_stage_end as ended
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet, weight_files
-from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results
-from tests.factories.thorough import cases
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import RecordingWatcher, read_weight_files
+from tests.factories.pipelines import CONFIG, STAGES, make_pipeline, read_results, run_pipeline
+from tests.factories.thorough import count_cases
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished(tmp_path_factory.mktemp("pipeline") / "run")
+    return run_pipeline(tmp_path_factory.mktemp("pipeline") / "run")
 
 
 @pytest.fixture
@@ -56,15 +56,15 @@ def test_each_stage_starts_from_the_weights_of_the_one_before(whole: Path) -> No
     assert [each["policies"]["player"]["imitate"] is not None for each in experiments] == [True, False, False]
     assert [each["learn"]["lr"] for each in experiments] == [1e-3, 5e-4, 1e-3]
     assert len({each["seed"] for each in experiments}) == 3
-    first, second = (weight_files(whole / "stages" / name, 2, "player")[0] for name in STAGES[:2])
+    first, second = (read_weight_files(whole / "stages" / name, 2, "player")[0] for name in STAGES[:2])
     assert first != second, "both learn"
 
 
 def test_an_ended_pipeline_has_nothing_left_to_do(whole: Path) -> None:
-    before = results(whole)
-    watcher = Quiet()
+    before = read_results(whole)
+    watcher = RecordingWatcher()
     wait(resume_pipeline(whole, watcher))
-    assert results(whole) == before and watcher.rows == []
+    assert read_results(whole) == before and watcher.rows == []
 
 
 @pytest.fixture(scope="module")
@@ -78,30 +78,30 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def steps(config: Path, whole: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     """Number of durable steps of the whole pipeline."""
     place = tmp_path_factory.mktemp("steps")
-    hurt = Hurt(count_steps=place / "steps")
-    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    hurt = ChildFault(count_steps=place / "steps")
+    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
     assert told.code == 0, told
-    assert results(place / "run") == results(whole), "another process plays the same"
+    assert read_results(place / "run") == read_results(whole), "another process plays the same"
     return int((place / "steps").read_text())
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", range(cases(10, 40)))
+@pytest.mark.parametrize("case", range(count_cases(10, 40)))
 def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
     whole: Path, config: Path, steps: int, tmp_path: Path, case: int
 ) -> None:
     """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
-    count, draw = cases(10, 40), random.Random(case)
+    count, draw = count_cases(10, 40), random.Random(case)
     at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
     folder = tmp_path / "run"
     start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    killed = run_arena_child(tmp_path / "child", *start, hurt=ChildFault(kill_at_step=at))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 else []), None]:
+    for again in [*([ChildFault(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 else []), None]:
         arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
-        told = arena_child(tmp_path / "again", *arguments, hurt=again)
+        told = run_arena_child(tmp_path / "again", *arguments, hurt=again)
     assert told.code == 0, told
-    assert results(folder) == results(whole)
+    assert read_results(folder) == read_results(whole)
 
 
 @pytest.mark.slow
@@ -114,10 +114,10 @@ def test_an_interrupted_pipeline_says_how_to_resume_it(whole: Path, tmp_path: Pa
         return (what, value) == stop and seen[0] == 2
 
     with pytest.raises(Interrupted, match=f"arena resume {folder} continues"):
-        wait(start_pipeline(pipeline(), folder, Quiet(is_second)))
+        wait(start_pipeline(make_pipeline(), folder, RecordingWatcher(is_second)))
     assert ended(folder / "stages" / "01-first") and not ended(folder / "stages" / "02-play")
-    wait(resume_pipeline(folder / "stages" / "02-play", Quiet()))
-    assert results(folder) == results(whole)
+    wait(resume_pipeline(folder / "stages" / "02-play", RecordingWatcher()))
+    assert read_results(folder) == read_results(whole)
 
 
 Damage = Callable[[Path], object]
@@ -147,7 +147,7 @@ WEIGHTS = "checkpoints/0002/policies/player/model.safetensors"
 def test_a_changed_predecessor_is_refused(copy: Path, damage: Damage, says: str) -> None:
     begin_again(copy, "02-play")
     damage(copy / "stages" / "01-first")
-    line = refused("resume", copy)
+    line = get_refusal("resume", copy)
     assert says in line and "Traceback" not in line
     assert not (copy / "stages" / "02-play").exists()
 
@@ -161,19 +161,19 @@ def test_weights_may_not_lie_elsewhere(copy: Path) -> None:
     body.pop("sha256")
     body["weights"]["player"]["folder"] = "../../../elsewhere"
     done.write_text(json.dumps({**body, "sha256": digest(body)}))
-    assert "leads out of" in refused("resume", copy)
+    assert "leads out of" in get_refusal("resume", copy)
 
 
 def test_an_edited_config_is_refused(copy: Path) -> None:
     text = (copy / "config.yaml").read_text()
     (copy / "config.yaml").write_text(text.replace("seed: 3", "seed: 4"))
-    assert "config.yaml was edited since its run began" in refused("resume", copy)
+    assert "config.yaml was edited since its run began" in get_refusal("resume", copy)
 
 
 def test_a_second_process_is_refused(copy: Path) -> None:
     with lock_folder(copy):
-        assert "is in use by" in refused("resume", copy)
-        assert "is in use by" in refused("resume", copy / "stages" / "03-last")
+        assert "is in use by" in get_refusal("resume", copy)
+        assert "is in use by" in get_refusal("resume", copy / "stages" / "03-last")
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path:
     folder = tmp_path / "run"
     first = Child(tmp_path / "first", "run", "selfplay", "--config", config, "--out", folder, "--json")
     assert first.until((folder / "stages" / "01-first" / "config.yaml").exists)
-    told = arena_child(tmp_path / "second", "resume", folder)
+    told = run_arena_child(tmp_path / "second", "resume", folder)
     assert told.code == 2 and "is in use by" in told.line
     assert first.end().code == 0
 
@@ -189,7 +189,7 @@ def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path:
 @pytest.mark.slow
 def test_settings_change_in_the_stage_that_runs_now(copy: Path) -> None:
     begin_again(copy, "02-play")
-    wait(resume_pipeline(copy, Quiet(), [set_layer("iterations=3")]))
+    wait(resume_pipeline(copy, RecordingWatcher(), [set_layer("iterations=3")]))
     found = [RunReader(copy / "stages" / name).environment()["experiment"]["iterations"] for name in STAGES]
     assert found == [2, 3, 2]
 
@@ -202,28 +202,28 @@ def test_settings_change_in_the_stage_that_runs_now(copy: Path) -> None:
     ],
 )
 def test_an_ended_pipeline_takes_no_settings(copy: Path, path: str, assignment: str, says: str) -> None:
-    assert says in refused("resume", copy / path, "--set", assignment)
+    assert says in get_refusal("resume", copy / path, "--set", assignment)
 
 
 def test_settings_of_another_stage_or_of_the_game_are_refused(copy: Path) -> None:
     begin_again(copy, "03-last")
-    assert "01-first does not run now: settings can change in" in refused(
+    assert "01-first does not run now: settings can change in" in get_refusal(
         "resume", copy / "stages/01-first", "--set", "learn.lr=1e-5"
     )
-    assert "play.matches (8 → 4) cannot change" in refused("resume", copy, "--set", "play.matches=4")
+    assert "play.matches (8 → 4) cannot change" in get_refusal("resume", copy, "--set", "play.matches=4")
 
 
 def test_edited_files_of_its_own_are_refused(tmp_path: Path) -> None:
     role = tmp_path / "mine.yaml"
     role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
     folder = tmp_path / "run"
-    stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+    stop = RecordingWatcher(lambda what, value: (what, value) == ("iteration", 1))
     with pytest.raises(Interrupted):
-        wait(start_pipeline(pipeline(f"stages.last.play.seats.first.role={role}"), folder, stop))
+        wait(start_pipeline(make_pipeline(f"stages.last.play.seats.first.role={role}"), folder, stop))
     assert RunFolder.open(folder / "stages" / "01-first")
     role.write_text(role.read_text() + "# edited\n")
     with pytest.raises(ConfigError, match=r"mine.yaml was edited since"):
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_a_hostile_config_is_shown_in_one_line(tmp_path: Path, stages: object) -
     folder = tmp_path / "run"
     (folder / "stages").mkdir(parents=True)
     (folder / "config.yaml").write_text(json.dumps({"name": "x", "stages": stages}))
-    assert "stage" in refused("show", folder) or "restore it" in refused("show", folder)
-    assert refused("resume", folder)
+    assert "stage" in get_refusal("show", folder) or "restore it" in get_refusal("show", folder)
+    assert get_refusal("resume", folder)
 
 
 def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> None:
@@ -251,18 +251,18 @@ def test_code_that_no_run_here_was_started_with_is_refused(tmp_path: Path) -> No
         data = {**strict_yaml.load(CONFIG, "test"), "stages": [{"name": "a", **stage}]}
         folder = tmp_path / f"run-{len(str(stage))}"
         create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty_folder="stages")
-        assert "read it, then pass --trust" in refused("resume", folder)
+        assert "read it, then pass --trust" in get_refusal("resume", folder)
         assert not canary.exists()
 
 
 def test_a_folder_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no pipeline"):
-        wait(resume_pipeline(tmp_path, Quiet()))
+        wait(resume_pipeline(tmp_path, RecordingWatcher()))
 
 
 def test_commands_for_single_runs_say_so(whole: Path) -> None:
     for words in (["credit", whole], ["export", whole, "--to", whole / "x"], ["show", whole, "0001-0000"]):
-        assert "is a pipeline: name one of its stages, such as" in refused(*words)
+        assert "is a pipeline: name one of its stages, such as" in get_refusal(*words)
 
 
 def test_show_lists_the_stages(whole: Path) -> None:

@@ -30,11 +30,11 @@ from arena.store.reader import FolderReader, RunReader
 from arena.store.stages import find_begun_stages
 from arena.store.stages import read_stage_end as ended
 from tests.factories import data_sets
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet
-from tests.factories.pipelines import KINDS, results
-from tests.factories.thorough import THOROUGH, cases
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import RecordingWatcher
+from tests.factories.pipelines import ALL_STAGES, read_results
+from tests.factories.thorough import THOROUGH, count_cases
 
 STAGES = (
     "01-play", "02-sft", "03-reward_model", "04-dpo", "05-rl", "06-offline", "07-distil", "08-average",
@@ -44,14 +44,14 @@ ROUNDS = 6
 """Pipelines that are killed in each stage, for 40 kills in all if a few find theirs ended."""
 
 
-def read(text: str = KINDS) -> Pipeline:
+def read(text: str = ALL_STAGES) -> Pipeline:
     return read_pipeline([text_layer("test", text)])
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("config") / "kinds.yaml"
-    file.write_text(KINDS)
+    file.write_text(ALL_STAGES)
     return file
 
 
@@ -59,8 +59,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A pipeline that has run to its end in one process, and the number of its durable steps."""
     place = tmp_path_factory.mktemp("whole")
-    hurt = Hurt(count_steps=place / "steps")
-    told = arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    hurt = ChildFault(count_steps=place / "steps")
+    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
     assert told.code == 0, told
     return place / "run", int((place / "steps").read_text())
 
@@ -86,29 +86,29 @@ def test_each_stage_learns_from_earlier_ones(whole: tuple[Path, int]) -> None:
     assert about["distil"]["policies"]["player"]["reference"] == weights["sft"]["player"]
     assert about["reward_model"]["reward_model"]["policy"] == "player", "as it was written"
     assert RunReader(folder / "stages" / "03-reward_model").environment()["commands"]
-    learned = [len(metrics) for _, metrics, _ in results(folder).values()]
+    learned = [len(metrics) for _, metrics, _ in read_results(folder).values()]
     assert learned[2] == 2 and learned[7] == 0 and min(learned[:7] + learned[8:]) > 0
     assert about["expert_iteration"]["policies"]["player"]["model"] == weights["average"]["player"]
-    files = [files[0] for _, _, files in results(folder).values()]
+    files = [files[0] for _, _, files in read_results(folder).values()]
     assert len(set(files)) == len(STAGES), "all learn"
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", range(cases(3, 40)))
+@pytest.mark.parametrize("case", range(count_cases(3, 40)))
 def test_killed_at_any_step_it_resumes_bit_by_bit(
     whole: tuple[Path, int], config: Path, tmp_path: Path, case: int
 ) -> None:
     """Each case kills the pipeline in its own slice of the steps, and every third one kills the resumed one, too."""
-    (folder, steps), count, draw = whole, cases(3, 40), random.Random(case)
+    (folder, steps), count, draw = whole, count_cases(3, 40), random.Random(case)
     at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
     start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=at))
+    killed = run_arena_child(tmp_path / "child", *start, hurt=ChildFault(kill_at_step=at))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
+    for again in [*([ChildFault(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
         arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
-        told = arena_child(tmp_path / "again", *arguments, hurt=again)
+        told = run_arena_child(tmp_path / "again", *arguments, hurt=again)
     assert told.code == 0, told
-    assert results(tmp_path / "run") == results(folder)
+    assert read_results(tmp_path / "run") == read_results(folder)
 
 
 @pytest.mark.slow
@@ -137,8 +137,8 @@ def test_killed_from_outside_in_each_stage_it_resumes_bit_by_bit(
             assert told.code == -9 or last.exists(), told
             killed[newest] += told.code == -9
             assert_whole(folder, whole[0])
-        told = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-        assert told.code == 0 and results(folder) == results(whole[0]), told
+        told = run_arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
+        assert told.code == 0 and read_results(folder) == read_results(whole[0]), told
     assert killed.total() >= 40 and len(+killed) >= len(STAGES) - 1, killed
 
 
@@ -168,8 +168,8 @@ def test_interrupted_while_a_reward_model_learns_it_goes_on(
     told = child.end()
     assert told.code == 130 and f"arena resume {folder} continues" in told.line, told
     assert not ended(folder / "stages" / STAGES[2])
-    told = arena_child(tmp_path / "again", "resume", folder, "--json")
-    assert told.code == 0 and results(folder) == results(whole[0]), told
+    told = run_arena_child(tmp_path / "again", "resume", folder, "--json")
+    assert told.code == 0 and read_results(folder) == read_results(whole[0]), told
     commands = FolderReader(folder / "stages" / STAGES[2]).environment()["commands"]
     assert [command["command"][1] for command in commands] == ["run", "resume"]
 
@@ -179,7 +179,7 @@ def test_a_damaged_reward_model_is_not_learned_from(copy: Path) -> None:
         shutil.rmtree(copy / "stages" / name)
     weights = copy / "stages" / STAGES[2] / "checkpoints/0002/policies/reward_model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors is not as it was written, and later stages start from it" in refused("resume", copy)
+    assert "model.safetensors is not as it was written, and later stages start from it" in get_refusal("resume", copy)
     assert not (copy / "stages" / STAGES[3]).exists()
 
 
@@ -188,7 +188,7 @@ def test_a_pipeline_that_was_moved_during_a_stage_says_so(whole: tuple[Path, int
     for later in STAGES[STAGES.index(name) + 1 :]:
         shutil.rmtree(copy / "stages" / later)
     (copy / "stages" / name / "done.json").unlink()
-    line = refused("resume", copy)
+    line = get_refusal("resume", copy)
     assert f"was moved from {whole[0]} during stage {name[3:]}" in line and f"remove {copy / 'stages' / name}" in line
 
 
@@ -200,28 +200,28 @@ stages:
 
 
 def of_rows(chats: Path, pairs: Path) -> Pipeline:
-    shared = KINDS[: KINDS.index("stages:")]
+    shared = ALL_STAGES[: ALL_STAGES.index("stages:")]
     return read(shared + ROWS.replace("CHATS", str(chats)).replace("PAIRS", str(pairs)))
 
 
 def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) -> None:
-    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
-    pairs = data_sets.written(tmp_path / "pairs.jsonl", data_sets.pairs(12))
+    chats = data_sets.write_rows(tmp_path / "chats.jsonl", data_sets.make_chats(8))
+    pairs = data_sets.write_rows(tmp_path / "pairs.jsonl", data_sets.make_pairs(12))
     with pytest.raises(Interrupted):
-        stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+        stop = RecordingWatcher(lambda what, value: (what, value) == ("iteration", 1))
         wait(start_pipeline(of_rows(chats, pairs), tmp_path / "run", stop))
     pairs.write_text(pairs.read_text() + json.dumps({"prompt": "take 5", "chosen": "yes", "rejected": "no"}) + "\n")
     told = arena("resume", tmp_path / "run")
     assert told.code == 2 and f"{pairs} was edited since" in told.err
     assert ended(tmp_path / "run" / "stages" / "01-sft") and not (tmp_path / "run/stages/02-reward_model").exists()
-    data_sets.written(pairs, data_sets.pairs(12))
+    data_sets.write_rows(pairs, data_sets.make_pairs(12))
     assert arena("resume", tmp_path / "run").code == 0
 
 
 def test_a_data_set_that_is_not_there_is_told_before_the_first_stage(tmp_path: Path) -> None:
-    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
+    chats = data_sets.write_rows(tmp_path / "chats.jsonl", data_sets.make_chats(8))
     with pytest.raises(StoreError, match=r"pairs.jsonl cannot be read: No such file"):
-        wait(start_pipeline(of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
+        wait(start_pipeline(of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", RecordingWatcher()))
     assert not (tmp_path / "run").exists()
 
 
@@ -236,7 +236,7 @@ def test_the_folder_of_a_reward_model_says_what_it_is_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = whole[0] / "stages" / STAGES[2]
-    line = refused(command[0], folder, *command[1:])
+    line = get_refusal(command[0], folder, *command[1:])
     assert f"{folder} trained a reward model, which plays no matches" in line
     assert f"credit.stages: [{{reward_model: {{model: {folder}}}}}]" in line and f"--reward-model {folder}" in line
 
@@ -259,8 +259,8 @@ def test_a_reward_model_scores_an_evaluation(whole: tuple[Path, int]) -> None:
     assert {n: v for n, v in data["results"][0]["figures"].items() if n != "learned"} == plain
     scripted = json.loads(arena("eval", "random", *asked, "--against", "nash", "--reward-model", model).out)
     assert "learned" not in scripted["results"][0]["figures"], "scripts have no tokens to score"
-    assert "is no reward model" in refused("eval", "nano", *asked, "--reward-model", "nano")
-    assert "--reward-model" in refused("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
+    assert "is no reward model" in get_refusal("eval", "nano", *asked, "--reward-model", "nano")
+    assert "--reward-model" in get_refusal("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
 
 
 def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None:
@@ -284,7 +284,7 @@ def test_scores_of_an_evaluation_are_the_models(whole: tuple[Path, int]) -> None
 
 def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> None:
     evaluated = "      evaluate: {games: [{name: kuhn_poker}], reward_model: 'stage:reward_model', matches: 4}\n"
-    stages = plan(read(KINDS.replace("  - offline:", f"{evaluated}  - offline:")), tmp_path, lambda text: None)
+    stages = plan(read(ALL_STAGES.replace("  - offline:", f"{evaluated}  - offline:")), tmp_path, lambda text: None)
     made = stages[4].made
     assert isinstance(made, Experiment) and made.evaluate is not None
     assert made.evaluate.reward_model == str(tmp_path / "stages" / STAGES[2] / "checkpoints/0000/policies/reward_model")

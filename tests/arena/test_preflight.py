@@ -12,9 +12,9 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.preflight import preflight
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
 from tests.factories.families import FAMILIES
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 from tests.factories.labs import CONFIG
 
 HELD_BY_AN_ENDPOINT = SHARED.replace(
@@ -28,7 +28,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    kept_run(tmp_path / "runs" / "earlier", _3="nano-3")
+    make_checkpointed_run(tmp_path / "runs" / "earlier", _3="nano-3")
     (tmp_path / "runs" / "latest").symlink_to("earlier")
     return tmp_path
 
@@ -68,7 +68,7 @@ def test_nothing_is_left_of_a_run_that_is_refused(place: Path, setting: str, say
     (place / "empty").mkdir()
     if "silent" in setting:
         folder(place, "silent", chat_template=None)
-    assert says in refused(*TINY, *NO_IMITATION, "--set", setting)
+    assert says in get_refusal(*TINY, *NO_IMITATION, "--set", setting)
     assert sorted(path.name for path in (place / "runs").iterdir()) == ["earlier", "latest"]
     assert (place / "runs" / "latest").readlink() == Path("earlier")
 
@@ -109,7 +109,7 @@ def test_a_template_that_prints_the_time_or_drops_thoughts_is_noted(
 
 
 def test_a_resume_without_the_key_says_so_and_changes_nothing(place: Path) -> None:
-    run = kept_run(place / "runs" / "held", HELD_BY_AN_ENDPOINT)
+    run = make_checkpointed_run(place / "runs" / "held", HELD_BY_AN_ENDPOINT)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     told = arena("resume", run)
     assert told.code == 2 and "OPENAI_API_KEY" in told.line
@@ -122,7 +122,7 @@ GAIN = "{information_gain: {gold: secret, outcome: deal}}"
 @pytest.fixture
 def begun(place: Path) -> Path:
     """A run of two policies that was interrupted."""
-    return kept_run(place / "runs" / "begun", SEPARATE, _3="nano-3")
+    return make_checkpointed_run(place / "runs" / "begun", SEPARATE, _3="nano-3")
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,14 @@ def assert_refused(run: Path, says: str, *more: str) -> None:
 )
 def test_a_resume_is_checked_as_a_start_is(place: Path, section: str, says: str) -> None:
     """Of a run that began elsewhere, with other packages, or by an older Arena."""
-    assert_refused(kept_run(place / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), says)
+    assert_refused(make_checkpointed_run(place / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), says)
 
 
 def test_weights_that_are_gone_are_missed_before_a_resume(place: Path) -> None:
     shutil.copytree(resolve("nano"), place / "mine")
-    run = kept_run(place / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {place / 'mine'}}}"))
+    run = make_checkpointed_run(
+        place / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {place / 'mine'}}}")
+    )
     (place / "mine" / "tokenizer.json").unlink()
     assert_refused(run, "mine")
 

@@ -28,20 +28,22 @@ from arena.play.match import MatchPlan
 from arena.preflight import preflight
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.factories.elsewhere import EngineElsewhere
-from tests.factories.labs import CONFIG, Quiet
+from tests.factories.elsewhere import ProcessEngine
+from tests.factories.labs import CONFIG, RecordingWatcher
 
 
 def experiment(*changes: str) -> Experiment:
     return compose([text_layer("test", CONFIG), *map(set_layer, changes)])
 
 
-def run(folder: Path, given: Experiment, watcher: Quiet | None = None, makers: Makers | None = None) -> RunFolder:
+def run(
+    folder: Path, given: Experiment, watcher: RecordingWatcher | None = None, makers: Makers | None = None
+) -> RunFolder:
     """A whole run."""
     there = RunFolder.create(folder, to_yaml(given), {})
 
     async def live() -> None:
-        lab = await Lab.open(there, given, watcher or Quiet(), makers=makers or Makers())
+        lab = await Lab.open(there, given, watcher or RecordingWatcher(), makers=makers or Makers())
         try:
             await lab.run()
         finally:
@@ -72,8 +74,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 # -- an engine in another process --------------------------------------------------------------------------
 
 
-def elsewhere(spec: EngineSpec, precision: Precision) -> EngineElsewhere:
-    return EngineElsewhere(precision)
+def elsewhere(spec: EngineSpec, precision: Precision) -> ProcessEngine:
+    return ProcessEngine(precision)
 
 
 @pytest.mark.slow
@@ -100,7 +102,7 @@ def listen(pipe: Connection, into: str) -> None:
     Path(into).write_text(json.dumps(heard))
 
 
-class Feed(Quiet):
+class Feed(RecordingWatcher):
     """Follows a run and sends every turn to another process as it is taken."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -150,8 +152,8 @@ def test_a_run_learns_from_the_log_of_another(played: RunFolder, tmp_path: Path)
 def test_a_run_that_learns_from_a_log_goes_on(played: RunFolder, tmp_path: Path) -> None:
     """Though it now reads its roles from copies of its own."""
     given = experiment(f"source.log={played.path}", "iterations=1", "learn.loss=likelihood")
-    folder = wait(start(given, tmp_path / "run", Quiet()))
-    wait(resume_run(folder, Quiet(), [set_layer("iterations=2")]))
+    folder = wait(start(given, tmp_path / "run", RecordingWatcher()))
+    wait(resume_run(folder, RecordingWatcher(), [set_layer("iterations=2")]))
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 

@@ -14,7 +14,7 @@ from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
 from arena.store.stages import read_stage_end
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.factories.pipelines import CONFIG
 
 KINDS = '''\
@@ -124,13 +124,13 @@ def test_a_loop_of_its_own_is_run_sealed_and_started_from(kinds: Path, tmp_path:
         "seats: {second: {policy: old}}}}",
     )
     with pytest.raises(Interrupted, match="arena resume"):
-        wait(start_pipeline(given, folder, Quiet()))
+        wait(start_pipeline(given, folder, RecordingWatcher()))
     place = folder / "stages" / "02-copies"
     assert (place / "weights").exists() and read_stage_end(place) is None
     with pytest.raises(ConfigError, match=r"the settings of .*copies cannot change now"):
-        wait(resume_pipeline(folder, Quiet(), [set_layer("iterations=3")]))
+        wait(resume_pipeline(folder, RecordingWatcher(), [set_layer("iterations=3")]))
     stop.unlink()
-    wait(resume_pipeline(folder, Quiet()))
+    wait(resume_pipeline(folder, RecordingWatcher()))
     done = read_stage_end(place)
     assert done and done.weights == {"copied": place / "weights"} and done.metrics == {"iteration": 1, "loss": 0.5}
     experiment = RunReader(folder / "stages" / "03-last").environment()["experiment"]["policies"]
@@ -139,4 +139,4 @@ def test_a_loop_of_its_own_is_run_sealed_and_started_from(kinds: Path, tmp_path:
     shutil.rmtree(folder / "stages" / "03-last")
     kinds.write_text(KINDS + "# edited\n")
     with pytest.raises(ConfigError, match="read it, then pass --trust"):
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import landing
 import pytest
 
-from tests.factories.contrast import contrast
+from tests.factories.contrast import compute_contrast
 
 PICTURE = landing.PICTURE.read_text("utf-8")
 
@@ -46,5 +46,5 @@ def test_it_is_small_and_loads_nothing() -> None:
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_its_texts_have_the_contrast_of_wcag_aa(place: int) -> None:
     colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", re.findall(r"svg \{(.*?)\}", landing.STYLE, re.S)[place]))
-    assert {name for name in ("ink", "soft", "blue") if contrast(colours[name], colours["card"]) < 4.5} == set()
-    assert contrast(colours["grey"], colours["card"]) >= 3
+    assert {name for name in ("ink", "soft", "blue") if compute_contrast(colours[name], colours["card"]) < 4.5} == set()
+    assert compute_contrast(colours["grey"], colours["card"]) >= 3

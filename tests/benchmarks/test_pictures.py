@@ -8,7 +8,7 @@ import landing
 import pytest
 
 from analysis.panels import MAX_PANELS
-from tests.legible import complaints, joined
+from tests.legible import find_overlaps, find_sparse_lines
 
 RESULTS = landing.RESULTS
 PICTURES = sorted(path.stem for path in RESULTS.glob("*.png"))
@@ -42,5 +42,5 @@ def test_every_picture_is_shown_on_a_page() -> None:
 @pytest.mark.parametrize("picture", PICTURES)
 def test_a_picture_is_legible(picture: str) -> None:
     figure = draw_again(picture)
-    assert complaints(figure) == []
-    assert 0 < len(figure.axes) <= MAX_PANELS and not joined(figure, few=5)
+    assert find_overlaps(figure) == []
+    assert 0 < len(figure.axes) <= MAX_PANELS and not find_sparse_lines(figure, few=5)

@@ -27,7 +27,7 @@ POLICIES = {
 }
 
 
-class Babbler:
+class RandomTextEngine:
     """An engine that answers anything, with log-probabilities made up by the same draw."""
 
     max_context = 10**9
@@ -48,7 +48,7 @@ class Babbler:
         pass
 
 
-class Nobody:
+class NoPastVersions:
     """PastVersions, of which there are none."""
 
     @asynccontextmanager
@@ -56,11 +56,13 @@ class Nobody:
         yield
 
 
-def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Lineup:
+def make_lineup(
+    game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any
+) -> Lineup:
     """One table of a game, seats held by `p`, `q`, or scripted policies."""
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
-    engine: Any = Babbler()
+    engine: Any = RandomTextEngine()
     return Lineup(
         tables=[make_table(GameSpec(name=game, options=options), roles)],
         policies=POLICIES,
@@ -71,7 +73,7 @@ def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | Non
     )
 
 
-def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
+def make_plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
     """A match at its table."""
     (table,) = on.tables
     seats, game = seatings(table, holders, on.policies), table.game
@@ -85,7 +87,7 @@ def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any
     )
 
 
-def untimed(record: MatchRecord) -> dict[str, Any]:
+def drop_times(record: MatchRecord) -> dict[str, Any]:
     """The record without clock times."""
     row = record.to_json()
     return row | {"started": "", "seconds": 0.0, "turns": [{**turn, "seconds": 0.0} for turn in row["turns"]]}

@@ -10,7 +10,7 @@ import pytest
 
 
 @contextmanager
-def chromium() -> Iterator[Any]:
+def open_chromium() -> Iterator[Any]:
     """Chromium by playwright: the system's own, or else the one that playwright fetched."""
     api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -22,7 +22,7 @@ def chromium() -> Iterator[Any]:
         opened.close()
 
 
-def widths(browser: Any, address: str, width: int, scheme: str = "light") -> tuple[int, int]:
+def measure_widths(browser: Any, address: str, width: int, scheme: str = "light") -> tuple[int, int]:
     """How wide a page is in a window of this width, and how wide the window; every part of it unfolded."""
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     view = context.new_page()

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import pytest
 
 from arena.cli import main as cli
-from tests.factories.commands import Told
+from tests.factories.commands import CommandResult
 
 
 @dataclass(frozen=True)
-class Hurt:
+class ChildFault:
     """Fault to inject into a child: SIGKILL at its n-th durable step (fsync, rename or removal)."""
 
     kill_at_step: int = 0
@@ -39,12 +39,12 @@ _CONTEXT.set_forkserver_preload(
 class Child:
     """The command line in a process of its own, which may be killed."""
 
-    def __init__(self, folder: Path, *arguments: object, hurt: Hurt | None = None) -> None:
+    def __init__(self, folder: Path, *arguments: object, hurt: ChildFault | None = None) -> None:
         """Starts it; what it says is kept in files in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._said = folder / "out", folder / "err"
         self.process: BaseProcess = _CONTEXT.Process(
-            target=_child, args=([str(a) for a in arguments], *self._said, hurt or Hurt())
+            target=_run_child, args=([str(a) for a in arguments], *self._said, hurt or ChildFault())
         )
         self.process.start()
         self.begun = time.monotonic()
@@ -65,22 +65,22 @@ class Child:
             time.sleep(0.001)
         return True
 
-    def end(self, limit: float = 240) -> Told:
+    def end(self, limit: float = 240) -> CommandResult:
         """Wait for its end."""
         self.process.join(limit)
         if self.process.exitcode is None:
             self.process.kill()
             pytest.fail("the child is stuck")
         out, err = (file.read_text() if file.exists() else "" for file in self._said)
-        return Told(self.process.exitcode, out, err)
+        return CommandResult(self.process.exitcode, out, err)
 
 
-def arena_child(folder: Path, *arguments: object, hurt: Hurt | None = None) -> Told:
+def run_arena_child(folder: Path, *arguments: object, hurt: ChildFault | None = None) -> CommandResult:
     """The command line in a process of its own, to its end."""
     return Child(folder, *arguments, hurt=hurt).end()
 
 
-def _child(arguments: list[str], out: Path, err: Path, hurt: Hurt) -> NoReturn:
+def _run_child(arguments: list[str], out: Path, err: Path, hurt: ChildFault) -> NoReturn:
     for descriptor, path in ((1, out), (2, err)):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(opened, descriptor)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RAY = Path(sys.executable).with_name("ray")
 
 
-class Nodes:
+class Cluster:
     """A head and what joins it; their processes are children, which `stop` ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class Nodes:
 
     def processes(self) -> list[psutil.Process]:
         """All processes of all nodes."""
-        return [each for node in self._blocking if node.poll() is None for each in _below(node.pid)]
+        return [each for node in self._blocking if node.poll() is None for each in _list_process_tree(node.pid)]
 
     def stop(self) -> None:
         """End all of them."""
@@ -63,7 +63,7 @@ class Nodes:
             node.wait(30)
 
 
-def _below(pid: int) -> list[psutil.Process]:
+def _list_process_tree(pid: int) -> list[psutil.Process]:
     try:
         node = psutil.Process(pid)
         return [node, *node.children(recursive=True)]
@@ -72,10 +72,10 @@ def _below(pid: int) -> list[psutil.Process]:
 
 
 @contextmanager
-def nodes() -> Iterator[Nodes]:
+def make_cluster() -> Iterator[Cluster]:
     """A cluster without nodes yet; its socket paths are short."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        cluster = Nodes(Path(folder))
+        cluster = Cluster(Path(folder))
         try:
             yield cluster
         finally:

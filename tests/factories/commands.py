@@ -23,7 +23,7 @@ NO_IMITATION = ["--set", "policies.shared.imitate=null"]
 
 
 @dataclass(frozen=True)
-class Told:
+class CommandResult:
     """How a command ended: its exit code and what it said."""
 
     code: int
@@ -38,7 +38,7 @@ class Told:
         return self.err.removeprefix("arena: ").rstrip("\n")
 
 
-def arena(*arguments: object) -> Told:
+def arena(*arguments: object) -> CommandResult:
     """The command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -47,11 +47,11 @@ def arena(*arguments: object) -> Told:
             code = cli.run_cli()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    return Told(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 @contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
+def limit_file_size(size: int) -> Iterator[None]:
     """Limit the size in bytes of files that this process writes, so that writes fail as on a full disk."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -61,7 +61,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def refused(*arguments: object) -> str:
+def get_refusal(*arguments: object) -> str:
     """The one line with which a command that must fail does so, with exit code 2."""
     told = arena(*arguments)
     assert told.code == 2, told

@@ -21,7 +21,7 @@ tracker: []
 LOSSES = {"pairs": "{dpo: {reference: initial}}", "labels": "kto"}
 
 
-def chats(count: int) -> list[dict[str, Any]]:
+def make_chats(count: int) -> list[dict[str, Any]]:
     """Chats of one exchange, of different lengths."""
     return [
         {
@@ -34,7 +34,7 @@ def chats(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def pairs(count: int) -> list[dict[str, Any]]:
+def make_pairs(count: int) -> list[dict[str, Any]]:
     """Preference pairs in which a number is better than none."""
     return [
         {"prompt": f"take {i % 3}", "chosen": f"offer {i % 3} 0", "rejected": ["walk", "no deal"][i % 2]}
@@ -42,7 +42,7 @@ def pairs(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def labels(count: int) -> list[dict[str, Any]]:
+def make_labels(count: int) -> list[dict[str, Any]]:
     """Labelled completions: an offer is desirable, else not."""
     return [
         {"prompt": f"take {i % 3}", "completion": f"offer {i} 0" if i % 2 else f"walk {i}", "label": bool(i % 2)}
@@ -50,13 +50,13 @@ def labels(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def written(path: Path, rows: Iterable[Any]) -> Path:
+def write_rows(path: Path, rows: Iterable[Any]) -> Path:
     """Write rows to a JSON Lines file, texts as they are, and return its path."""
     path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
     return path
 
 
-def taught(data: Path, kind: str = "chats", *assignments: str) -> Experiment:
+def make_experiment(data: Path, kind: str = "chats", *assignments: str) -> Experiment:
     """An experiment in which a nano policy learns from a data set of this kind."""
     layers = [text_layer("test", SOURCE.replace("DATA", str(data)))]
     if kind in LOSSES:

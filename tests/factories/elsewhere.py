@@ -19,7 +19,7 @@ from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
 
 
-def served(pipe: Connection, threads: int, precision: Precision) -> None:
+def serve_engine(pipe: Connection, threads: int, precision: Precision) -> None:
     """What runs there: an engine, asked over a pipe, in a loop of its own."""
     torch.set_num_threads(threads)
     engine = InProcessEngine(precision)
@@ -33,7 +33,7 @@ def served(pipe: Connection, threads: int, precision: Precision) -> None:
     asyncio.run(answer())
 
 
-class EngineElsewhere:
+class ProcessEngine:
     """Serves weights there; what is asked together is answered together."""
 
     capabilities, max_context = InProcessEngine.capabilities, 10**9
@@ -49,7 +49,9 @@ class EngineElsewhere:
         """Start the process."""
         self._pipe, theirs = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
-        self._child = spawn.Process(target=served, args=(theirs, torch.get_num_threads(), self.precision), daemon=True)
+        self._child = spawn.Process(
+            target=serve_engine, args=(theirs, torch.get_num_threads(), self.precision), daemon=True
+        )
         self._child.start()
         theirs.close()
 

@@ -18,16 +18,16 @@ from arena.play.match import Limits, MatchPlan, SeatedPlayer
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from games.contracts import Act, Game, MatchId, View
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 FAULTS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "crash": signal.SIGABRT}
 """Signals: `kill` goes to the process that Arena started, the others to the `inner` one that does the work."""
-TIMES = cases(2, 50)
+TIMES = count_cases(2, 50)
 """Injections of each fault."""
 
 
 @dataclass(frozen=True)
-class Says(ScriptedContender):
+class ScriptedActs(ScriptedContender):
     """Contender that writes its acts in turn, and the last one again and again."""
 
     acts: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Says(ScriptedContender):
         return ScriptedPlayer(FunctionPlayer(lambda view: self.acts[min(view.turn, len(self.acts) - 1)]))
 
 
-class Harm(MatchControl):
+class FaultControl(MatchControl):
     """Control that does harm before the second turn's step."""
 
     def __init__(self, harm: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Harm(MatchControl):
         return CONTINUE
 
 
-def attempts(
+def play_attempts(
     name: str, options: dict[str, Any], acts: Sequence[str], number: int,
     before: Callable[[bool], Limits] = lambda first: Limits(), harm: Callable[[Game], None] = lambda game: None,
     seats: Sequence[str] = ("agent",),
@@ -63,11 +63,11 @@ def attempts(
     found: list[MatchRecord] = []
 
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
-        return [] if plan.identity.attempt else [Harm(lambda: harm(game))]
+        return [] if plan.identity.attempt else [FaultControl(lambda: harm(game))]
 
     async def play(plan: MatchPlan) -> MatchRecord:
         limits = before(not plan.identity.attempt)
-        return await play_one(plan, dict.fromkeys(seats, Says("says", acts=acts)), 0, limits, control=control)
+        return await play_one(plan, dict.fromkeys(seats, ScriptedActs("says", acts=acts)), 0, limits, control=control)
 
     seated = dict.fromkeys(seats, Seating.of("brain", "says", None))
     plan = MatchPlan(identity=MatchId(0, number), game=name, options=options, seed=number, seats=seated)
@@ -75,7 +75,7 @@ def attempts(
     return found
 
 
-def injected(
+def inject_faults(
     name: str, options: dict[str, Any], acts: Sequence[str], fault: str, pid: Callable[[Any], int],
     limit: tuple[ModuleType, str], limits: Limits | None = None, seats: Sequence[str] = ("agent",),
     inner: Callable[[list[psutil.Process]], psutil.Process] = lambda tree: tree[-1],
@@ -99,13 +99,13 @@ def injected(
             setattr(*limit, 1.0)
         (harmed[0] if fault == "kill" else inner(harmed)).send_signal(FAULTS[fault])
 
-    kept = Kept()
+    kept = ResourceCheck()
     for number in range(TIMES):
-        kept.check(attempts(name, options, acts, number, before, harm, seats), harmed)
+        kept.check(play_attempts(name, options, acts, number, before, harm, seats), harmed)
     return kept.reasons
 
 
-class Kept:
+class ResourceCheck:
     """What was open after the first of several failed matches, and the reasons of all."""
 
     def __init__(self) -> None:

@@ -14,6 +14,6 @@ TURN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def lines(match: str, turns: int = 1, **more: Any) -> list[tuple[str, str]]:
+def make_lines(match: str, turns: int = 1, **more: Any) -> list[tuple[str, str]]:
     taken = [{"match": match, "turn": TURN | {"index": k} | more} for k in range(turns)]
     return [(match, json.dumps(row)) for row in ({"match": match, "head": HEAD}, *taken)]

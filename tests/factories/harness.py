@@ -25,33 +25,33 @@ from arena.play.settings import GameSpec
 from arena.play.tables import make_table
 from arena.records import MatchRecord
 from games.contracts import MatchId
-from tests.factories.babble import Nobody
-from tests.factories.tool_templates import tool_tokenizer
+from tests.factories.babble import NoPastVersions
+from tests.factories.tool_templates import build_tool_tokenizer
 
 PROGRAMS = Path(__file__).parent / "agent_programs"
 PATIENT = Limits(turn_seconds=60.0)
 WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think> so", "\n\nwell\n")
 
 
-HI: dict[str, Any] = {"role": "user", "content": "Hi"}
+GREETING: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
-def chat(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
+def make_chat_request(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
     """A request of chat completions, parsed."""
     return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 
 
 @cache
-def frame(family: str) -> ChatFrame:
+def load_frame(family: str) -> ChatFrame:
     """The chat frame of a tool family, or of `nano`, which has no tool turns, or of `seeing`, a nano that sees."""
     if family == "seeing":
         tokenizer = load_tokenizer(resolve("nano"))
         tokenizer.add_tokens(["<image>"], special_tokens=True)
         return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 4))
-    return ChatFrame(load_tokenizer(resolve("nano")) if family == "nano" else tool_tokenizer(family))
+    return ChatFrame(load_tokenizer(resolve("nano")) if family == "nano" else build_tool_tokenizer(family))
 
 
-class Caller:
+class ToolCallEngine:
     """An engine whose replies are calls or texts, in other tokens than their text would be encoded in."""
 
     max_context = 4000
@@ -87,22 +87,24 @@ class Caller:
         pass
 
 
-def command(program: str, *arguments: str) -> str:
+def make_command(program: str, *arguments: str) -> str:
     """The command that runs a test agent with this interpreter."""
     return " ".join([sys.executable, str(PROGRAMS / f"{program}.py"), *arguments])
 
 
-def lineup(
+def make_lineup(
     harness: str,
     family: str = "qwen25",
     limits: Limits = PATIENT,
     game: str = "tasks",
     **options: Any,
-) -> tuple[Lineup, Caller, list[str]]:
+) -> tuple[Lineup, ToolCallEngine, list[str]]:
     """A table at which an agent program plays, its engine, and a list for the notes."""
     notes: list[str] = []
-    engine: Any = Caller(frame(family))
-    policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=frame(family), trained=True, version=3)
+    engine: Any = ToolCallEngine(load_frame(family))
+    policy = Policy(
+        name="p", source=Path(), model=None, tokenizer=None, frame=load_frame(family), trained=True, version=3
+    )
     table = make_table(GameSpec(name=game, options=options), {"agent": str(PROGRAMS / "agent.yaml")})
     object.__setattr__(table, "harnesses", {"agent": harness})
     object.__setattr__(table, "holders", {"agent": "p"})
@@ -113,7 +115,7 @@ def lineup(
     return made, engine, notes
 
 
-def plan(on: Lineup, number: int = 0) -> MatchPlan:
+def make_plan(on: Lineup, number: int = 0) -> MatchPlan:
     """A match at its table."""
     (table,) = on.tables
     seats = seatings(table, table.holders, on.policies)
@@ -126,16 +128,16 @@ def plan(on: Lineup, number: int = 0) -> MatchPlan:
     )
 
 
-async def played(on: Lineup, count: int = 1) -> list[MatchRecord]:
+async def play_matches(on: Lineup, count: int = 1) -> list[MatchRecord]:
     """Matches of the table, all at once, after which the server is closed."""
     try:
-        past: Any = Nobody()
-        return list(await asyncio.gather(*(on.play(plan(on, n), past) for n in range(count))))
+        past: Any = NoPastVersions()
+        return list(await asyncio.gather(*(on.play(make_plan(on, n), past) for n in range(count))))
     finally:
         await on.close()
 
 
-def exact(record: MatchRecord, engine: Caller) -> None:
+def assert_exact_tokens(record: MatchRecord, engine: ToolCallEngine) -> None:
     """Check that each turn's tokens are what the engine sampled in the context that the stream has before them."""
     made = {(request.key, request.ids): done for request, done in engine.made if request.key.startswith(record.id)}
     seen = []

@@ -24,7 +24,7 @@ TEXTS = (
 LONG = "<b>m</b>" * 125_000
 
 
-def hostile(number: int) -> MatchRecord:
+def make_hostile_match(number: int) -> MatchRecord:
     """A match in which every name and text is one of the hostile ones; every sixth one is long, too."""
     bad = TEXTS[number % len(TEXTS)]
     seats = (f"one {bad}"[:300], f"two {bad}"[:300])
@@ -49,11 +49,11 @@ def hostile(number: int) -> MatchRecord:
     )  # fmt: skip
 
 
-def hostile_run(path: Path) -> Path:
+def make_hostile_run(path: Path) -> Path:
     """A run of such matches, in two iterations' metrics with such names."""
     run = RunFolder.create(path, "game: x\n", {"experiment": {"name": TEXTS[0], "game": {"name": TEXTS[1]}}})
     for number in range(len(TEXTS)):
-        run.log.append(hostile(number))
+        run.log.append(make_hostile_match(number))
     run.log.seal(1)
     for iteration in (1, 2):
         figures = {f"report.{bad}": 0.1 * iteration for bad in TEXTS[:3]}

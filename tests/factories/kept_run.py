@@ -29,7 +29,7 @@ policies: {one: {model: nano-1}, two: {model: nano-2}}
 """
 
 
-def kept_run(folder: Path, config: str = SHARED, **weights: str) -> Path:
+def make_checkpointed_run(folder: Path, config: str = SHARED, **weights: str) -> Path:
     """A run of `config` with a checkpoint per `_3="nano-3"`: its iteration, and the weights of every policy then."""
     experiment = compose([text_layer("test", config)])
     run = RunFolder.create(folder, to_yaml(experiment), {})

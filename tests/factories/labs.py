@@ -41,7 +41,7 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_toler
 FILES = ("model.safetensors", "optimizer.safetensors")
 
 
-class Quiet:
+class RecordingWatcher:
     """A watcher that records a run's phases and metrics, and raises KeyboardInterrupt where `stop` says so."""
 
     def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
@@ -68,24 +68,24 @@ class Quiet:
             raise KeyboardInterrupt(f"stopped at {what} {value}")
 
 
-def experiment(*assignments: str) -> Experiment:
+def make_experiment(*assignments: str) -> Experiment:
     """`CONFIG` with assignments such as `iterations=1` applied to it."""
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+def open_lab(folder: Path, given: Experiment, watcher: RecordingWatcher | None = None) -> Lab:
     """A lab with a new run folder, before its first iteration."""
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or RecordingWatcher()))
 
 
-def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
+def run_lab(folder: Path, given: Experiment, watcher: RecordingWatcher | None = None) -> Lab:
     """A lab that has run to its end."""
-    lab = start(folder, given, watcher)
+    lab = open_lab(folder, given, watcher)
     wait(lab.run())
     return lab
 
 
-def run_reversed(folder: Path, given: Experiment, role: str) -> None:
+def run_with_negated_advantages(folder: Path, given: Experiment, role: str) -> None:
     """Run to the end, with the advantages of one role negated and shifted by -1."""
 
     class Reversed(Lab):
@@ -98,22 +98,22 @@ def run_reversed(folder: Path, given: Experiment, role: str) -> None:
             ]
             return await super().learn(k, found, *others)
 
-    wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())).run())
+    wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(given), {}), given, RecordingWatcher())).run())
 
 
-def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
+def run_and_resume(given: Experiment, tmp_path: Path) -> Iterator[Path]:
     """A run of three iterations, kept in `whole`, and copies that went on after the first and after the second."""
-    finished(tmp_path / "whole", given)
+    run_lab(tmp_path / "whole", given)
     for done in (1, 2):
         folder = tmp_path / f"broken{done}"
         shutil.copytree(tmp_path / "whole", folder)
         for later in range(done + 1, 4):
             shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
+        wait(wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher())).run())
         yield folder
 
 
-def log(folder: Path) -> list[dict[str, Any]]:
+def read_log(folder: Path) -> list[dict[str, Any]]:
     """All rows of the match log, without clock times."""
     rows = list(RunFolder.open(folder).log.rows())
     for row in rows:
@@ -123,18 +123,18 @@ def log(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
+def read_weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
     """The bytes of a policy's weights and optimiser in the checkpoint of an iteration."""
     where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
     return [(where / name).read_bytes() for name in FILES]
 
 
-def started_warm(warm: str, *assignments: str) -> Experiment:
+def make_warm_experiment(warm: str, *assignments: str) -> Experiment:
     """The experiment, begun from the weights in the folder `warm` instead of imitation."""
-    return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
+    return make_experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
 
 
-class Fetching(InProcessEngine):
+class FetchingEngine(InProcessEngine):
     """An engine in this process that fetches weights that other processes hold."""
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
@@ -150,14 +150,17 @@ class Fetching(InProcessEngine):
             await super().publish(policy, version, FolderWeights(Path(folder)))
 
 
-def run_by(text: str, folder: Path, by: MakeTrainer, *changes: str) -> None:
+def run_with_trainers(text: str, folder: Path, by: MakeTrainer, *changes: str) -> None:
     """A run of an experiment whose trainers are made so, or the rest of one."""
     given = compose([text_layer("test", text), *map(set_layer, changes)])
     there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
 
     async def through() -> None:
         lab = await Lab.open(
-            there, given, Quiet(), makers=Makers(lambda spec, precision: Fetching.create(spec, precision, 1), by)
+            there,
+            given,
+            RecordingWatcher(),
+            makers=Makers(lambda spec, precision: FetchingEngine.create(spec, precision, 1), by),
         )
         try:
             await lab.run()

@@ -15,7 +15,7 @@ from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 from games.abilities import GroundingLesson
 from games.contracts import Image
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.factories.seeing import COLOURS, SIZE, Colours
 
 CELL = SIZE // 3
@@ -54,7 +54,7 @@ class Blocks(Colours):
 GAME = {"name": f"{__file__}:Blocks", "options": {}}
 
 
-def settings(**changes: Any) -> dict[str, Any]:
+def make_settings(**changes: Any) -> dict[str, Any]:
     """Settings of the stage `ground` for a few steps."""
     plain: dict[str, Any] = {
         "policy": "viewer", "kinds": {"cells": 1.0}, "game": GAME, "loss": "tokens", "system": "", "steps": 6,
@@ -64,9 +64,9 @@ def settings(**changes: Any) -> dict[str, Any]:
     return plain | changes
 
 
-def grounding(folder: Path, watcher: Quiet | None = None, **changes: Any) -> GroundingLoop:
+def make_grounding(folder: Path, watcher: RecordingWatcher | None = None, **changes: Any) -> GroundingLoop:
     """The grounding of a policy in a folder, new or begun."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "ground: {}\n")
-    given = settings(**changes)
-    return GroundingLoop(RunFolder.open(folder), resolve(given["model"]), given, watcher or Quiet())
+    given = make_settings(**changes)
+    return GroundingLoop(RunFolder.open(folder), resolve(given["model"]), given, watcher or RecordingWatcher())

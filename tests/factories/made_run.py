@@ -10,7 +10,7 @@ from games.contracts import MatchId, Message
 SEATS = ("opener", "responder")
 
 
-def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
+def make_match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
     """One match of two turns: an offer with talk and a hidden thought, then an acceptance; or failed."""
     gain = float(iteration + number)
     parts = [{"deal": gain}, {"deal": 10.0 - gain, "illegal": -1.0}]
@@ -56,7 +56,7 @@ def make_run(path: Path, iterations: int = 3, live: bool = True, shift: float = 
     """A run whose last iteration, when `live`, is neither sealed nor credited."""
     run = RunFolder.create(path, "game: negotiation\n", {"python": "3.11"})
     for iteration in range(iterations):
-        played = [match(iteration, number) for number in range(3)] + [match(iteration, 3, failed=True)]
+        played = [make_match(iteration, number) for number in range(3)] + [make_match(iteration, 3, failed=True)]
         for record in played:
             run.log.append(record)
         if live and iteration == iterations - 1:

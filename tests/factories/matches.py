@@ -16,7 +16,7 @@ from games.base import IllegalAct, TextGame
 from games.contracts import Act, Game, MatchId, View
 
 
-def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
+def play_scripted(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
     """A match between scripted policies, as a run would log it."""
     plan = MatchPlan(identity=MatchId(1, seed), game=game, options=options, seed=seed, seats={})
     contenders: dict[str, Contender] = {seat: ScriptedContender(name) for seat, name in scripted.items()}
@@ -27,7 +27,7 @@ def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) ->
 Pays = dict[int, list[tuple[str, str, float]]]
 
 
-class Beats(TextGame):
+class ScriptedPayGame(TextGame):
     """Two seats take turns; `pays` names who gets what at which step."""
 
     name = "beats"
@@ -74,7 +74,7 @@ class Beats(TextGame):
         return super().report()
 
 
-class Scripted:
+class LinePlayer:
     """Says what it is told, in order, then "fine"; may tire, or fail."""
 
     def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
@@ -93,11 +93,11 @@ class Scripted:
         return Act(line, line, "", "", "script", self.tokens)
 
 
-def match(
+def play_game(
     game: Game, players: Mapping[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
-    players = players or {"a": Scripted(), "b": Scripted()}
+    players = players or {"a": LinePlayer(), "b": LinePlayer()}
     plan = MatchPlan(
         identity=MatchId(2, 3),
         game="beats",

@@ -21,7 +21,7 @@ from agents.adapter import low_rank_layers
 VOCABULARY = 24
 
 
-def tiny(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
+def make_tiny_llama(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
     """A Llama of two layers, in float32, whose random weights are wide enough to prefer some tokens to others."""
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
@@ -46,7 +46,7 @@ CONFIGS = {
 }
 
 
-def model_of(name: str) -> Any:
+def make_model(name: str) -> Any:
     """Small random weights of the architecture of this name in `CONFIGS`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -73,7 +73,7 @@ STEPPED: dict[str, PreTrainedConfig] = {
 """Models whose decoding steps `agents.engines.step` computes."""
 
 
-def stepped(name: str) -> Any:
+def make_float64_model(name: str) -> Any:
     """A model with random weights, biases and norms, in float64: what is left of a difference is no rounding."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -83,7 +83,7 @@ def stepped(name: str) -> Any:
     return model
 
 
-def stirred(model: Any, seed: int = 1) -> Any:
+def randomise_adapter(model: Any, seed: int = 1) -> Any:
     """The same model, the B of all its low-rank layers drawn at random: an adapter that changes what it computes."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -92,18 +92,18 @@ def stirred(model: Any, seed: int = 1) -> Any:
     return model
 
 
-def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+def copy_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Copies of all parameters by name, where tests compute."""
     return {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+def are_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     """Whether two models' parameters are equal bit by bit."""
     return all(torch.equal(value, other[name]) for name, value in one.items())
 
 
-def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
+def assert_nearly_equal(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
     """Assert that parameters are equal up to what rounding does to Adam, which enlarges gradients of nearly nothing."""
-    theirs = weights(other)
-    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in weights(model).items()]) / lr
+    theirs = copy_weights(other)
+    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in copy_weights(model).items()]) / lr
     assert off.mean() < 0.01 and (off > 0.1).float().mean() < 0.01, f"{off.mean()=} {off.max()=}"

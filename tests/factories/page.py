@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-PATIENCE = 60_000
+TIMEOUT = 60_000
 """Milliseconds: the machine may be busy."""
 
 
@@ -14,7 +14,7 @@ class Page:
         self.base = link.partition("/#")[0]
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.view = self.context.new_page()
-        self.view.set_default_timeout(PATIENCE)
+        self.view.set_default_timeout(TIMEOUT)
         self.wrong: list[str] = []
         self.clicks = 0
         """How often a person would have clicked."""
@@ -49,7 +49,7 @@ class Page:
 
     def until(self, condition: str) -> None:
         """Wait until a JavaScript condition holds; the page's own policy lets no other script do that."""
-        ends = time.monotonic() + PATIENCE / 1000
+        ends = time.monotonic() + TIMEOUT / 1000
         while not self.view.evaluate(condition):
             assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.wrong}"
             self.view.wait_for_timeout(50)

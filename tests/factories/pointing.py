@@ -50,7 +50,7 @@ class _Script:
         return ACTS[view.turn]
 
 
-def pointing_run(path: Path) -> tuple[RunFolder, MatchRecord]:
+def make_pointing_run(path: Path) -> tuple[RunFolder, MatchRecord]:
     """A run with one match, in which `ACTS` were played."""
     name = f"{__file__}:Pointing"
     seat = {"viewer": Seating("viewer", "random", 0, False, "brain")}

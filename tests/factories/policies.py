@@ -25,6 +25,6 @@ class _Policies(dict[str, Any]):
         self[name].tokenizer.save_pretrained(folder)
 
 
-def policies_of(model: Any) -> Any:
+def make_policies(model: Any) -> Any:
     """In place of `Policies`: the policy `shared` with this model, and no more of it than a critic asks for."""
     return _Policies(model)

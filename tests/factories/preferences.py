@@ -12,13 +12,13 @@ from arena.reward_models.examples import Examples, Outcome, make_examples
 from arena.reward_models.training import FitSettings, RewardModelTraining
 from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 
 LIKED = 300
 """Token of which the better stream has more."""
 
 
-def spoken(ids: list[int]) -> Stream:
+def make_stream(ids: list[int]) -> Stream:
     """A stream that reads three tokens and says `ids`."""
     stream = Stream()
     stream.observe([673, 10, 11])
@@ -26,7 +26,7 @@ def spoken(ids: list[int]) -> Stream:
     return stream
 
 
-def outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> list[Outcome]:
+def make_outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> list[Outcome]:
     """Streams of which those with more tokens `LIKED` are worth more; `group` of them share a deal."""
     rng, found = np.random.default_rng(seed), []
     for n in range(count):
@@ -35,16 +35,16 @@ def outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> li
         for place in rng.choice(len(ids), min(liked, len(ids)), replace=False).tolist():
             ids[place] = LIKED
         deal = n // group
-        found.append(Outcome(spoken([*ids, 670]), float(ids.count(LIKED)), deal, deal))
+        found.append(Outcome(make_stream([*ids, 670]), float(ids.count(LIKED)), deal, deal))
     return found
 
 
-def examples(count: int = 240, objective: Any = "bradley_terry", **changes: Any) -> Examples:
+def make_planted_examples(count: int = 240, objective: Any = "bradley_terry", **changes: Any) -> Examples:
     """Examples of planted preferences."""
-    return make_examples(outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
+    return make_examples(make_outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
 
 
-def fit(**changes: Any) -> FitSettings:
+def make_fit_settings(**changes: Any) -> FitSettings:
     """Settings of a short training."""
     plain: dict[str, Any] = {
         "objective": "bradley_terry", "epochs": 1, "batch": 16, "lr": 1e-3, "warmup_steps": 2, "grad_clip": 1.0,
@@ -53,9 +53,13 @@ def fit(**changes: Any) -> FitSettings:
     return FitSettings(**plain | changes)
 
 
-def training(folder: Path, given: Examples, watcher: Quiet | None = None, **changes: Any) -> RewardModelTraining:
+def make_training(
+    folder: Path, given: Examples, watcher: RecordingWatcher | None = None, **changes: Any
+) -> RewardModelTraining:
     """The training of a nano model in a folder, new or begun."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "reward_model: {}\n")
     model = changes.pop("model", None) or resolve("nano")
-    return RewardModelTraining(RunFolder.open(folder), model, fit(**changes), given, watcher or Quiet())
+    return RewardModelTraining(
+        RunFolder.open(folder), model, make_fit_settings(**changes), given, watcher or RecordingWatcher()
+    )

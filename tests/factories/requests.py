@@ -13,7 +13,7 @@ from agents.engines.decoding import Decoder
 from agents.engines.in_process import InProcessEngine
 
 
-def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
+def make_request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
     """A request of policy `p` for six tokens, sampled without truncation, but for what is changed."""
     fields: dict[str, Any] = {
         "policy": "p", "ids": tuple(ids), "key": key, "max_tokens": 6, "temperature": 1.0, "top_p": 1.0,
@@ -27,7 +27,7 @@ def generate(engine: InProcessEngine, requests: Sequence[Request]) -> list[Compl
     return asyncio.run(engine.generate(requests))
 
 
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+def record_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The shapes, rows and new columns, of all passes of in-process engines from now on."""
     shapes: list[tuple[int, int]] = []
     one_pass = Decoder._pass
@@ -40,7 +40,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return shapes
 
 
-def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+def truncate_distribution(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
     """Log-probabilities after temperature, top-k and top-p, one token at a time: the slow, plain way."""
     p = np.exp((logits - logits.max()) / temperature)
     order = np.argsort(-p, kind="stable")
@@ -60,24 +60,24 @@ def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) 
         return np.log(p)
 
 
-def forced(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
+def score_completion(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
     """What one whole forward says of a completion's ids."""
     with torch.no_grad():
         whole = torch.tensor([[*asked.ids, *ids]], device=next(model.parameters()).device)
         logits = model(input_ids=whole).logits[0].double().cpu().numpy()
     places = range(len(asked.ids) - 1, len(asked.ids) + len(ids) - 1)
     return [
-        float(truncated(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])
+        float(truncate_distribution(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])
         for k, token in zip(places, ids, strict=True)
     ]
 
 
-def agrees(model: Any, asked: Request, got: Completion, atol: float = 1e-4) -> None:
+def assert_agrees(model: Any, asked: Request, got: Completion, atol: float = 1e-4) -> None:
     """Assert that a completion's log-probabilities are those of one whole forward."""
-    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=atol)
+    np.testing.assert_allclose(got.logprobs, score_completion(model, asked, got.ids), atol=atol)
 
 
-def contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
+def make_contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
     """Contexts of uneven length, half of them with a common opening."""
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, vocabulary, 20).tolist()

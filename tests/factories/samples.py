@@ -17,7 +17,7 @@ Stage = Literal[0, 1, 2, 3]
 STAGES: list[Stage] = [0, 1, 2, 3]
 
 
-def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
+def make_samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
     """Streams with a common opening whose behaviour is the model's own."""
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, VOCABULARY, 18).tolist()
@@ -35,10 +35,12 @@ def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: fl
     drawn = [
         rng.normal(size=s.sampled_count) if advantage is None else np.full(s.sampled_count, advantage) for s in streams
     ]
-    return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
+    return [
+        make_sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)
+    ]
 
 
-def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
+def make_sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
     """All of a stream's sampled tokens in the loss."""
     turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
     places = np.unique(turns, return_inverse=True)[1]
@@ -52,7 +54,7 @@ def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temper
     )
 
 
-def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+def compute_plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities and entropies of a sample's own tokens, by one whole forward."""
     ids = sample.stream.ids
     logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0].float() / sample.temperature, -1)
@@ -61,6 +63,6 @@ def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, 
     return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
 
 
-def terms(**weight: float) -> dict[str, PartConfig]:
+def make_regularisers(**weight: float) -> dict[str, PartConfig]:
     """Regularisers by name, with these weights."""
     return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}

@@ -74,7 +74,7 @@ class Colours(TextGame):
         return b"" if self.fault == "none" else self.pictures[hash]
 
 
-def build_seeing(folder: Path, seed: int = 0) -> Path:
+def save_vision_model(folder: Path, seed: int = 0) -> Path:
     """Write a random SmolVLM of a million parameters, with nano's tokenizer and 9 tokens per image, to a folder."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
@@ -107,7 +107,7 @@ sampling: {max_tokens: 6, temperature: 1.0}
 """
 
 
-def seeing_config(folder: Path, seed: int = 0, build: Callable[[Path, int], object] = build_seeing) -> str:
+def make_vision_config(folder: Path, seed: int = 0, build: Callable[[Path, int], object] = save_vision_model) -> str:
     """Write a model that sees, by `build`, and a role to a folder; return the YAML of an experiment with them."""
     build(folder / "model", seed)
     (folder / "roles").mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-def completion(content="BET", finish="stop", usage=(10, 2)):
+def make_completion(content="BET", finish="stop", usage=(10, 2)):
     body: dict[str, Any] = {
         "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}]
     }
@@ -30,7 +30,7 @@ class Server:
         self.asked: list[Any] = []
         self.times: list[float] = []
         self.looked: list[Any] = []
-        self.models = models or says({"error": {"message": "no such route"}}, 404)
+        self.models = models or reply_with({"error": {"message": "no such route"}}, 404)
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -62,7 +62,7 @@ class Server:
         self.http.server_close()
 
 
-def says(body, status=200, **headers):
+def reply_with(body, status=200, **headers):
     """An answer of this status and body: JSON, or bytes as they are."""
 
     def answer(handler):
@@ -76,6 +76,6 @@ def says(body, status=200, **headers):
     return answer
 
 
-def lists(*models):
+def reply_with_models(*models):
     """An answer to `/models`."""
-    return says({"object": "list", "data": [{"id": model, "object": "model"} for model in models]})
+    return reply_with({"object": "list", "data": [{"id": model, "object": "model"} for model in models]})

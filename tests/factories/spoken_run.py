@@ -11,7 +11,7 @@ from games.contracts import MatchId, Message
 SEATS = ("opener", "responder")
 
 
-def spoken(
+def make_dialogue(
     iteration: int, number: int, lines: Sequence[str], seats: Mapping[str, str] | None = None,
     payoffs: Mapping[str, float] | None = None,
 ) -> MatchRecord:  # fmt: skip
@@ -37,14 +37,18 @@ def spoken(
     )  # fmt: skip
 
 
-def spoken_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
+def make_dialogue_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
     """A run whose iterations, from 0, hold matches of these lines."""
-    return recorded(
-        path, [[spoken(k, number, lines) for number, lines in enumerate(played)] for k, played in enumerate(iterations)]
+    return write_run(
+        path,
+        [
+            [make_dialogue(k, number, lines) for number, lines in enumerate(played)]
+            for k, played in enumerate(iterations)
+        ],
     )
 
 
-def recorded(path: Path, iterations: Sequence[Sequence[MatchRecord]]) -> Path:
+def write_run(path: Path, iterations: Sequence[Sequence[MatchRecord]]) -> Path:
     """A run of these matches, iteration by iteration from 0."""
     run = RunFolder.create(path, "game: parley\n", {"python": "3.11"})
     for k, played in enumerate(iterations):

@@ -15,7 +15,7 @@ def write_state(folder: Path) -> None:
     (folder / "state.json").write_text("{}")
 
 
-def fill(folder: Path, mark: str = "a") -> None:
+def write_checkpoint(folder: Path, mark: str = "a") -> None:
     """Write what a checkpoint holds, of a few hundred bytes that say `mark`."""
     weights = folder / "policies" / "shared"
     weights.mkdir(parents=True)
@@ -25,7 +25,7 @@ def fill(folder: Path, mark: str = "a") -> None:
     (folder / "empty.json").write_bytes(b"")
 
 
-def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
+def make_record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
     """A finished match of one turn, but for what is changed."""
     turn = Turn(
         index=0,

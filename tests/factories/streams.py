@@ -7,7 +7,7 @@ from agents.stream import Stream
 from tests.factories.models import VOCABULARY
 
 
-def stream_of(opening: list[int], rng: np.random.Generator, turns: int) -> Stream:
+def make_stream(opening: list[int], rng: np.random.Generator, turns: int) -> Stream:
     """An opening, then `turns` times something seen and something sampled."""
     stream = Stream()
     stream.observe(opening)
@@ -19,7 +19,7 @@ def stream_of(opening: list[int], rng: np.random.Generator, turns: int) -> Strea
     return stream
 
 
-def alone(model: torch.nn.Module, stream: Stream, temperature: float) -> torch.Tensor:
+def score_alone(model: torch.nn.Module, stream: Stream, temperature: float) -> torch.Tensor:
     """The reference: one whole forward of one stream."""
     logits = model(input_ids=torch.tensor([stream.ids])).logits[0].float() / temperature
     logprobs = torch.log_softmax(logits, -1)

@@ -15,7 +15,7 @@ iterations: 1
 """
 
 
-def sampling_so(folder: Path, rule: str) -> Experiment:
+def make_sampling_experiment(folder: Path, rule: str) -> Experiment:
     """A trained policy at a seat whose role `odd` samples by this rule."""
     (folder / "odd.yaml").write_text(f"role: odd\nreply: {{format: free}}\nsampling: {rule}\n")
     text = (

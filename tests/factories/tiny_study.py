@@ -17,7 +17,7 @@ SECTION = {
 ITERATIONS = 3
 
 
-def written(folder: Path, **changed: object) -> Path:
+def write_study(folder: Path, **changed: object) -> Path:
     """A tiny experiment with a study."""
     layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
     data = yaml.safe_load(to_yaml(compose(layers)))

@@ -7,15 +7,15 @@ import torch
 from arena.learn.batches import TokenBatch
 
 
-def tensor(*values: float) -> torch.Tensor:
+def make_floats(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def numbers(*values: int) -> torch.Tensor:
+def make_integers(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def batch(logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, **changes: Any) -> TokenBatch:
+def make_batch(logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, **changes: Any) -> TokenBatch:
     """Each token a turn and a stream of its own, in the loss, sampled by the old weights; but for what is changed."""
     own = torch.arange(len(logprobs))
     fields: dict[str, Any] = {
@@ -25,7 +25,7 @@ def batch(logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, *
     return TokenBatch(**{**fields, **changes})
 
 
-def gradient(value: torch.Tensor, by: torch.Tensor) -> list[float]:
+def compute_gradient(value: torch.Tensor, by: torch.Tensor) -> list[float]:
     """The gradient of the sum."""
     (found,) = torch.autograd.grad(value.sum(), by, retain_graph=True)
     return [float(x) for x in found]

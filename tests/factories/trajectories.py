@@ -14,7 +14,7 @@ from games.contracts import MatchId
 from tests.factories.models import VOCABULARY
 
 
-def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
+def make_turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
     """A valid turn of the opener, but for what is changed."""
     fields: dict[str, Any] = {
         "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
@@ -24,7 +24,7 @@ def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
     return Turn(**{**fields, **changes})
 
 
-def trajectory_of(turns: Sequence[Turn], **changes: Any) -> Trajectory:
+def wrap_turns(turns: Sequence[Turn], **changes: Any) -> Trajectory:
     """A trained opener's trajectory without streams, but for what is changed."""
     fields: dict[str, Any] = {
         "match": "m", "game": "g", "seat": "opener", "role": "opener", "policy": "shared", "version": 1,
@@ -33,7 +33,7 @@ def trajectory_of(turns: Sequence[Turn], **changes: Any) -> Trajectory:
     return Trajectory(turns=tuple(turns), **{**fields, **changes})
 
 
-def record_of(one: Trajectory) -> MatchRecord:
+def make_record(one: Trajectory) -> MatchRecord:
     """The record of a finished match in which the trajectory's seat is the only one."""
     return MatchRecord(
         identity=MatchId.parse(one.match), game=one.game, options={}, seed=one.seed,
@@ -42,21 +42,21 @@ def record_of(one: Trajectory) -> MatchRecord:
     )  # fmt: skip
 
 
-def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
+def make_trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
     """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
-    turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
+    turns = tuple(make_turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
     stream = Stream()
     for one in turns:
         stream.observe([1, 2, 3])
         stream.append_sampled([5, 6], [-1.0, -2.0], one.index)
-    return trajectory_of(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
+    return wrap_turns(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
 
 
-def spoken(seed: int, count: int = 6) -> list[CreditedTrajectory]:
+def make_token_trajectories(seed: int, count: int = 6) -> list[CreditedTrajectory]:
     """Trajectories whose reward is the share of token 3 among what they say."""
     rng, found = np.random.default_rng(seed), []
     for i in range(count):
-        turns, stream = tuple(turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
+        turns, stream = tuple(make_turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
         stream.observe([5, 6, 7])
         for one in turns:
             stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
@@ -79,7 +79,7 @@ def spoken(seed: int, count: int = 6) -> list[CreditedTrajectory]:
     return found
 
 
-def scored(
+def make_scored_trajectory(
     score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
 ) -> Trajectory:
     """`turns` turns of two tokens each; the last earns the score, `changes` are the first's."""
@@ -107,12 +107,14 @@ def scored(
     )
 
 
-def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
+def make_groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
     """A group of matches for each list of scores, a deal each."""
     numbered = [(seed, score) for seed, own in enumerate(scores) for score in own]
-    return [scored(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
+    return [
+        make_scored_trajectory(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)
+    ]
 
 
-def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[CreditedTrajectory]:
+def assign_credit(found: list[Trajectory], *rules: Any, **credit: Any) -> list[CreditedTrajectory]:
     """The trajectories after selection by `rules` and credit."""
     return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))

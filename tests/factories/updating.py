@@ -10,14 +10,14 @@ from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 
 
-def updated(
+def run_update(
     trainer: PolicyTrainer, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()
 ) -> dict[str, float]:
     """What an update from samples tells."""
     return trainer.carry_out(trainer.plan(samples, rng, clock))
 
 
-def imitated(
+def run_imitation(
     trainer: PolicyTrainer, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator
 ) -> dict[str, float]:
     """What imitating samples tells."""

@@ -47,7 +47,7 @@ class Client:
 
 
 @contextmanager
-def served(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
+def serve_page(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
     """The link of a page that is served by a thread."""
     uvicorn = pytest.importorskip("uvicorn")
     from analysis.view.server import prepare_server

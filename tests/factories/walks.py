@@ -22,7 +22,7 @@ STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
 PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
 
 
-class Wanderer:
+class RandomWalkEngine:
     """An engine that steps at random, by the request's seed."""
 
     max_context = 10**9
@@ -43,12 +43,12 @@ class Wanderer:
         pass
 
 
-def walk(
+def play_walk(
     number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
 ) -> MatchRecord:
     """One match; `rules` are the settings of rollout parts by name."""
     parts = [make_part(name, **settings) for name, settings in rules.items()]
-    served: Any = engine or Wanderer()
+    served: Any = engine or RandomWalkEngine()
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
     identity = branch.identity if branch else MatchId(k, number)
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}

@@ -15,7 +15,7 @@ from PIL.JpegImagePlugin import MARKER
 from games.contracts import Image
 from games.picture_structure import _ALONE
 from games.pictures import LARGEST, check_picture, decode_picture
-from tests.factories.image_files import chunked, commented, scanned
+from tests.factories.image_files import make_jpeg_with_comments, make_jpeg_with_scans, make_png_with_chunks
 
 
 def written(kind: str = "PNG", size: tuple[int, int] = (6, 4), **options: Any) -> bytes:
@@ -59,12 +59,15 @@ HOSTILE = {
     "exif": (rotated, "rotated by its EXIF data"),
     "gif": (lambda: written("GIF"), "format is unknown"),
     "bmp": (lambda: written("BMP"), "format is unknown"),
-    "scans": (scanned, "more than 40 scans"),
-    "segments": (commented, "more than 500 segments"),
+    "scans": (make_jpeg_with_scans, "more than 40 scans"),
+    "segments": (make_jpeg_with_comments, "more than 500 segments"),
     "stray": (lambda: (good := written("JPEG"))[:2] + bytes(1000) + good[2:], "more than 500 segments or stray bytes"),
     "hidden": (lambda: (good := written("JPEG"))[:2] + HIDDEN * 300 + good[2:], "more than 500 segments"),
-    "chunks": (lambda: chunked(b"tEXt", b"a\0", 30_000), "more than 20,000 chunks"),
-    "profiles": (lambda: chunked(b"iCCP", b"a\0\0" + zlib.compress(b"x" * 9999), 2), "several colour profiles"),
+    "chunks": (lambda: make_png_with_chunks(b"tEXt", b"a\0", 30_000), "more than 20,000 chunks"),
+    "profiles": (
+        lambda: make_png_with_chunks(b"iCCP", b"a\0\0" + zlib.compress(b"x" * 9999), 2),
+        "several colour profiles",
+    ),
     "apng": (lambda: animated("PNG"), "animated"),
     "webp": (lambda: animated("WEBP"), "animated"),
     "torn": (lambda: written(size=(300, 300))[:-60], "cannot be read"),

@@ -15,7 +15,7 @@ from simulators.extractor import Stance
 from simulators.played import Conduct, Faults, PersonGame
 from simulators.recommender import Recommender
 from simulators.search import Search
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 Make = Callable[..., PersonGame]
 WORLDS: dict[str, tuple[Make, tuple[str, ...]]] = {
@@ -66,7 +66,7 @@ def test_the_script_at_the_seat_changes_nothing(world: tuple[Make, tuple[str, ..
     """Agent's views to the byte, payoffs and reports are those of the script inside the simulator."""
     make, agents = world
     for agent in agents:
-        for seed in range(cases(4, 40)):
+        for seed in range(count_cases(4, 40)):
             inside, seated = make(), make(person="played")
             assert list(views(inside, seed, agent)) == list(views(seated, seed, agent)), (agent, seed)
             reports = inside.report(), seated.report()
@@ -80,7 +80,7 @@ def test_the_script_at_the_seat_changes_nothing(world: tuple[Make, tuple[str, ..
 def test_a_hostile_person_ends_its_match_and_nothing_else(world: tuple[Make, tuple[str, ...]], person: str) -> None:
     make, (agent, *_) = world
     limited = 0
-    for seed in range(cases(2, 10)):
+    for seed in range(count_cases(2, 10)):
         game = make(person="played", person_faults=2)
         for view in views(game, seed, agent, HOSTILE[person]):
             said = "".join(message.text for message in view.messages if message.sender == game.person_seat)
@@ -116,7 +116,7 @@ def test_each_kind_of_hostility_is_limited_where_it_does_harm() -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_it_keeps_what_simulators_promise(name: str) -> None:
     make, _ = WORLDS[name]
-    findings = check(lambda: make(person="played", person_faults=3), seeds=cases(2, 5), acts=cases(40, 100))
+    findings = check(lambda: make(person="played", person_faults=3), seeds=count_cases(2, 5), acts=count_cases(40, 100))
     assert [finding for finding in findings if not finding.ok] == []
 
 

@@ -23,8 +23,15 @@ from agents.published import ModuleWeights
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.factories.models import tiny
-from tests.factories.requests import agrees, contexts, generate, passes, request, truncated
+from tests.factories.models import make_tiny_llama
+from tests.factories.requests import (
+    assert_agrees,
+    generate,
+    make_contexts,
+    make_request,
+    record_passes,
+    truncate_distribution,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,8 @@ def serving(model: Any, **options: Any) -> InProcessEngine:
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.7}, {"temperature": 0.0}])
 def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any]) -> None:
     """For every token and with whatever shares its batch; who does not ask is told none."""
-    model, context = tiny(), [1, 2, 3]
-    requests = [request(context, seed, f"k{seed}", max_tokens=3 + seed, **changes) for seed in range(4)]
+    model, context = make_tiny_llama(), [1, 2, 3]
+    requests = [make_request(context, seed, f"k{seed}", max_tokens=3 + seed, **changes) for seed in range(4)]
     for one, plain in zip(
         generate(serving(model, entropy=True), requests), generate(serving(model), requests), strict=True
     ):
@@ -64,23 +71,23 @@ def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any
     [(1.0, 0, 1.0), (0.6, 0, 1.0), (1.8, 0, 1.0), (1.0, 3, 1.0), (0.8, 0, 0.7), (1.3, 5, 0.6), (1.0, 1, 1.0)],
 )
 def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k: int, top_p: float) -> None:
-    model = tiny()
+    model = make_tiny_llama()
     asked = [
-        request(ids, seed=i, key=str(i), temperature=temperature, top_k=top_k, top_p=top_p)
-        for i, ids in enumerate(contexts(24, 12))
+        make_request(ids, seed=i, key=str(i), temperature=temperature, top_k=top_k, top_p=top_p)
+        for i, ids in enumerate(make_contexts(24, 12))
     ]
     for one, got in zip(asked, generate(serving(model), asked), strict=True):
         assert len(got.ids) == 6 and got.version == 3
-        agrees(model, one, got)
+        assert_agrees(model, one, got)
 
 
 def test_requests_of_different_sampling_share_a_batch() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     kinds: list[dict[str, Any]] = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
-    asked = [request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(contexts(24, 10))]
+    asked = [make_request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(make_contexts(24, 10))]
     got = generate(serving(model), asked)
     for one, completion in zip(asked, got, strict=True):
-        agrees(model, one, completion)
+        assert_agrees(model, one, completion)
         assert len(completion.ids) == one.max_tokens
 
 
@@ -90,7 +97,7 @@ def conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -
     for turn in range(turns):
         if fresh:
             wait(engine.publish("p", 3, ModuleWeights(engine._served["p"].weights)))
-        (got,) = generate(engine, [request(ids, turn, "m")])
+        (got,) = generate(engine, [make_request(ids, turn, "m")])
         done.append(got)
         ids = [*ids, *got.ids, 7, 8, 9]
     return done
@@ -117,12 +124,12 @@ def test_a_cache_too_small_for_anybody_changes_nothing(nano: Any) -> None:
 
 
 def test_a_cache_of_other_ids_is_not_used() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     engine = serving(model)
-    generate(engine, [request([1, 2, 3, 4])])
-    other = request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
+    generate(engine, [make_request([1, 2, 3, 4])])
+    other = make_request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
     (got,) = generate(engine, [other])
-    agrees(model, other, got)
+    assert_agrees(model, other, got)
     engine.forget("k")
     engine.forget("never heard of")
     assert generate(engine, [other])[0].ids == got.ids
@@ -130,7 +137,7 @@ def test_a_cache_of_other_ids_is_not_used() -> None:
 
 @pytest.mark.parametrize("max_batch", [256, 5])
 def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_batch: int) -> None:
-    asked = [request(ids, i, str(i)) for i, ids in enumerate(contexts(nano.config.vocab_size, 24))]
+    asked = [make_request(ids, i, str(i)) for i, ids in enumerate(make_contexts(nano.config.vocab_size, 24))]
     among = generate(serving(nano, max_batch=max_batch), asked)
     for i in (0, 3, 11, 23):
         (alone,) = generate(serving(nano), [asked[i]])
@@ -145,7 +152,7 @@ def test_all_that_wait_are_decoded_together(nano: Any) -> None:
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: batches.append(len(given[0])))
 
     async def many() -> None:
-        await asyncio.gather(*(engine.generate([request([1, 2, i], i, str(i), max_tokens=2)]) for i in range(7)))
+        await asyncio.gather(*(engine.generate([make_request([1, 2, i], i, str(i), max_tokens=2)]) for i in range(7)))
 
     try:
         asyncio.run(many())
@@ -155,34 +162,34 @@ def test_all_that_wait_are_decoded_together(nano: Any) -> None:
 
 
 def test_publishing_drops_what_older_weights_had_computed() -> None:
-    model = tiny(seed=0)
+    model = make_tiny_llama(seed=0)
     engine = serving(model)
-    first = request(contexts(24, 2)[1], seed=1)
+    first = make_request(make_contexts(24, 2)[1], seed=1)
     (said,) = generate(engine, [first])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.3).add_(0.01)
     wait(engine.publish("p", 4, ModuleWeights(model)))
-    for asked in (request([*first.ids, *said.ids, 5, 6], seed=2), request(first.ids, seed=3, key="new")):
+    for asked in (make_request([*first.ids, *said.ids, 5, 6], seed=2), make_request(first.ids, seed=3, key="new")):
         (got,) = generate(engine, [asked])
         assert got.version == 4
-        agrees(model, asked, got)
+        assert_agrees(model, asked, got)
 
 
 def test_policies_are_served_apart() -> None:
-    one, other = tiny(seed=0), tiny(seed=1)
+    one, other = make_tiny_llama(seed=0), make_tiny_llama(seed=1)
     engine = serving(one)
     wait(engine.publish("q", 9, ModuleWeights(other)))
-    asked = [request([1, 2, 3], 0), request([1, 2, 3], 0, policy="q")]
+    asked = [make_request([1, 2, 3], 0), make_request([1, 2, 3], 0, policy="q")]
     mine, theirs = generate(engine, asked)
-    agrees(one, asked[0], mine)
-    agrees(other, asked[1], theirs)
+    assert_agrees(one, asked[0], mine)
+    assert_agrees(other, asked[1], theirs)
     assert (mine.version, theirs.version) == (3, 9)
 
 
 def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
-    model = tiny()
-    asked = request([3, 1, 4, 1, 5], temperature=0.0)
+    model = make_tiny_llama()
+    asked = make_request([3, 1, 4, 1, 5], temperature=0.0)
     (got,) = generate(serving(model), [asked])
     ids = list(asked.ids)
     with torch.no_grad():
@@ -193,39 +200,40 @@ def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
 
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it() -> None:
-    model = tiny()
-    (whole,) = generate(serving(model), [request([1, 2, 3], max_tokens=8)])
+    model = make_tiny_llama()
+    (whole,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=8)])
     assert (whole.finish, len(whole.ids)) == ("length", 8)
     end = whole.ids[4]
-    (stopped,) = generate(serving(model), [request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
+    (stopped,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
     assert stopped.finish == "stop"
     assert stopped.ids == whole.ids[: whole.ids.index(end) + 1]
-    (last,) = generate(serving(model), [request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
+    (last,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
     assert (last.finish, last.ids) == ("stop", whole.ids[:1])
 
 
 def test_a_policy_that_nobody_published_is_an_error() -> None:
     with pytest.raises(KeyError, match="no weights are published for policy 'ghost'"):
-        generate(serving(tiny()), [request([1, 2], policy="ghost")])
+        generate(serving(make_tiny_llama()), [make_request([1, 2], policy="ghost")])
 
 
 def test_what_the_model_raises_reaches_those_who_wait() -> None:
-    engine = serving(tiny(vocabulary=8))
+    engine = serving(make_tiny_llama(vocabulary=8))
     with pytest.raises((RuntimeError, ValueError, IndexError)):
-        asyncio.run(asyncio.wait_for(engine.generate([request([1, 2, 99])]), 5))
-    assert len(generate(engine, [request([1, 2, 3])])[0].ids) == 6, "and the engine goes on"
+        asyncio.run(asyncio.wait_for(engine.generate([make_request([1, 2, 99])]), 5))
+    assert len(generate(engine, [make_request([1, 2, 3])])[0].ids) == 6, "and the engine goes on"
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.7, 4)])
 def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float, top_k: int) -> None:
-    model, count = tiny(vocabulary=8), 3000
+    model, count = make_tiny_llama(vocabulary=8), 3000
     asked = [
-        request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k) for seed in range(count)
+        make_request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k)
+        for seed in range(count)
     ]
     drawn = Counter(c.ids[0] for c in generate(serving(model), asked))
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[1, 2, 3]])).logits[0, -1].double().numpy()
-    expected = np.exp(truncated(logits, temperature, top_k, 1.0)) * count
+    expected = np.exp(truncate_distribution(logits, temperature, top_k, 1.0)) * count
     assert all(expected[token] for token in drawn), "nothing outside the truncated vocabulary"
     cells = [k for k in range(8) if expected[k] > 0]
     chi2 = sum((drawn[k] - expected[k]) ** 2 / expected[k] for k in cells)
@@ -233,9 +241,9 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float,
 
 
 def test_scores_are_those_of_the_sampler() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     engine = serving(model)
-    asked = request([1, 2, 3, 4, 5], temperature=0.8)
+    asked = make_request([1, 2, 3, 4, 5], temperature=0.8)
     (got,) = generate(engine, [asked])
     stream = Stream()
     stream.observe(asked.ids)
@@ -259,7 +267,7 @@ def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
 
 
 def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -> None:
-    model, asked = tiny(), request([1, 2, 3])
+    model, asked = make_tiny_llama(), make_request([1, 2, 3])
     engine = serving(model, precision=Precision.BF16)
     before = generate(engine, [asked])
     with torch.no_grad():
@@ -273,31 +281,31 @@ def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -
 
 
 def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(6)], passes(monkeypatch)
+    asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(6)], record_passes(monkeypatch)
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
-        agrees(nano, one, got)
+        assert_agrees(nano, one, got)
     assert shapes == [(1, 54), *[(6, 1)] * 6], "a tree without a trunk, then everybody's own tokens"
 
 
 def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two deals of three contexts each, by hand: 4 tokens open all, 3 each deal, and 2 or 1 are a context's own."""
     asked = [
-        request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
+        make_request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
         for deal in range(2)
         for own in range(3)
     ]
-    shapes = passes(monkeypatch)
+    shapes = record_passes(monkeypatch)
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
-        agrees(nano, one, got)
+        assert_agrees(nano, one, got)
     assert shapes[:3] == [(1, 4), (1, 2 * 3 + 2 * (1 + 2 + 1)), (6, 1)]
 
 
 def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = serving(nano)
-    generate(engine, [request([1, 2, 3, 4, own], key=f"{own}") for own in (5, 6)])
-    shapes, later = passes(monkeypatch), request([1, 2, 3, 9, 9, 9], key="later")
+    generate(engine, [make_request([1, 2, 3, 4, own], key=f"{own}") for own in (5, 6)])
+    shapes, later = record_passes(monkeypatch), make_request([1, 2, 3, 9, 9, 9], key="later")
     (got,) = generate(engine, [later])
-    agrees(nano, later, got)
+    assert_agrees(nano, later, got)
     assert shapes[:2] == [(1, 2), (1, 1)], "9 9 behind 1 2 3, then the last 9"
 
 
@@ -305,7 +313,7 @@ def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> No
     """A frozen policy plays for ever, and each of its contexts may begin otherwise."""
     engine = serving(nano)
     for first in range(MAX_PREFIXES + 9):
-        generate(engine, [request([first, 1, 2], key=f"{first}", max_tokens=1)])
+        generate(engine, [make_request([first, 1, 2], key=f"{first}", max_tokens=1)])
     kept = engine._served["p"].prefixes
     assert (
         len(kept._caches) == MAX_PREFIXES
@@ -316,16 +324,16 @@ def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> No
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.engines.decoding.MAX_TREE_TOKENS", {"cpu": 20, "cuda": 20})
-    asked, shapes = [request([i, *range(9)], key=f"{i}") for i in range(5)], passes(monkeypatch)
+    asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(5)], record_passes(monkeypatch)
     for one, got in zip(asked, generate(serving(nano), asked), strict=True):
-        agrees(nano, one, got)
+        assert_agrees(nano, one, got)
     assert shapes[:4] == [(1, 18), (1, 18), (1, 9), (5, 1)]
 
 
 def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each draws for itself, as it would alone; who has sampled the same so far is computed once."""
-    model, shapes = tiny(), passes(monkeypatch)
-    asked = [request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
+    model, shapes = make_tiny_llama(), record_passes(monkeypatch)
+    asked = [make_request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
     got = generate(serving(model), asked)
     rows = [rows for rows, width in shapes if width == 1]
     beginnings = [len({one.ids[:n] for one in got if len(one.ids) > n}) for n in range(6)]
@@ -333,7 +341,7 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
     assert rows[0] == 1 and all(beginnings[n] <= count for n, count in enumerate(rows))
     assert max(rows) <= max(beginnings), "rows that nobody uses are used again"
     for one, completion in zip(asked, got, strict=True):
-        agrees(model, one, completion)
+        assert_agrees(model, one, completion)
         (alone,) = generate(serving(model), [one])
         assert alone.ids == completion.ids
 
@@ -341,17 +349,20 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
 def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
     """Requests that were one row until late have each the cache of its own ids."""
     engine = serving(nano)
-    first = [request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
+    first = [make_request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
     replies = generate(engine, first)
     assert [one.ids for one in replies[::2]] == [one.ids for one in replies[1::2]]
-    second = [request([*first[i].ids, *one.ids, 7, 8], 10 + i, f"k{i}") for i, one in enumerate(replies)]
+    second = [make_request([*first[i].ids, *one.ids, 7, 8], 10 + i, f"k{i}") for i, one in enumerate(replies)]
     for one, got in zip(second, generate(engine, second), strict=True):
-        agrees(nano, one, got)
+        assert_agrees(nano, one, got)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -> None:
-    engine, asked = serving(tiny(), precision=Precision.BF16 if bf16 else Precision.FP32), request([1, 2, 3])
+    engine, asked = (
+        serving(make_tiny_llama(), precision=Precision.BF16 if bf16 else Precision.FP32),
+        make_request([1, 2, 3]),
+    )
     (before,) = generate(engine, [asked])
     wait(engine.release("p"))
     assert engine._served["p"].bf16_copy is None and not engine._served["p"].caches._caches
@@ -384,15 +395,15 @@ def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
     monkeypatch.setattr(decoding, "BatchKV", Kept)
     engine = serving(nano)
     with uncollected():
-        generate(engine, [request([1, 2, 3, 4, own], key=f"{own}") for own in range(5)])
+        generate(engine, [make_request([1, 2, 3, 4, own], key=f"{own}") for own in range(5)])
         assert buffers and not [kept for kept in buffers if kept() is not None]
 
 
 def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
-    engine = serving(tiny())
+    engine = serving(make_tiny_llama())
 
     async def ask() -> list[Completion]:
-        waiting = asyncio.create_task(engine.generate([request([1, 2, 3])]))
+        waiting = asyncio.create_task(engine.generate([make_request([1, 2, 3])]))
         await asyncio.sleep(0)
         await engine.retire("p")
         return await asyncio.wait_for(waiting, 10)
@@ -431,11 +442,11 @@ def answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion
 
 def test_an_error_of_one_request_reaches_no_other() -> None:
     """Those decoded beside it say what they say without it."""
-    asked = [request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
-    alone = generate(serving(tiny()), asked)
-    model = tiny()
+    asked = [make_request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
+    alone = generate(serving(make_tiny_llama()), asked)
+    model = make_tiny_llama()
     model.set_input_embeddings(Fragile(model.get_input_embeddings(), 20))
-    told = answers(serving(model), [*asked[:4], request([1, 20], 0, "bad"), *asked[4:]])
+    told = answers(serving(model), [*asked[:4], make_request([1, 20], 0, "bad"), *asked[4:]])
     assert isinstance(told.pop(4), RuntimeError)
     for one, other in zip(told, alone, strict=True):
         assert isinstance(one, Completion) and one.ids == other.ids
@@ -446,8 +457,8 @@ def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
     ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU an index out of range ends the process's work for good."""
-    engine, seen = serving(tiny()), passes(monkeypatch)
-    told = answers(engine, [request([1, 2]), request(ids, key="bad"), request([1, 3], key="other")])
+    engine, seen = serving(make_tiny_llama()), record_passes(monkeypatch)
+    told = answers(engine, [make_request([1, 2]), make_request(ids, key="bad"), make_request([1, 3], key="other")])
     assert [isinstance(one, Completion) for one in told] == [True, False, True]
     assert "vocabulary of 24" in str(told[1]) and (2, 1) in seen, "the others share a batch"
 
@@ -462,13 +473,13 @@ def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
 )  # fmt: skip
 def test_a_request_that_cannot_be_sampled_is_not_made(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        request(**{"ids": (1, 2)} | changes)
+        make_request(**{"ids": (1, 2)} | changes)
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.01}, {"top_p": 1e-300}, {"top_k": 2**31 - 1}])
 def test_the_outermost_settings_are_sampled(changes: dict[str, Any]) -> None:
-    model = tiny()
+    model = make_tiny_llama()
     with torch.no_grad():
         model.lm_head.weight.mul_(1e4)
-    (got,) = generate(serving(model), [request([1, 2, 3], **changes)])
+    (got,) = generate(serving(model), [make_request([1, 2, 3], **changes)])
     assert len(got.ids) == 6 and np.isfinite(got.logprobs).all()

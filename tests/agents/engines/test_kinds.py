@@ -12,7 +12,7 @@ from agents.engines.kinds import ENGINES, import_engine, list_kinds_with
 from agents.engines.make import check_engine, make_engine
 from agents.engines.spec import EngineSpec
 from agents.errors import EngineError
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.toy_engine import PLACE, ToyEngine
 
 
@@ -47,7 +47,7 @@ def test_an_unknown_kind_is_refused_with_the_nearest(kind: str, says: str) -> No
     "command", [("run", "selfplay", "--game", "negotiation", "--engine", "vlm"), ("serve", "nano", "--engine", "vlm")]
 )
 def test_a_command_refuses_an_unknown_kind_in_one_line(command: tuple[str, ...]) -> None:
-    assert refused(*command).endswith("unknown engine 'vlm' — did you mean 'vllm'?")
+    assert get_refusal(*command).endswith("unknown engine 'vlm' — did you mean 'vllm'?")
 
 
 def test_engines_are_listed_with_what_they_serve() -> None:

@@ -20,21 +20,21 @@ from agents.published import FolderWeights, wrap_adapter
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.factories.models import model_of, stirred
-from tests.factories.requests import agrees, contexts, generate, passes, request
+from tests.factories.models import make_model, randomise_adapter
+from tests.factories.requests import assert_agrees, generate, make_contexts, make_request, record_passes
 
 NAMES = ("a", "b", "c", "d")
 
 
 def base_of(bf16: bool = False, family: str = "untied") -> Any:
-    base = model_of(family).requires_grad_(False)
+    base = make_model(family).requires_grad_(False)
     return convert_to_bf16(base, packed=False) if bf16 else base
 
 
 def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     """Four adapters of different ranks and layers, served."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
-    made = [stirred(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
+    made = [randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
     models = dict(zip(NAMES, made, strict=True))
     for version, (name, model) in enumerate(models.items()):
         wait(engine.publish(name, version, wrap_adapter(model, base, Path("there"), "base")))
@@ -43,8 +43,8 @@ def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
 
 def mixed(count: int = 24) -> list[Request]:
     """Requests of all four, in no order."""
-    given = contexts(24, count)
-    return [request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
+    given = make_contexts(24, count)
+    return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -56,13 +56,13 @@ def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
     for one, got in zip(asked, generate(engine, asked), strict=True):
         assert got.version == NAMES.index(one.policy)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
+            assert_agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
 
 
 def test_all_four_go_through_the_base_together(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = InProcessEngine()
     four(base_of(), engine)
-    shapes = passes(monkeypatch)
+    shapes = record_passes(monkeypatch)
     generate(engine, mixed())
     assert max(rows for rows, _ in shapes) == 24
 
@@ -86,7 +86,7 @@ def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
     engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16)
     models, asked = four(base, engine), mixed()
     before = generate(engine, asked)
-    stirred(models["b"], 99)
+    randomise_adapter(models["b"], 99)
     wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
     after = generate(engine, asked)
     fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
@@ -107,16 +107,16 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
     folder = resolve("nano")
     base = load_model(folder).requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
-    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0))
+    save_adapter(randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
     engine = InProcessEngine()
     wait(engine.publish("p", 3, wrap_adapter(model, base, folder, "nano")))
     wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
     wait(engine.publish("p@reference", 0, FolderWeights(folder)))
-    asked = [request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
+    asked = [make_request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
     now, past, reference = generate(engine, asked)
-    agrees(model, asked[0], now)
-    agrees(base, asked[2], reference)
+    assert_agrees(model, asked[0], now)
+    assert_agrees(base, asked[2], reference)
     assert past.version == 1 and past.logprobs != reference.logprobs
     assert len(engine._folders) == 1 and engine._served["p"].model is engine._served["p@reference"].model
     held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
@@ -130,7 +130,7 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
     base = base_of()
     lanes = Lanes(base, bf16=False)
-    lanes.add_adapter("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
+    lanes.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits
@@ -145,11 +145,11 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     folder = resolve("nano")
     engine, base = InProcessEngine(), load_model(folder)
-    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
+    save_adapter(randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
     wait(engine.publish("p", 0, FolderWeights(tmp_path)))
     wait(engine.publish("p", 1, FolderWeights(folder)))
-    asked = request([1, 2, 3])
-    agrees(base, asked, generate(engine, [asked])[0])
+    asked = make_request([1, 2, 3])
+    assert_agrees(base, asked, generate(engine, [asked])[0])
 
 
 def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
@@ -167,4 +167,4 @@ def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_rep
         if one.policy == "b":
             assert isinstance(got, WeightsError) and "policy 'b'" in str(got)
         else:
-            agrees(models[one.policy], one, got[0])
+            assert_agrees(models[one.policy], one, got[0])

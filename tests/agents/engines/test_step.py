@@ -12,8 +12,8 @@ from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.step import step, supports_step
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
-from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, model_of, stepped
-from tests.factories.requests import contexts, generate, request
+from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, make_float64_model, make_model
+from tests.factories.requests import generate, make_contexts, make_request
 
 LENGTHS = (7, 1, 12, 4)
 """Tokens of the rows' pasts."""
@@ -33,7 +33,7 @@ def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("name", STEPPED)
 def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
-    model, steps_ahead = stepped(name), 3
+    model, steps_ahead = make_float64_model(name), 3
     assert supports_step(model)
     streams = [
         torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
@@ -82,7 +82,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None:
     """In bfloat16 all columns are read, as long as that is cheaper than to copy those that count."""
-    model = stepped("qwen3").to(dtype)
+    model = make_float64_model("qwen3").to(dtype)
     nothing = empty_kv(model.config, dtype, torch.device("cpu"))
     said = []
     for room in (6, 10, 100):
@@ -119,7 +119,7 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
 
 def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
     """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
-    model = stepped("llama with biases")
+    model = make_float64_model("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
     tokens, places = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
 
@@ -149,7 +149,7 @@ def test_other_kinds_go_through_transformers() -> None:
     assert not supports_step(windowed(MistralConfig))
     assert not supports_step(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
     assert supports_step(windowed(Qwen2Config, use_sliding_window=False))
-    assert {name for name in CONFIGS if supports_step(model_of(name))} == {"tied", "untied", "biases"}
+    assert {name for name in CONFIGS if supports_step(make_model(name))} == {"tied", "untied", "biases"}
 
 
 def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("untied", "capped logits"):
         calls.clear()
         engine = InProcessEngine()
-        wait(engine.publish("p", 1, ModuleWeights(model_of(name))))
-        replies[name] = generate(engine, [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(24, 5))])
+        wait(engine.publish("p", 1, ModuleWeights(make_model(name))))
+        replies[name] = generate(engine, [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(24, 5))])
         assert all(len(one.ids) == 6 for one in replies[name])
         assert bool(calls) == (name == "untied")

@@ -36,10 +36,10 @@ from agents.stream import Stream
 from agents.vision import get_vision
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.factories.eyes import IMAGE, bare_scores, build_eyes, picture, stream
-from tests.factories.models import stirred
-from tests.factories.requests import agrees, contexts, request
-from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
+from tests.factories.eyes import IMAGE, compute_reference_scores, make_picture, make_stream, save_vision_model
+from tests.factories.models import randomise_adapter
+from tests.factories.requests import assert_agrees, make_contexts, make_request
+from tests.factories.short_contexts import POSITIONS, assert_context_full, play_talk, save_short_nano
 
 SPEC = EngineSpec(kind="vllm", cache_mb=256, max_batch=64)
 SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}]
@@ -68,8 +68,8 @@ def base() -> Any:
 
 
 def asked(count: int, **changes: Any) -> list[Request]:
-    given = contexts(200, count)
-    return [request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
+    given = make_contexts(200, count)
+    return [make_request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
 
 
 def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
@@ -114,7 +114,7 @@ def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngi
     for one, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == 3 and len(got.ids) == 6
         if one.temperature:
-            agrees(model, one, got)
+            assert_agrees(model, one, got)
         else:
             assert got.logprobs == (0.0,) * 6
 
@@ -130,21 +130,21 @@ def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> Non
     requests = asked(20, temperature=1.0)
     together = generate(engine, requests)
     assert [c.ids for c in together] == [generate(engine, [one])[0].ids for one in requests]
-    assert len({c.ids for c in generate(engine, [request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
+    assert len({c.ids for c in generate(engine, [make_request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
 
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
-    (whole,) = generate(engine, [request([1, 2, 3], max_tokens=8)])
-    (short,) = generate(engine, [request([1, 2, 3], max_tokens=8, stop_ids=frozenset({whole.ids[3]}))])
+    (whole,) = generate(engine, [make_request([1, 2, 3], max_tokens=8)])
+    (short,) = generate(engine, [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({whole.ids[3]}))])
     cut = whole.ids.index(whole.ids[3]) + 1
     assert (whole.finish, short.finish, short.ids) == ("length", "stop", whole.ids[:cut])
 
 
 def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
     ids = [int(i) for i in np.random.default_rng(0).integers(0, 200, 300)]
-    (said,) = generate(engine, [request(ids, key="long")])
+    (said,) = generate(engine, [make_request(ids, key="long")])
     before = engine.figures()["cached_tokens"]
-    generate(engine, [request([*ids, *said.ids, 5], key="long")])
+    generate(engine, [make_request([*ids, *said.ids, 5], key="long")])
     assert engine.figures()["cached_tokens"] - before >= 256, "two blocks of 128"
 
 
@@ -158,7 +158,7 @@ def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, mod
     wait(engine.publish("p", 4, ModuleWeights(model)))
     for one, old, got in zip(requests, before, generate(engine, requests), strict=True):
         assert got.version == 4
-        agrees(model, one, got)
+        assert_agrees(model, one, got)
         assert got.logprobs != old.logprobs
 
 
@@ -181,21 +181,23 @@ def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> Non
         requests = [replace(one, policy="received") for one in asked(20, temperature=1.0)]
         for one, got in zip(requests, generate(engine, requests), strict=True):
             assert got.version == version
-            agrees(wanted, one, got)
+            assert_agrees(wanted, one, got)
     wait(engine.retire("received"))
 
 
 def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model: Any) -> None:
     stream = Stream()
     stream.observe([1, 2, 3])
-    (got,) = generate(engine, [request([1, 2, 3])])
+    (got,) = generate(engine, [make_request([1, 2, 3])])
     stream.append_sampled(list(got.ids), list(got.logprobs), 0)
     np.testing.assert_allclose(wait(engine.score("p", [stream], [1.0]))[0], got.logprobs, atol=1e-4)
 
 
 def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
     folder = resolve("nano-1")
-    models = {n: stirred(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
+    models = {
+        n: randomise_adapter(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))
+    }
     for version, (name, made) in enumerate(models.items()):
         wait(engine.publish(name, version, wrap_adapter(made, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")
@@ -205,11 +207,11 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
     for _ in range(2):
         names = list(models)
         requests = [
-            request(one.ids, i, one.key, policy=names[i % 5]) for i, one in enumerate(asked(30, temperature=1.0))
+            make_request(one.ids, i, one.key, policy=names[i % 5]) for i, one in enumerate(asked(30, temperature=1.0))
         ]
         for one, got in zip(requests, generate(engine, requests), strict=True):
-            agrees(models[one.policy], one, got)
-        stirred(models["b"], 77)
+            assert_agrees(models[one.policy], one, got)
+        randomise_adapter(models["b"], 77)
         wait(engine.publish("b", 9, wrap_adapter(models["b"], base, folder, "nano-1")))
     assert len(engine._servers) == 3, "one for `p`, one for `received`, one for nano-1 and all on it"
     for name in models:
@@ -222,7 +224,7 @@ def test_what_cannot_start_says_why_in_a_line() -> None:
     wait(made.open())
     wait(made.publish("p", 0, FolderWeights(resolve("nano"))))
     with pytest.raises(EngineError, match="did not start") as refused:
-        generate(made, [request([1, 2, 3])])
+        generate(made, [make_request([1, 2, 3])])
     wait(made.close())
     assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
     assert _ended(_children(os.getpid()) - others)
@@ -235,17 +237,17 @@ def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Pa
         VLLMEngine(SPEC.model_copy(update={"max_model_len": max_model_len})),
         min(max_model_len, POSITIONS),
     )
-    folder = short_nano(tmp_path / "short")
+    folder = save_short_nano(tmp_path / "short")
 
     async def play() -> None:
         await made.open()
-        assert_full(await talk(made, folder), positions)
-        (whole,) = await made.generate([request([5] * (positions - 6), policy="short", max_tokens=6)])
+        assert_context_full(await play_talk(made, folder), positions)
+        (whole,) = await made.generate([make_request([5] * (positions - 6), policy="short", max_tokens=6)])
         assert len(whole.ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"of {positions}"):
-            await made.generate([request([5] * (positions - 5), policy="short", max_tokens=6)])
+            await made.generate([make_request([5] * (positions - 5), policy="short", max_tokens=6)])
         made.max_context = NO_LIMIT
-        record = await talk(made, folder, NO_LIMIT)
+        record = await play_talk(made, folder, NO_LIMIT)
         assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
         await made.close()
 
@@ -259,11 +261,11 @@ def test_a_failure_of_vllm_is_an_engine_error() -> None:
     async def play() -> None:
         await made.open()
         await made.publish("p", 0, FolderWeights(resolve("nano")))
-        await made.generate([request([1, 2, 3])])
+        await made.generate([make_request([1, 2, 3])])
         (server,) = made._servers.values()
         server.llm.engine_core.shutdown()
         with pytest.raises(EngineError, match="vLLM failed: "):
-            await made.generate([request([1, 2, 3])])
+            await made.generate([make_request([1, 2, 3])])
         await made.close()
 
     wait(play())
@@ -314,15 +316,15 @@ def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float,
 def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str, tmp_path: Path) -> None:
     pytest.importorskip("torchvision", reason="vLLM reads Qwen's images through it")
     tokens = ["<|image_pad|>", "<|video_pad|>"]  # vLLM knows them by these names, and on the CPU heads of 32
-    folder = build_eyes(tmp_path / "eyes", family, tokens=tokens, head=32)
+    folder = save_vision_model(tmp_path / "eyes", family, tokens=tokens, head=32)
     model = load_module(folder, frozen=True)
     vision: Any = get_vision(model)
-    streams = [stream(vision, [[picture(n), picture(n + 50, 32, 40)]], n) for n in range(6)]
+    streams = [make_stream(vision, [[make_picture(n), make_picture(n + 50, 32, 40)]], n) for n in range(6)]
     asked = []
     for n, one in enumerate(streams):
         ids, media = one.before(one.mask.index(True))
         ids = [vision.image_token if id == IMAGE else id for id in ids]
-        asked.append(request(ids, n, f"k{n}", media=tuple(media)))
+        asked.append(make_request(ids, n, f"k{n}", media=tuple(media)))
     engine = VLLMEngine(SPEC)
     wait(engine.open())
     try:
@@ -331,7 +333,7 @@ def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str
             played = Stream()
             played.observe(context.ids, context.media)
             played.append_sampled(got.ids, got.logprobs, 0)
-            wanted = bare_scores(model, vision, played, vision.image_token)
+            wanted = compute_reference_scores(model, vision, played, vision.image_token)
             assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
     finally:
         wait(engine.close())

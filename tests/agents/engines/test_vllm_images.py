@@ -11,11 +11,11 @@ from agents.engines.vllm_images import copy_processor, make_image_prompt
 from agents.errors import EngineError
 from agents.eyes.layout import Vision
 from agents.layouts import create_vision
-from tests.factories.eyes import FAMILIES, IMAGE, QWENS, config_of, picture, stream
+from tests.factories.eyes import FAMILIES, IMAGE, QWENS, make_config, make_picture, make_stream
 
 
 def request(vision: Vision) -> Request:
-    one = stream(vision, [[picture(1)], [picture(2, 300, 500), picture(3, 40, 24)]])
+    one = make_stream(vision, [[make_picture(1)], [make_picture(2, 300, 500), make_picture(3, 40, 24)]])
     return Request(
         policy="p", ids=tuple(one.ids), media=tuple(one.media), key="k", max_tokens=1, temperature=1.0, top_p=1.0,
         top_k=0, stop_ids=frozenset(), seed=(),
@@ -24,7 +24,7 @@ def request(vision: Vision) -> Request:
 
 @pytest.mark.parametrize("family", QWENS)
 def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None:
-    vision = create_vision(config_of(family))
+    vision = create_vision(make_config(family))
     assert vision and VLLMEngine.capabilities.has_vision
     asked = request(vision)
     prompt = make_image_prompt(vision, asked)
@@ -39,14 +39,14 @@ def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in QWENS])
 def test_other_families_are_refused_in_one_line(family: str) -> None:
-    vision = create_vision(config_of(family))
+    vision = create_vision(make_config(family))
     assert vision
     with pytest.raises(EngineError, match=r"set engine\.kind to in_process"):
         make_image_prompt(vision, request(vision))
 
 
 def test_an_image_that_cannot_be_read_is_named() -> None:
-    vision = create_vision(config_of("qwen2_vl"))
+    vision = create_vision(make_config("qwen2_vl"))
     assert vision
     asked = request(vision)
     first = replace(asked.media[0], data=b"https://example.org/cat.png")

@@ -22,10 +22,10 @@ from agents.stream import Stream
 from agents.weights import resolve
 from arena.cli.loop import wait
 from tests.factories.fake_vllm import AsyncLLM, install
-from tests.factories.requests import contexts, request
+from tests.factories.requests import make_contexts, make_request
 
 NANO = resolve("nano")
-REQUESTS = [request(ids, i, f"k{i}", temperature=0.0, max_tokens=4) for i, ids in enumerate(contexts(200, 3))]
+REQUESTS = [make_request(ids, i, f"k{i}", temperature=0.0, max_tokens=4) for i, ids in enumerate(make_contexts(200, 3))]
 HERE = f"{__name__}:tensors"
 
 

@@ -14,9 +14,9 @@ from agents.harness.conversations import Conversations, describe_drift
 from agents.harness.request import AgentRequest, parse
 from agents.tool_formats import ToolCall, ToolResult, make_call_id
 from tests.factories.agent_programs.tools import TOOLS
-from tests.factories.harness import HI, chat, frame
-from tests.factories.image_files import REFUSED, encoded, shown, url_of
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.harness import GREETING, load_frame, make_chat_request
+from tests.factories.image_files import REFUSED, encode_noise, make_data_url, make_image_part
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 FAMILIES = [*TOOL_FAMILIES, "nano"]
 
@@ -30,7 +30,7 @@ class Talk:
     """Conversations whose replies are given by hand."""
 
     def __init__(self, family: str) -> None:
-        self.frame = frame(family)
+        self.frame = load_frame(family)
         self.all = Conversations(self.frame, "m/agent")
         self.turn = 0
 
@@ -48,9 +48,9 @@ class Talk:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) -> None:
-    talk, f = Talk(family), frame(family)
+    talk, f = Talk(family), load_frame(family)
     calls = (ToolCall(make_call_id(0), "add", {"a": 1, "b": "é"}),)
-    first, _ = talk.say(chat({"role": "system", "content": "S"}, user("Go"), tools=TOOLS), "", calls)
+    first, _ = talk.say(make_chat_request({"role": "system", "content": "S"}, user("Go"), tools=TOOLS), "", calls)
     system, tools = ("S", TOOLS) if f.tools else (f"S\n\n{describe_tools(TOOLS)}", ())
     opens = f.opens_turn(tools, system)
     assert first == f.open(system, (), tools, opens) + f.ask("Go", opens)
@@ -63,7 +63,7 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
         {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": [echo]},
         {"role": "tool", "tool_call_id": make_call_id(0), "content": "r <|im_end|>"},
     ]  # fmt: skip
-    second, why = talk.say(chat(*history, tools=TOOLS), "Done.")
+    second, why = talk.say(make_chat_request(*history, tools=TOOLS), "Done.")
     said = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
     assert second == first + said + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not why
     (stream,) = talk.all.streams
@@ -75,7 +75,7 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
 
 @pytest.mark.parametrize("family", ["qwen25", "qwen_xml", "llama31"])
 def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
-    tokenizer, f, talk = tool_tokenizer(family), frame(family), Talk(family)
+    tokenizer, f, talk = build_tool_tokenizer(family), load_frame(family), Talk(family)
     calls = tuple(
         ToolCall(make_call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
     )
@@ -87,45 +87,45 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
         {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": listed},
         *({"role": "tool", "tool_call_id": one.id, "content": f"r{one.id}"} for one in calls),
     ]  # fmt: skip
-    talk.say(chat(*messages[:2], tools=TOOLS), "", calls)
+    talk.say(make_chat_request(*messages[:2], tools=TOOLS), "", calls)
     sent = json.loads(json.dumps(messages))
     for one in sent[2]["tool_calls"]:
         one["function"]["arguments"] = json.dumps(one["function"]["arguments"])
-    context, _ = talk.say(chat(*sent, tools=TOOLS), "ok")
+    context, _ = talk.say(make_chat_request(*sent, tools=TOOLS), "ok")
     printed = tokenizer.apply_chat_template(messages, tools=TOOLS, tokenize=False, add_generation_prompt=True)
     assert tokenizer.decode(context) == printed
-    assert not describe_drift(f, chat(*sent, tools=TOOLS))
+    assert not describe_drift(f, make_chat_request(*sent, tools=TOOLS))
 
 
 def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
     talk = Talk("qwen25")
-    talk.say(chat(HI), "One.")
-    past = [HI, {"role": "assistant", "content": "One."}]
-    first, why = talk.say(chat(*past, user("a")), "A.")
+    talk.say(make_chat_request(GREETING), "One.")
+    past = [GREETING, {"role": "assistant", "content": "One."}]
+    first, why = talk.say(make_chat_request(*past, user("a")), "A.")
     assert not why and len(talk.all.streams) == 1
-    second, why = talk.say(chat(*past, user("b")), "B.")
+    second, why = talk.say(make_chat_request(*past, user("b")), "B.")
     assert why == "rewrites the user's message" and len(talk.all.streams) == 2
-    common = len(first) - len(frame("qwen25").ask("a"))
+    common = len(first) - len(load_frame("qwen25").ask("a"))
     assert first[:common] == second[:common]
     assert not any(talk.all.streams[1].mask[:common]), "the first reply is trained once, in its own stream"
     for messages, reason in [
         ([*past[:1], {"role": "assistant", "content": "Uno."}, user("a")], "rewrites the assistant's message"),
         ([user("Other")], "begins another conversation"),
-        ([HI], "drops or inserts messages"),
+        ([GREETING], "drops or inserts messages"),
     ]:
-        assert talk.say(chat(*messages), "C.")[1] == reason
-    assert talk.say(chat(*past, user("a"), tools=TOOLS), "D.")[1] == "changes the tools' definitions"
+        assert talk.say(make_chat_request(*messages), "C.")[1] == reason
+    assert talk.say(make_chat_request(*past, user("a"), tools=TOOLS), "D.")[1] == "changes the tools' definitions"
 
 
 @pytest.mark.parametrize("reply", [" <think>hm</think> One.", '\n<think internal="QQ==">\nhm\n</think>\n\nOne.'])
 def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
     talk = Talk("qwen25")
-    placed, _ = talk.all.place(chat(HI))
-    ids = [*frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), frame("qwen25").stop_id]
+    placed, _ = talk.all.place(make_chat_request(GREETING))
+    ids = [*load_frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), load_frame("qwen25").stop_id]
     known = [*placed.new_ids, *ids]
     done = Completion(tuple(ids), (0.0,) * len(ids), "stop", 0)
     talk.all.record(placed, ChatMessage("assistant", "<think>hm</think>\n  One."), done, 0)
-    context, why = talk.say(chat(HI, {"role": "assistant", "content": reply}, user("x")))
+    context, why = talk.say(make_chat_request(GREETING, {"role": "assistant", "content": reply}, user("x")))
     assert not why and context[: len(known)] == known
 
 
@@ -143,7 +143,7 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
             history = [user(f"new {turn}")]
         elif move < 0.4 and len(history) > 2:
             history = history[-1:]
-        context, _ = talk.say(chat(*history), f"reply {turn}")
+        context, _ = talk.say(make_chat_request(*history), f"reply {turn}")
         asked.append((context, turn))
         histories.append([*history, {"role": "assistant", "content": f"reply {turn}"}, user(f"more {turn}")])
     streams = talk.all.streams
@@ -165,25 +165,27 @@ def test_drift_of_templates_is_named() -> None:
     call = {"id": make_call_id(0), "type": "function", "function": {"name": "add", "arguments": "{}"}}
     other = {**call, "id": make_call_id(1)}
     result = [{"role": "tool", "tool_call_id": one["id"], "content": ""} for one in (call, other)]
-    several = chat(HI, {"role": "assistant", "tool_calls": [call, other]}, *result, tools=TOOLS)
-    named = {family: describe_drift(frame(family), several) for family in FAMILIES}
+    several = make_chat_request(GREETING, {"role": "assistant", "tool_calls": [call, other]}, *result, tools=TOOLS)
+    named = {family: describe_drift(load_frame(family), several) for family in FAMILIES}
     assert not named["qwen25"] and not named["qwen_xml"]
     assert "another form" in named["hermes"] and "several calls" in named["llama31"]
     assert "moves definitions" in named["mistral"] and "no tools" in named["nano"]
-    late = chat(HI, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"})
-    assert "system message" in describe_drift(frame("qwen25"), late)
+    late = make_chat_request(GREETING, {"role": "assistant", "content": "x"}, {"role": "system", "content": "y"})
+    assert "system message" in describe_drift(load_frame("qwen25"), late)
 
 
 def test_a_call_that_the_format_cannot_express_is_refused() -> None:
     call = {"id": "too-long-for-mistral", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     result = {"role": "tool", "tool_call_id": call["id"], "content": "1"}
     with pytest.raises(RequestError, match="nine letters"):
-        Talk("mistral").all.place(chat(HI, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS))
+        Talk("mistral").all.place(
+            make_chat_request(GREETING, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS)
+        )
 
 
 def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk = Talk("seeing")
-    one, two = (shown(encoded(k)) for k in (1, 2))
+    one, two = (make_image_part(encode_noise(k)) for k in (1, 2))
 
     def asked(*contents: Any) -> AgentRequest:
         roles = ("user", "assistant")
@@ -195,7 +197,7 @@ def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk.say(asked(look, "a cat", [two]), "a dog")
     _, why = talk.say(asked(look, "a cat", [one, two]), "both")
     assert why == "rewrites the user's message"
-    hashes = [hashlib.sha256(encoded(k)).hexdigest() for k in (1, 2)]
+    hashes = [hashlib.sha256(encode_noise(k)).hexdigest() for k in (1, 2)]
     assert [[span.hash for span in stream.media] for stream in talk.all.streams] == [hashes, [hashes[0], *hashes]]
     for stream in talk.all.streams:
         for span in stream.media:
@@ -219,10 +221,10 @@ def test_hostile_images_are_refused_in_one_line(api: Any, name: str) -> None:
 
 
 def test_responses_have_images_in_their_own_form() -> None:
-    part = {"type": "input_image", "image_url": url_of(encoded())}
+    part = {"type": "input_image", "image_url": make_data_url(encode_noise())}
     body = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}]}
     (message,) = parse("responses", json.dumps(body).encode(), sees=True).messages
     assert message.parts[0] == "x" and message.text == f"x{message.parts[1].text}"  # type: ignore[union-attr]
     for role in ("system", "assistant"):
         with pytest.raises(RequestError, match="only a user's message may have images"):
-            parse("chat", json.dumps({"messages": [{"role": role, "content": [part]}, HI]}).encode(), sees=True)
+            parse("chat", json.dumps({"messages": [{"role": role, "content": [part]}, GREETING]}).encode(), sees=True)

@@ -7,7 +7,7 @@ import pytest
 
 import games
 from agents.players.bidders import GAMES, SCRIPTED, bid_probability
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 PAIRS = list(itertools.product(range(1, 11), repeat=2))
 HAGGLERS = ("truthful_haggler", "conceding_haggler", "hard_haggler")
@@ -17,7 +17,7 @@ def match(game, names, deal=None, seed=0, **options):
     """An ended match of these scripted policies, in the seats' order."""
     table = games.make(game, **options)
     table.reset(seed=seed, options=deal)
-    play(table, {seat: SCRIPTED[name](0) for seat, name in zip(table.seats, names, strict=True)})
+    play_match(table, {seat: SCRIPTED[name](0) for seat, name in zip(table.seats, names, strict=True)})
     return table
 
 
@@ -31,7 +31,7 @@ def test_bids():
     for players, value, shaded in ((2, 10, 5), (2, 7, 4), (3, 9, 6), (3, 10, 7), (4, 8, 6), (6, 1, 1)):
         game = games.make("first_price_auction", players=players)
         game.reset(options={"values": [value] * players})
-        bids = {name: SCRIPTED[name](0).act(view_of(game)) for name in SCRIPTED if game.name in GAMES[name]}
+        bids = {name: SCRIPTED[name](0).act(make_view(game)) for name in SCRIPTED if game.name in GAMES[name]}
         assert bids == {
             "truthful_bidder": f"BID {value}", "shading_bidder": f"BID {shaded}", "greedy_bidder": "BID 1",
         }  # fmt: skip
@@ -69,7 +69,7 @@ def test_hagglers_worked_by_hand():
     game.reset(options=deal)
     asked = []
     while not game.ended:
-        act = SCRIPTED["conceding_haggler"](0).act(view_of(game))
+        act = SCRIPTED["conceding_haggler"](0).act(make_view(game))
         asked.append(act)
         game.step(act)
     assert asked == ["PRICE 10", "PRICE 1", "PRICE 7", "PRICE 4", "PRICE 5", "ACCEPT"]
@@ -128,7 +128,7 @@ def test_the_chance_that_a_bid_is_true(dice, sides):
         game.reset(options={"chance": own * 2})
         every = game.infos["first"]["legal"]
         game.step(every[told])  # after the highest bid LIAR alone is legal
-        view = view_of(game)
+        view = make_view(game)
         for bid in every:
             count, face = map(int, bid.split()[1:])
             tables = [[die + 1 for die in own + other] for other in rolls(dice, sides)]
@@ -139,12 +139,12 @@ def test_the_chance_that_a_bid_is_true(dice, sides):
 def test_dice_worked_by_hand():
     game = games.make("liars_dice")
     game.reset(options={"chance": [2, 5]})  # a three and a six, which is wild
-    assert SCRIPTED["plain_dealer"](0).act(view_of(game)) == "BID 1 3"
-    assert SCRIPTED["bluffer"](0).act(view_of(game)) == "BID 1 1"
+    assert SCRIPTED["plain_dealer"](0).act(make_view(game)) == "BID 1 3"
+    assert SCRIPTED["bluffer"](0).act(make_view(game)) == "BID 1 1"
     game.step("BID 1 3")
-    assert SCRIPTED["plain_dealer"](0).act(view_of(game)) == "BID 1 4"  # as sure as any; LIAR would be wrong for sure
+    assert SCRIPTED["plain_dealer"](0).act(make_view(game)) == "BID 1 4"  # as sure as any; LIAR would be wrong for sure
     game.step("BID 2 1")
-    assert [SCRIPTED[name](0).act(view_of(game)) for name in ("plain_dealer", "bluffer")] == ["LIAR", "LIAR"]
+    assert [SCRIPTED[name](0).act(make_view(game)) for name in ("plain_dealer", "bluffer")] == ["LIAR", "LIAR"]
 
 
 @pytest.mark.parametrize("dice", [1, 2])

@@ -23,7 +23,7 @@ from agents.weights import load_model, load_tokenizer, resolve
 from arena.cli.loop import wait
 from arena.config.seating import resolve_tables
 from arena.errors import ConfigError
-from tests.factories.texts import sampling_so
+from tests.factories.texts import make_sampling_experiment
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 RULE = Cautious()
@@ -165,7 +165,7 @@ def test_marks_are_the_tokens_that_hold_one() -> None:
 
 def test_trained_policies_are_not_cautious(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.cautious keeps one of several"):
-        resolve_tables(sampling_so(tmp_path, "{cautious: {}}"))
+        resolve_tables(make_sampling_experiment(tmp_path, "{cautious: {}}"))
 
 
 @pytest.mark.parametrize("wrong", [{"most": 1}, {"low": 2.0}, {"high": 0.0}, {"mots": 3}])

@@ -22,7 +22,7 @@ from arena.cli.loop import wait
 from games.contracts import MatchId, Message, View
 from tests.factories import server
 from tests.factories.seeing import Colours
-from tests.factories.server import completion, lists, says
+from tests.factories.server import make_completion, reply_with, reply_with_models
 
 KEY = "sk-very-secret"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -84,7 +84,7 @@ def quick(monkeypatch):
 
 
 def test_a_reply_and_what_was_asked():
-    with Server(says(completion("BET | hm", "stop", (31, 5)))) as server:
+    with Server(reply_with(make_completion("BET | hm", "stop", (31, 5)))) as server:
         made, answer = server.ask()
     assert (answer.text, answer.finish, answer.tokens) == ("BET | hm", "stop", 5)
     assert (made.spend.read, made.spend.wrote) == (31, 5)
@@ -95,16 +95,16 @@ def test_a_reply_and_what_was_asked():
 
 
 def test_a_cut_reply_says_so_and_the_parts_of_a_text_are_joined():
-    with Server(says(completion("BE", "length"))) as server:
+    with Server(reply_with(make_completion("BE", "length"))) as server:
         assert server.ask()[1].finish == "length"
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     parts = [thought, {"type": "text", "text": "BET | "}, {"type": "text", "text": "go"}]
-    with Server(says(completion(parts))) as server:
+    with Server(reply_with(make_completion(parts))) as server:
         assert server.ask()[1].text == "BET | go"
 
 
 def message(finish="stop", **fields):
-    return {**completion(), "choices": [{"message": {"role": "assistant", **fields}, "finish_reason": finish}]}
+    return {**make_completion(), "choices": [{"message": {"role": "assistant", **fields}, "finish_reason": finish}]}
 
 
 CALL = {"id": "1", "type": "function", "function": {"name": "bet", "arguments": "{}"}}
@@ -129,11 +129,11 @@ TEXTLESS = {
 @pytest.mark.parametrize("kind", TEXTLESS)
 def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
     body, why = TEXTLESS[kind]
-    with Server(says(body)) as server:
+    with Server(reply_with(body)) as server:
         made, line = server.fails(attempts=2)
     assert f"the reply has no text: {why}" in line and "(2 attempts)" in line
     assert (made.spend.read, made.spend.wrote) == (20, 4), "which the server was paid for"
-    with Server(says(body), says(completion())) as server:
+    with Server(reply_with(body), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
     first, second = [body["seed"] for _, _, body in server.asked]
     assert first != second, "the same seed would draw it again"
@@ -141,26 +141,26 @@ def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
 
 def test_a_limit_spent_on_thought_is_told_at_once():
     for thought in ({"reasoning_content": "Let me see"}, {}):
-        with Server(says(message("length", content="", **thought))) as server:
+        with Server(reply_with(message("length", content="", **thought))) as server:
             _, line = server.fails()
         assert "all 16 tokens: raise the role's sampling.max_tokens" in line and len(server.asked) == 1
 
 
 def test_a_reply_without_text_fails_its_match():
-    record, _ = played(says(message(content=None, reasoning_content="BET")), attempts=1)
+    record, _ = played(reply_with(message(content=None, reasoning_content="BET")), attempts=1)
     assert (record.status, record.turns, record.payoffs) == ("failed", (), {})
     assert record.failure.kind == "endpoint" and "the reply has no text" in record.reason
 
 
 def test_a_long_reply_is_cut_and_broken_characters_replaced():
-    with Server(says(completion("\ud800" + "a" * 100_000))) as server:
+    with Server(reply_with(make_completion("\ud800" + "a" * 100_000))) as server:
         text = server.ask()[1].text
     assert len(text) == REPLY_LENGTH and text.startswith("?a")
 
 
 def test_models_that_want_the_newer_name_get_it():
     refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
-    with Server(says(refusal, 400), says(completion())) as server:
+    with Server(reply_with(refusal, 400), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
     assert "max_completion_tokens" not in server.asked[0][2]
     assert server.asked[1][2]["max_completion_tokens"] == 16 and "max_tokens" not in server.asked[1][2]
@@ -170,7 +170,7 @@ def test_matches_that_begin_together_all_find_the_newer_name():
     refusal = {"error": {"message": "use max_completion_tokens"}}
 
     def picky(handler):
-        (says(refusal, 400) if "max_tokens" in handler.body else says(completion()))(handler)
+        (reply_with(refusal, 400) if "max_tokens" in handler.body else reply_with(make_completion()))(handler)
 
     with Server(picky) as server:
         made = server.endpoint(attempts=1)
@@ -183,7 +183,7 @@ def test_matches_that_begin_together_all_find_the_newer_name():
 
 def test_what_a_role_leaves_open_is_left_to_the_server():
     def sent(**sampling):
-        with Server(says(completion())) as server:
+        with Server(reply_with(make_completion())) as server:
             asyncio.run(server.endpoint().ask("m", CHAT, Sampling.model_validate(sampling), 1))
         return {name: server.asked[0][2].get(name) for name in ("temperature", "top_p") if name in server.asked[0][2]}
 
@@ -196,12 +196,15 @@ def test_what_a_role_leaves_open_is_left_to_the_server():
 
 @pytest.mark.parametrize("told", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"])
 def test_a_parameter_that_says_nothing_is_dropped_where_it_is_refused(told):
-    with Server(says({"error": {"message": told}}, 400), says(completion())) as server:
+    with Server(reply_with({"error": {"message": told}}, 400), reply_with(make_completion())) as server:
         made = server.endpoint(attempts=1)
         for _ in range(2):
             asyncio.run(made.ask("m", CHAT, Sampling(temperature=1.0), 1))
     assert ["temperature" in body for _, _, body in server.asked] == [True, False, False]
-    with Server(says({"error": {"message": told}}, 400)) as server, pytest.raises(EndpointError, match="temperature"):
+    with (
+        Server(reply_with({"error": {"message": told}}, 400)) as server,
+        pytest.raises(EndpointError, match="temperature"),
+    ):
         asyncio.run(server.endpoint().ask("m", CHAT, Sampling(temperature=0.5), 1))
     assert len(server.asked) == 1, "what says something is not dropped"
 
@@ -218,14 +221,14 @@ RUBBISH = [
 
 @pytest.mark.parametrize("body", RUBBISH, ids=range(len(RUBBISH)))
 def test_rubbish_is_refused_and_paid_for_as_estimated(body):
-    with Server(says(body)) as server:
+    with Server(reply_with(body)) as server:
         made, line = server.fails(attempts=2)
     assert "the reply is not" in line and "(2 attempts)" in line and len(server.asked) == 2
     assert made.spend.wrote == 32
 
 
 def test_an_error_with_status_200_is_told():
-    with Server(says({"error": {"message": f"provider is down {KEY}", "code": 502}})) as server:
+    with Server(reply_with({"error": {"message": f"provider is down {KEY}", "code": 502}})) as server:
         _, line = server.fails(attempts=1)
     assert "the server reports an error: provider is down (key)" in line
 
@@ -237,7 +240,7 @@ def test_an_error_with_status_200_is_told():
      {"prompt_tokens": float("nan"), "completion_tokens": 1}, {"completion_tokens": 1}],
 )  # fmt: skip
 def test_usage_without_sense_is_estimated(usage):
-    with Server(says({**completion(usage=None), "usage": usage})) as server:
+    with Server(reply_with({**make_completion(usage=None), "usage": usage})) as server:
         made, answer = server.ask()
     assert answer.tokens == made.spend.wrote == 16 and 10 < made.spend.read < 50
 
@@ -258,14 +261,14 @@ def test_a_stalling_server_is_left(answer):
     assert "no reply within 0.3 s (2 attempts)" in line and time.monotonic() - begun < 2
 
 
-@pytest.mark.parametrize("first", [hangs_up, says(b"rubbish")])
+@pytest.mark.parametrize("first", [hangs_up, reply_with(b"rubbish")])
 def test_rubbish_and_a_lost_connection_are_tried_again(first):
-    with Server(first, says(completion())) as server:
+    with Server(first, reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
 
 
 def test_nobody_there():
-    with Server(says(completion())) as server:
+    with Server(reply_with(make_completion())) as server:
         pass
     _, line = server.fails(attempts=2)
     assert "(2 attempts)" in line and f"no connection to {server.url}" in line
@@ -273,28 +276,28 @@ def test_nobody_there():
 
 @pytest.mark.parametrize("status", [429, 500, 503, 408])
 def test_what_may_pass_is_tried_again_for_nothing(status):
-    with Server(says({"error": {"message": "busy"}}, status), says(completion())) as server:
+    with Server(reply_with({"error": {"message": "busy"}}, status), reply_with(make_completion())) as server:
         made, answer = server.ask()
     assert answer.text == "BET" and (made.spend.read, made.spend.wrote) == (10, 2)
 
 
 def test_retry_after_is_obeyed_in_seconds_and_as_a_date():
-    with Server(says({}, 429, retry_after="0.4"), says(completion())) as server:
+    with Server(reply_with({}, 429, retry_after="0.4"), reply_with(make_completion())) as server:
         server.ask()
     assert server.times[1] - server.times[0] >= 0.4
 
     def busy(handler):
         then = datetime.now(UTC) + timedelta(seconds=2)  # told in whole seconds
-        says({}, 429, retry_after=format_datetime(then, usegmt=True))(handler)
+        reply_with({}, 429, retry_after=format_datetime(then, usegmt=True))(handler)
 
-    with Server(busy, says(completion())) as server:
+    with Server(busy, reply_with(make_completion())) as server:
         server.ask()
     assert 0.5 < server.times[1] - server.times[0] < 2.5
 
 
 @pytest.mark.parametrize("wait", ["3600", "1e300", "Wed, 21 Oct 2099 07:28:00 GMT"])
 def test_a_long_wait_is_not_waited(wait):
-    with Server(says({"error": {"message": "quota"}}, 429, retry_after=wait)) as server:
+    with Server(reply_with({"error": {"message": "quota"}}, 429, retry_after=wait)) as server:
         _, line = server.fails()
     assert len(server.asked) == 1 and "status 429, to wait " in line and line.endswith(" s: quota")
 
@@ -303,13 +306,13 @@ def test_a_long_wait_is_not_waited(wait):
     "wait", ["soon", "-5", "nan", "inf", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 99999 07:28:00 GMT", "1" * 5000]
 )
 def test_a_retry_after_without_sense_is_ignored(wait):
-    with Server(says({}, 429, retry_after=wait), says(completion())) as server:
+    with Server(reply_with({}, 429, retry_after=wait), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
 
 
 def test_what_will_not_pass_is_not_tried_again():
     told = {"error": {"message": f"Incorrect API key provided: {KEY}\n\x1b[31m" + "x" * 5000}}
-    with Server(says(told, 401)) as server:
+    with Server(reply_with(told, 401)) as server:
         _, line = server.fails()
     assert len(server.asked) == 1 and "status 401" in line and "(key)" in line
 
@@ -326,14 +329,14 @@ def test_what_will_not_pass_is_not_tried_again():
     ],
 )
 def test_a_refusal_in_any_form_is_told_in_a_line(body, words):
-    with Server(says(body, 404)) as server:
+    with Server(reply_with(body, 404)) as server:
         _, line = server.fails()
     assert f"status 404: {words}" in line
 
 
 def test_redirects_are_not_followed():
-    with Server(says(completion())) as other:
-        moved = says({}, 307, location=other.url)
+    with Server(reply_with(make_completion())) as other:
+        moved = reply_with({}, 307, location=other.url)
         with Server(moved, models=moved) as server:
             _, line = server.fails()
             (note,) = checked(server.endpoint(), "m")
@@ -344,14 +347,14 @@ def test_redirects_are_not_followed():
 @pytest.mark.parametrize("charset", ["zlib_codec", "idna", "nonsense", "utf-7"])
 def test_no_charset_breaks_the_reading_of_a_refusal(charset):
     sent = {"content_type": f"text/plain; charset={charset}"}
-    with Server(says(b"\xff no such model", 404, **sent)) as server:
+    with Server(reply_with(b"\xff no such model", 404, **sent)) as server:
         _, line = server.fails()
     assert "no such model" in line
 
 
 def test_only_the_first_choice_is_read():
-    first = completion()["choices"]
-    with Server(says({**completion(), "choices": [*first, *[{}] * 200_000]})) as server:
+    first = make_completion()["choices"]
+    with Server(reply_with({**make_completion(), "choices": [*first, *[{}] * 200_000]})) as server:
         assert server.ask()[1].text == "BET"
 
 
@@ -359,7 +362,7 @@ def test_only_the_first_choice_is_read():
 
 
 def test_the_spend_limit_ends_calls():
-    with Server(says(completion(usage=(10, 5)))) as server:
+    with Server(reply_with(make_completion(usage=(10, 5)))) as server:
         made = server.endpoint(max_tokens=100)
 
         async def ask():
@@ -377,7 +380,7 @@ def test_the_spend_limit_ends_calls():
 
 
 def test_money_is_counted():
-    with Server(says(completion(usage=(1000, 500)))) as server:
+    with Server(reply_with(make_completion(usage=(1000, 500)))) as server:
         made = server.endpoint(price_in=1.0, price_out=4.0, max_cost=0.004)
         asyncio.run(made.ask("m", CHAT, Sampling(), 1))
         assert made.spend.cost == pytest.approx(0.003)
@@ -389,7 +392,7 @@ def test_money_is_counted():
 
 
 def test_requests_per_minute():
-    with Server(says(completion())) as server:
+    with Server(reply_with(make_completion())) as server:
         made = server.endpoint(requests_per_minute=120)  # a burst, then two a second
 
         async def all_asked():
@@ -402,7 +405,7 @@ def test_requests_per_minute():
 
 
 def test_without_a_limit_nobody_waits():
-    with Server(says(completion())) as server:
+    with Server(reply_with(make_completion())) as server:
         made = server.endpoint(seconds=60.0)
 
         async def all_asked():
@@ -415,7 +418,7 @@ def test_without_a_limit_nobody_waits():
 
 
 def test_a_seed_can_be_left_out():
-    with Server(says(completion())) as server:
+    with Server(reply_with(make_completion())) as server:
         server.ask()
         server.ask(seed=False)
     assert [("seed" in body) for _, _, body in server.asked] == [True, False]
@@ -429,7 +432,7 @@ def checked(made, *models):
 
 
 def test_a_server_is_asked_for_its_models():
-    with Server(says(completion()), models=lists("qwen3", "m")) as server:
+    with Server(reply_with(make_completion()), models=reply_with_models("qwen3", "m")) as server:
         assert checked(server.endpoint(), "m", "qwen3") == []
         (note,) = checked(server.endpoint(), "qwen")
         assert note == f"endpoint: {server.url} lists no model 'qwen' — did you mean 'qwen3'?"
@@ -439,20 +442,20 @@ def test_a_server_is_asked_for_its_models():
 
 @pytest.mark.parametrize("status", [403, 404, 405, 500, 501])
 def test_a_server_without_such_a_route_will_do(status):
-    with Server(models=says({"error": {"message": "what?"}}, status)) as server:
+    with Server(models=reply_with({"error": {"message": "what?"}}, status)) as server:
         assert checked(server.endpoint(), "m") == []
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"data": 5}', b'{"data": [{}]}', b"[" * 200_000])
 def test_what_is_no_list_is_noted(body):
-    with Server(models=says(body)) as server:
+    with Server(models=reply_with(body)) as server:
         (note,) = checked(server.endpoint(), "m")
     assert server.url in note and "is it the right server?" in note
 
 
 def test_a_refused_key_is_told():
     says_so = pytest.raises(EndpointError, match=r"refuses the key in OPENAI_API_KEY \(401: bad key \(key\)\)")
-    with Server(models=says({"error": {"message": f"bad key {KEY}"}}, 401)) as server, says_so:
+    with Server(models=reply_with({"error": {"message": f"bad key {KEY}"}}, 401)) as server, says_so:
         checked(server.endpoint(), "m")
 
 
@@ -472,7 +475,10 @@ def test_nobody_there_is_told_at_once_with_the_url():
 
 def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
     monkeypatch.setenv("LOCAL_KEY", "another-secret")
-    with Server(says(completion(usage=(10, 2)))) as one, Server(says(completion(usage=(30, 5)))) as two:
+    with (
+        Server(reply_with(make_completion(usage=(10, 2)))) as one,
+        Server(reply_with(make_completion(usage=(30, 5)))) as two,
+    ):
         local = EndpointSpec(url=two.url, key_variable="LOCAL_KEY", max_tokens=1000)
         servers = Endpoints({"": EndpointSpec(url=one.url), "local": local})
         for spec in ("endpoint:m", "endpoint@local:m", "endpoint@local:n"):
@@ -520,26 +526,26 @@ def test_a_key_is_cut_out_of_completions_and_refusals(said):
     def clean(text):
         return "".join(c for c in visible(text) if "!" <= c <= "~")
 
-    with Server(says(completion(f"BET | it is {said}."))) as server:
+    with Server(reply_with(make_completion(f"BET | it is {said}."))) as server:
         _, answer = server.ask()
         act = asyncio.run(server.endpoint().player("m", role(), 7).act(view(0)))
     for text in (answer.text, act.action, act.raw, act.public):
         assert KEY not in clean(text) and "(key)" in text
-    with Server(says({"error": {"message": f"{'x' * 190}{said}"}}, 401)) as server:
+    with Server(reply_with({"error": {"message": f"{'x' * 190}{said}"}}, 401)) as server:
         _, line = server.fails()
     assert KEY[:6] not in clean(line), "nor its beginning, where the line is cut"
 
 
 def test_a_key_that_reading_puts_together_is_cut_out():
     spec = role(reply={"format": "whole", "private": "think"}, examples=[])
-    with Server(says(completion(f"{KEY[:5]}<think>x</think>{KEY[5:]}"))) as server:
+    with Server(reply_with(make_completion(f"{KEY[:5]}<think>x</think>{KEY[5:]}"))) as server:
         act = asyncio.run(server.endpoint().player("m", spec, 7).act(view(0)))
     assert act.action == "(key)"
 
 
 def test_what_is_too_short_to_be_a_secret_is_no_word_to_hide(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "BET")
-    with Server(says(completion("BET"))) as server:
+    with Server(reply_with(make_completion("BET"))) as server:
         assert server.ask()[1].text == "BET"
     assert make_key_hider("")("none of it") == "none of it"
 
@@ -560,7 +566,7 @@ def view(turn):
 
 
 def chats(which, turns=4):
-    with Server(*(says(completion(f"PASS | {turn}")) for turn in range(turns))) as server:
+    with Server(*(reply_with(make_completion(f"PASS | {turn}")) for turn in range(turns))) as server:
         player = server.endpoint().player("m", which, 7)
 
         async def play():
@@ -614,7 +620,7 @@ def played(*answers, **settings):
 
 
 def test_matches_fail_alone_and_say_why():
-    record, _ = played(says(completion("PASS")), says({"error": {"message": "no such model"}}, 404))
+    record, _ = played(reply_with(make_completion("PASS")), reply_with({"error": {"message": "no such model"}}, 404))
     assert record.status == "failed" and len(record.turns) == 1
     assert record.reason == "EndpointError: endpoint:m: status 404: no such model"
     assert record.to_json()["reason"] == record.reason
@@ -650,20 +656,22 @@ def walked(*answers):
 
 @pytest.mark.parametrize("server", NO_ROOM)
 def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
-    full = says({"error": NO_ROOM[server]}, 400)
-    record, asked = walked(*[says(completion("NORTH"))] * 3, full)
+    full = reply_with({"error": NO_ROOM[server]}, 400)
+    record, asked = walked(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
     assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.asked) == 4
 
 
 def test_a_first_reply_without_room_fails_the_match():
-    record, _ = walked(says({"error": NO_ROOM["vLLM"]}, 400))
+    record, _ = walked(reply_with({"error": NO_ROOM["vLLM"]}, 400))
     assert record.status == "failed" and record.failure.kind == "endpoint"
     assert "EndpointError: endpoint:m: no room for a reply (context limit: This model's" in record.reason
 
 
 def test_another_refusal_is_no_end():
-    record, _ = walked(says(completion("NORTH")), says({"error": {"message": "max_tokens is too large: 9"}}, 400))
+    record, _ = walked(
+        reply_with(make_completion("NORTH")), reply_with({"error": {"message": "max_tokens is too large: 9"}}, 400)
+    )
     assert record.status == "failed" and "status 400: max_tokens is too large" in record.reason
 
 
@@ -675,7 +683,7 @@ def test_another_refusal_is_no_end():
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_no_proxy_is_asked_for_this_machine(monkeypatch, variable, proxy, host):
     monkeypatch.setenv(variable, proxy)
-    with Server(says(completion()), models=lists("m")) as server:
+    with Server(reply_with(make_completion()), models=reply_with_models("m")) as server:
         made = server.endpoint(url=server.url.replace("127.0.0.1", host))
         assert asyncio.run(made.ask("m", CHAT, Sampling(), 1)).text == "BET" and checked(made, "m") == []
 
@@ -688,7 +696,7 @@ def test_a_proxy_that_is_not_reached_is_named_without_its_password(monkeypatch):
 
 
 def test_what_a_proxy_answers_names_it(monkeypatch):
-    with Server(says(b"<html>no way</html>", 403)) as proxy:
+    with Server(reply_with(b"<html>no way</html>", 403)) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
         with pytest.raises(EndpointError, match="status 403 through the proxy of http_proxy: no way"):
             asyncio.run(Endpoint(EndpointSpec(url="http://10.1.2.3/v1")).ask("m", CHAT, Sampling(), 1))
@@ -758,7 +766,7 @@ def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatc
         "policies.shared.imitate={scripted: [random], matches: 16, epochs: 1}",
         "seats.second.policy=endpoint:m", "endpoint.attempts=1",
     ]  # fmt: skip
-    answers = [says({"error": {"message": "gone"}}, 404), says(completion("PASS"))]
+    answers = [reply_with({"error": {"message": "gone"}}, 404), reply_with(make_completion("PASS"))]
     with Server(*answers) as server:
         given = compose([recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])])
         run = RunFolder.create(tmp_path / "run", to_yaml(given), {})
@@ -777,7 +785,7 @@ def test_a_games_pictures_are_sent_where_the_server_sees():
 
     def played(keep=None, **settings):
         which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep, examples=[])
-        with Server(says(completion("red"))) as server:
+        with Server(reply_with(make_completion("red"))) as server:
             trial = game.clone()
             player = server.endpoint(**settings).player("m", which, 7, picture=trial.picture)
             for turn in range(3):

@@ -10,7 +10,7 @@ import games
 from agents.players.guessers import GAMES, SCRIPTED, mark_guess
 from games.contracts import View
 from games.wordle import common_words, feedback
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 
 def view_of(game):
@@ -65,7 +65,7 @@ def test_marks_are_the_games():
 def test_a_consistent_guesser_never_tries_what_cannot_be():
     game = games.make("wordle", max_turns=12)
     turns = []
-    for seed in range(cases(20, 60)):
+    for seed in range(count_cases(20, 60)):
         game.reset(seed=seed)
         turns.append(play(game, SCRIPTED["consistent_guesser"](seed))["turns"])
         guesses = [line.split() for line in game.public()["guesses"]]

@@ -19,8 +19,8 @@ from agents.stream import Stream
 from arena.cli.loop import wait
 from games.contracts import Message, View
 from tests.factories.families import FAMILIES, STRIPPING
-from tests.factories.models import tiny
-from tests.factories.requests import forced, passes, request
+from tests.factories.models import make_tiny_llama
+from tests.factories.requests import make_request, record_passes, score_completion
 
 REPLIES = {
     "tagged": ReplySpec(format="tagged", action="act", private="think"),
@@ -163,17 +163,17 @@ def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
 
 def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next stream costs what is new in it, and says what a fresh pass would."""
-    model = tiny(vocabulary=64)
+    model = make_tiny_llama(vocabulary=64)
     engine = InProcessEngine()
     wait(engine.publish("p", 3, ModuleWeights(model)))
     rng = np.random.default_rng(0)
     opening = rng.integers(0, 64, 40).tolist()
-    (said,) = asyncio.run(engine.generate([request(opening, 0)]))
-    shapes = passes(monkeypatch)
-    asked = request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
+    (said,) = asyncio.run(engine.generate([make_request(opening, 0)]))
+    shapes = record_passes(monkeypatch)
+    asked = make_request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
     (got,) = asyncio.run(engine.generate([asked]))
     assert max(width for _, width in shapes) <= 7
-    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=1e-4)
+    np.testing.assert_allclose(got.logprobs, score_completion(model, asked, got.ids), atol=1e-4)
 
 
 def test_a_role_without_thoughts_has_nothing_to_strip() -> None:

@@ -23,12 +23,12 @@ from agents.tool_formats import ToolCall, make_call_id
 from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import Seating
 from games.contracts import Image, MatchId, Message, View
-from tests.factories.image_files import encoded
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.image_files import encode_noise
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 from tests.games.gallery import Gallery
 
 TOKENS = 4
-BYTES = {hashlib.sha256(data).hexdigest(): data for data in (encoded(k, size=(4, 4)) for k in range(1000))}
+BYTES = {hashlib.sha256(data).hexdigest(): data for data in (encode_noise(k, size=(4, 4)) for k in range(1000))}
 IMAGES = [Image(hash, "image/png", 4, 4) for hash in BYTES]
 
 
@@ -188,7 +188,7 @@ def test_a_budget_without_room_for_one_image_is_refused() -> None:
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_others(family: str) -> None:
-    tokenizer = tool_tokenizer(family)
+    tokenizer = build_tool_tokenizer(family)
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     own = ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
     assert own.image and own.tools

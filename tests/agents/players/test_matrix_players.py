@@ -7,14 +7,14 @@ import pytest
 
 import games
 from agents.players.matrix_players import GAMES, GENEROSITY, SCRIPTED
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 
 def match(one, two, game="prisoners_dilemma", seed=0, **options):
     """The ended match of two strategies at row and column, ten rounds unless told."""
     table = games.make(game, **{"rounds": 10, **options})
     table.reset(seed=seed)
-    play(table, {"row": SCRIPTED[one](seed), "column": SCRIPTED[two](seed + 1)})
+    play_match(table, {"row": SCRIPTED[one](seed), "column": SCRIPTED[two](seed + 1)})
     return table
 
 
@@ -54,7 +54,7 @@ def test_pavlov_mends_a_mistake_and_grim_does_not():
         scripted = {seat: SCRIPTED[name](0) for seat in game.seats}
         while not game.ended:
             mistake = len(game.history) == 2 and game.agent_selection == "column"
-            game.step("DEFECT" if mistake else scripted[game.agent_selection].act(view_of(game)))
+            game.step("DEFECT" if mistake else scripted[game.agent_selection].act(make_view(game)))
         assert game.history[2] == ["COOPERATE", "DEFECT"]
         if after:
             assert game.history[3:5] == after and game.history[5:] == [["COOPERATE"] * 2] * 3

@@ -16,7 +16,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating
 from games.contracts import TOOL, MatchId, View
 from simulators.search.search import SOLVER, Search
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 FAMILY = pytest.mark.parametrize("family", TOOL_FAMILIES)
 TURN = "{% if first %}{{ public.question }}{% endif %}{% for m in messages %} {{ m.sender }}: {{ m.text }}{% endfor %}"
@@ -136,7 +136,7 @@ def test_a_window_forgets_calls_and_keeps_their_results(
 
 
 def test_without_a_tool_template_native_is_whole(frames: dict[str, ChatFrame]) -> None:
-    tokenizer = tool_tokenizer("qwen25")
+    tokenizer = build_tool_tokenizer("qwen25")
     tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     tokenizer.chat_template += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     plain = ChatFrame(tokenizer)

@@ -15,7 +15,7 @@ from games.contracts import View
 from games.families.pools import instances, remainder, worth
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 ITEMS = ("books", "hats", "balls")
 INSTANCES = st.integers(0, len(instances()) - 1).map(lambda number: instances()[number])
@@ -121,7 +121,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
 def test_every_situation_has_words(instance, data, seed):
     """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""

@@ -7,7 +7,7 @@ import pytest
 import games
 from agents.errors import ScriptedPolicyError
 from agents.players.scripted import SCRIPTED, check_scripted, make_scripted
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 
 def why(spec, game=None, seat=""):
@@ -104,9 +104,9 @@ def test_what_can_play_plays(spec, game):
         scripted = {seat: make_scripted(spec, number, match) for number, seat in enumerate(match.seats)}
         if game == "chess_endgame":  # a few moves will do
             for _ in range(4):
-                match.step(scripted[match.agent_selection].act(view_of(match)))
+                match.step(scripted[match.agent_selection].act(make_view(match)))
         else:
-            play(match, scripted)
+            play_match(match, scripted)
         told.append(match.render())
     assert told[0] == told[1]
 
@@ -144,4 +144,4 @@ def test_players_of_one_game_play_it(name):
         scripted = {seat: make_scripted(name, number, game) for number, seat in enumerate(game.seats)}
         for _ in range(2):
             if not game.ended:
-                game.step(scripted[game.agent_selection].act(view_of(game)))
+                game.step(scripted[game.agent_selection].act(make_view(game)))

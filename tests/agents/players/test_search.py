@@ -12,7 +12,7 @@ from agents.players.positions import ClonePosition, SpielPosition
 from agents.players.scripted import check_scripted, make_scripted
 from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, make_mcts
 from agents.players.simple import Random
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 
 class Plain(BaseWrapper):  # type: ignore[misc]
@@ -57,7 +57,7 @@ def test_tic_tac_toe_is_a_draw_by_full_search():
     assert Minimax(0, game).value(SpielPosition(game.state), float("inf"), -9, 9) == 0
     for seed in range(5):
         game.reset(seed=seed)
-        assert play(game, {seat: Minimax(seed + i, game) for i, seat in enumerate(game.seats)}) == (0, 0)
+        assert play_match(game, {seat: Minimax(seed + i, game) for i, seat in enumerate(game.seats)}) == (0, 0)
 
 
 def test_minimax_never_loses_to_random():
@@ -66,7 +66,7 @@ def test_minimax_never_loses_to_random():
         game.reset(seed=seed)
         mine = game.seats[seed % 2]
         other = game.seats[1 - seed % 2]
-        play(game, {mine: Minimax(seed, game), other: Random(seed)})
+        play_match(game, {mine: Minimax(seed, game), other: Random(seed)})
         lost += game.payoffs()[mine] < 0
         won += game.payoffs()[mine] > 0
     assert lost == 0 and won > 150
@@ -95,31 +95,31 @@ def test_nim_is_won_by_its_theory():
         game = fresh_copy("nim")
         value = Minimax(seed, game).value(SpielPosition(game.state), float("inf"), -9, 9)
         game.reset(seed=seed)
-        payoffs = play(game, {seat: Minimax(seed, game) for seat in game.seats})
+        payoffs = play_match(game, {seat: Minimax(seed, game) for seat in game.seats})
         assert sign(value) == sign(payoffs[0]) != 0
 
 
 def test_a_win_now_is_preferred_to_a_later_one():
     # X has two in the top row; other acts of X's win too, but later.
     game = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
-    assert {Minimax(seed, game).act(view_of(game)) for seed in range(10)} == {"PLAY 3"}
+    assert {Minimax(seed, game).act(make_view(game)) for seed in range(10)} == {"PLAY 3"}
     values = Minimax(0, game).values(SpielPosition(game.state, game))
     assert max(values.values()) == SOONER
 
 
 def test_the_seed_picks_among_equals():
     game = fresh_copy("tic_tac_toe")
-    openings = [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
+    openings = [Minimax(seed, game).act(make_view(game)) for seed in range(40)]
     assert set(openings) == set(game.infos["first"]["legal"])  # every opening draws
-    assert openings == [Minimax(seed, game).act(view_of(game)) for seed in range(40)]
+    assert openings == [Minimax(seed, game).act(make_view(game)) for seed in range(40)]
 
 
 @pytest.mark.parametrize("depth", [2, 4])
 def test_a_few_acts_ahead_see_wins_and_threats(depth):
     threatened = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
-    assert Minimax(1, threatened, depth).act(view_of(threatened)) == "DROP 4"
+    assert Minimax(1, threatened, depth).act(make_view(threatened)) == "DROP 4"
     winning = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
-    assert Minimax(1, winning, depth).act(view_of(winning)) == "DROP 4"
+    assert Minimax(1, winning, depth).act(make_view(winning)) == "DROP 4"
 
 
 def test_the_game_is_left_as_it_was():
@@ -130,7 +130,7 @@ def test_the_game_is_left_as_it_was():
     ):
         game = fresh_copy("tic_tac_toe", ["PLAY 5"])
         before = (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
-        make(0, game).act(view_of(game))
+        make(0, game).act(make_view(game))
         assert before == (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
 
 
@@ -145,12 +145,12 @@ def test_wins_and_threats_in_one_are_seen():
     acts = ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"]
     for seed in range(5):
         threatened, winning = fresh_copy("connect_four", acts), fresh_copy("connect_four", [*acts, "DROP 2"])
-        assert make_mcts(seed, threatened, (100, 10)).act(view_of(threatened)) == "DROP 4"
-        assert make_mcts(seed, winning, (100, 10)).act(view_of(winning)) == "DROP 4"
+        assert make_mcts(seed, threatened, (100, 10)).act(make_view(threatened)) == "DROP 4"
+        assert make_mcts(seed, winning, (100, 10)).act(make_view(winning)) == "DROP 4"
     threatened = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
     winning = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
     for game in (threatened, winning):
-        assert {script.act(view_of(game)) for seed in range(3) for script in searchers(game, seed)} == {"PLAY 3"}
+        assert {script.act(make_view(game)) for seed in range(3) for script in searchers(game, seed)} == {"PLAY 3"}
 
 
 def test_a_hundred_simulations_beat_random():
@@ -158,7 +158,7 @@ def test_a_hundred_simulations_beat_random():
     for seed in range(60):
         game.reset(seed=seed)
         mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-        play(game, {mine: make_mcts(seed, game, (100, 10)), other: Random(seed)})
+        play_match(game, {mine: make_mcts(seed, game, (100, 10)), other: Random(seed)})
         points.append(game.payoffs()[mine])
     assert sum(points) / len(points) > 0.8 and min(points) > -1
 
@@ -168,35 +168,35 @@ def test_the_same_seed_is_the_same_search():
         told = []
         for _ in range(2):
             game = fresh_copy("tic_tac_toe")
-            play(game, {seat: searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
+            play_match(game, {seat: searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
             told.append(game.render())
         assert told[0] == told[1]
     game = fresh_copy("connect_four")
-    openings = {SpielMcts(seed, game, 10, 1).act(view_of(game)) for seed in range(20)}
+    openings = {SpielMcts(seed, game, 10, 1).act(make_view(game)) for seed in range(20)}
     assert len(openings) > 1
 
 
 def test_one_simulation_is_enough_to_act():
     game = fresh_copy("tic_tac_toe")
     for script in searchers(game, 0, simulations=1):
-        assert script.act(view_of(game)) in game.infos["first"]["legal"]
+        assert script.act(make_view(game)) in game.infos["first"]["legal"]
 
 
 def test_every_seat_seeks_its_own_payoff():
     # The ultimatum game is no contest: the responder takes what it is offered, and the proposer knows.
     game = fresh_copy("ultimatum")
-    offer = int(CloneMcts(0, game, 1000, 1).act(view_of(game)).split()[1])
+    offer = int(CloneMcts(0, game, 1000, 1).act(make_view(game)).split()[1])
     pie = game.public()["pie"]
     assert 0 < offer < pie / 2
     game.step(f"OFFER {pie // 2}")
-    assert CloneMcts(0, game, 50, 1).act(view_of(game)) == "ACCEPT"
+    assert CloneMcts(0, game, 50, 1).act(make_view(game)) == "ACCEPT"
 
 
 def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     for seed in (2**31, 2**32 - 1):
-        assert make_mcts(seed, game, (2, 1)).act(view_of(game)) in (game.legal("first") or ())
+        assert make_mcts(seed, game, (2, 1)).act(make_view(game)) in (game.legal("first") or ())
 
 
 def test_positions_of_a_wrapped_game_are_told_apart():
@@ -217,7 +217,7 @@ def test_wrapped_games_in_which_nothing_is_hidden_are_searched(name):
     check_scripted("minimax:2", game)
     game.reset(seed=0)
     for _ in range(3):
-        view = view_of(game)
+        view = make_view(game)
         game.step(make_scripted("mcts:20x1", 0, game).act(view))
     assert game.turns == 3
     with pytest.raises(ScriptedPolicyError, match="KuhnPoker-v0 hides something"):

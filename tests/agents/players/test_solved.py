@@ -16,7 +16,7 @@ from agents.players.solved import (
     make_nash,
     solve_equilibrium,
 )
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 KUHN = pyspiel.load_game("kuhn_poker")
 
@@ -75,12 +75,12 @@ def test_acts_are_drawn_by_the_strategy():
     game = games.make("kuhn_poker")
     game.reset(options={"chance": [0, 1]})  # a jack, to be bet with chance 0.3
     acts = collections.Counter(
-        MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(view_of(game)) for seed in range(1000)
+        MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(make_view(game)) for seed in range(1000)
     )
     assert set(acts) == {"BET", "PASS"} and 250 < acts["BET"] < 350
-    assert MixedStrategyPlayer(5, game, kuhn_strategy(0.3)).act(view_of(game)) == MixedStrategyPlayer(
+    assert MixedStrategyPlayer(5, game, kuhn_strategy(0.3)).act(make_view(game)) == MixedStrategyPlayer(
         5, game, kuhn_strategy(0.3)
-    ).act(view_of(game))
+    ).act(make_view(game))
 
 
 @pytest.mark.parametrize("name", ["kuhn_poker", "leduc_poker"])
@@ -91,7 +91,7 @@ def test_what_others_hold_changes_nothing(name):
             acts = []
             for other in (one, two):
                 game.reset(options={"chance": [own, other]})
-                acts.append(make_nash(seed, game, None).act(view_of(game)))
+                acts.append(make_nash(seed, game, None).act(make_view(game)))
             assert acts[0] == acts[1]
 
 
@@ -103,7 +103,7 @@ def test_they_play_matches(make):
         for seed in range(100):
             game.reset(seed=seed)
             mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-            play(game, {mine: make(seed, game), other: Random(seed)})
+            play_match(game, {mine: make(seed, game), other: Random(seed)})
             total += game.payoffs()[mine]
         assert total > 0
 
@@ -112,4 +112,4 @@ def test_where_nothing_is_hidden_it_is_minimax():
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     assert isinstance(make_nash(0, game, None), Minimax)
-    assert play(game, {seat: make_nash(0, game, None) for seat in game.seats}) == (0, 0)
+    assert play_match(game, {seat: make_nash(0, game, None) for seat in game.seats}) == (0, 0)

@@ -25,7 +25,7 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating, trajectories
 from games.contracts import MatchId
 from games.recall import Recall
-from tests.factories.babble import POLICIES, untimed
+from tests.factories.babble import POLICIES, drop_times
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 KEEPER = load_role("nano_keeper")
@@ -172,7 +172,7 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
         again = play(role, engine, 3, Branch(record, turn))
         assert again.status == "finished", again.reason
         assert all(request.seed[-1] >= turn for request, _ in engine.said)
-        mine, theirs = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
+        mine, theirs = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
         assert [{**t, "rewards": {}} for t in mine] == [{**t, "rewards": {}} for t in theirs]
 
 

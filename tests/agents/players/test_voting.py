@@ -20,8 +20,8 @@ from arena.play.match import Limits, MatchPlan
 from arena.records import OWN, MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.texts import sampling_so
-from tests.factories.walks import STEPS, WALKER, Wanderer
+from tests.factories.texts import make_sampling_experiment
+from tests.factories.walks import STEPS, WALKER, RandomWalkEngine
 
 VIEW: Any = None
 
@@ -104,10 +104,10 @@ def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None
     assert FRAME.decode(asyncio.run(write(VIEW, request, summary=True)).ids) == "EAST" and asked == [request]
 
 
-def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Wanderer]:
+def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, RandomWalkEngine]:
     rule = {"samples": votes} if votes else None
     sampling = WALKER.sampling.model_validate({**WALKER.sampling.model_dump(), "votes": rule})
-    role, engine = WALKER.model_copy(update={"sampling": sampling}), Wanderer(acts)
+    role, engine = WALKER.model_copy(update={"sampling": sampling}), RandomWalkEngine(acts)
     served: Any = engine
     contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], role))
     seats = {"walker": Seating("nano_player", "p", 3, False, "model")}
@@ -129,7 +129,7 @@ def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> No
 
 def test_trained_policies_do_not_vote(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.votes keeps one of several"):
-        resolve_tables(sampling_so(tmp_path, "{votes: {samples: 4}}"))
+        resolve_tables(make_sampling_experiment(tmp_path, "{votes: {samples: 4}}"))
 
 
 WRONG = [

@@ -9,11 +9,11 @@ import pytest
 
 import analysis
 from arena.store.feed import FeedWriter
-from tests.factories.browser import chromium
-from tests.factories.feed import lines
+from tests.factories.browser import open_chromium
+from tests.factories.feed import make_lines
 from tests.factories.made_run import make_run
 from tests.factories.page import Page
-from tests.factories.view import served
+from tests.factories.view import serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 RUN = "#/run/negotiation"
@@ -48,8 +48,8 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("negotiation", "bargain"):
         shutil.copytree(EXAMPLE / name, folder / name)
     run = make_run(folder / "live", iterations=2)
-    with run.lock(), served(folder) as address:
-        FeedWriter(run.path).write(lines("0001-0009", 2))
+    with run.lock(), serve_page(folder) as address:
+        FeedWriter(run.path).write(make_lines("0001-0009", 2))
         yield address
 
 
@@ -68,7 +68,7 @@ def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
                 )
                 found[f"{place} {one['id']}"] = at
 
-    with chromium() as browser:
+    with open_chromium() as browser:
         page = Page(browser, link, scheme=scheme)
         for route, selector in PARTS.items():
             page.to(route, selector)

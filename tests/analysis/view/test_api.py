@@ -22,9 +22,9 @@ from arena.cli.page_data import deal_facts
 from arena.errors import StoreError
 from arena.store.reader import RunReader
 from tests.factories.commands import arena
-from tests.factories.hostile import at_most
-from tests.factories.made_run import make_run, match
-from tests.factories.report import answers
+from tests.factories.hostile import limit_seconds
+from tests.factories.made_run import make_match, make_run
+from tests.factories.report import read_answers
 from tests.factories.view import PORT, Client
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
@@ -181,7 +181,7 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     monkeypatch.setattr(tail, "CHUNK", 1000)
     monkeypatch.setattr(Index.refresh, "__defaults__", (1e-9,))
     run = make_run(tmp_path / "run", iterations=1)
-    run.log.extend([match(0, number) for number in range(10, 30)])
+    run.log.extend([make_match(0, number) for number in range(10, 30)])
     asks = Client(tmp_path / "run")
     assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
     first = asks.get("/api/runs/run/matches")
@@ -216,7 +216,7 @@ def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_figures_are_those_of_the_report(asks: Client) -> None:
-    told, page = asks.get(f"{ONE}/summary"), answers(report(EXAMPLE / "negotiation", theory={}))
+    told, page = asks.get(f"{ONE}/summary"), read_answers(report(EXAMPLE / "negotiation", theory={}))
     assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
 
 
@@ -301,7 +301,7 @@ def test_a_pipe_in_a_run_is_waited_for_by_nobody(tmp_path: Path, place: str) -> 
     index = Index(RunReader(run)) if place != "config.yaml" else None
     os.mkfifo(run / place)
     begun = time.monotonic()
-    with at_most(5), suppress(StoreError):
+    with limit_seconds(5), suppress(StoreError):
         if index is None:
             assert Library([tmp_path]).runs() == {}
             return
@@ -324,7 +324,7 @@ def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch
     before = asks.get("/api/changes")
     assert until(asks, "/api/runs/run/matches")["total"] == 8
     assert asks.get("/api/runs/run/matches/0001-0002")["open"]
-    run.log.append(match(1, 7))
+    run.log.append(make_match(1, 7))
     assert asks.get("/api/changes") != before
     told = until(asks, "/api/runs/run/matches")
     assert told["total"] == 9 and "0001-0007" in [row["match"] for row in told["rows"]]

@@ -18,12 +18,12 @@ from analysis.view.metric_names import NAMES, THEORY, name_figure
 from arena.cli.page_data import deal_facts, list_theory_values
 from arena.store.contents import METRICS, PANEL
 from games import GAMES
-from tests.factories.browser import chromium, widths
+from tests.factories.browser import measure_widths, open_chromium
 from tests.factories.commands import arena
-from tests.factories.contrast import contrast
+from tests.factories.contrast import compute_contrast
 from tests.factories.made_run import make_run
-from tests.factories.report import answers
-from tests.factories.spoken_run import recorded, spoken
+from tests.factories.report import read_answers
+from tests.factories.spoken_run import make_dialogue, write_run
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example" / "negotiation"
 STYLE = (Path(analysis.__file__).parent / "view" / "static" / "view.css").read_text("utf-8")
@@ -39,12 +39,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
 def test_a_sentence_and_three_tiles_stand_on_top(page: str) -> None:
-    told = answers(page)["summary"]
+    told = read_answers(page)["summary"]
     lead = "Over 12 iterations and 768 matches of negotiation, deals rose from 20\u00a0% to 75\u00a0%."
     assert told["sentence"] == lead and f"<noscript><p>{lead}</p>" in page
     tiles = [(row["verdict"], row["key"]) for row in told["rows"][: told["tiles"]]]
@@ -52,7 +52,7 @@ def test_a_sentence_and_three_tiles_stand_on_top(page: str) -> None:
 
 
 def test_names_are_plain_words_with_the_key_beside_them(page: str) -> None:
-    rows = {row["key"]: row["name"] for row in answers(page)["summary"]["learning"]}
+    rows = {row["key"]: row["name"] for row in read_answers(page)["summary"]["learning"]}
     assert rows["learn.shared.kl"] == "distance from the reference (KL), shared"
     assert [name for name in rows.values() if re.match(r"(?:learn|report|selection|win_rate|ratings)\.\w+", name)] == []
 
@@ -67,7 +67,7 @@ def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path:
     view.wait_for_selector(".chart canvas")
     counted = {".tile": 3, "table.figures:not(details *) tbody tr": learned.ROWS, "table.matches tbody tr": 6}
     counted |= {"details table.figures": 2}
-    counted |= {".chart canvas": len(answers(page)["curves"]["curves"]), "circle.ring": -1, "circle.disc": -1}
+    counted |= {".chart canvas": len(read_answers(page)["curves"]["curves"]), "circle.ring": -1, "circle.disc": -1}
     for selector, count in counted.items():
         found = len(view.query_selector_all(selector))
         assert found == count or (count < 0 < found), selector
@@ -107,7 +107,7 @@ def test_theorys_names_are_those_that_games_state() -> None:
 
 
 def test_every_role_is_drawn(page: str) -> None:
-    curves = {curve["title"]: curve for curve in answers(page)["curves"]["curves"]}
+    curves = {curve["title"]: curve for curve in read_answers(page)["curves"]["curves"]}
     for title, lines in (
         ("Payoff by seat", ["opener", "responder"]),
         ("Reward by role", ["nano opener", "nano responder"]),
@@ -152,7 +152,7 @@ def panel_row(iteration: int, payoff: float) -> str:
 def test_a_panel_comes_first_and_beside_what_the_best_response_earns(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", live=False).path
     (run / PANEL).write_text(panel_row(0, 2.0) + panel_row(2, 5.0), "utf-8")
-    told = answers(report(run))
+    told = read_answers(report(run))
     lead = told["summary"]["sentence"]
     assert lead.endswith("payoff against the panel rose from 3.00 to 6.00; the best response to it earns 8.00.")
     tiles = [(row["verdict"], row["key"]) for row in told["summary"]["rows"]]
@@ -167,13 +167,16 @@ def test_a_panel_comes_first_and_beside_what_the_best_response_earns(tmp_path: P
 
 def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None:
     rounds = [
-        [spoken(k, n, ["BET", "PASS"], payoffs={"opener": gain, "responder": -gain}) for n, gain in enumerate(gains)]
+        [
+            make_dialogue(k, n, ["BET", "PASS"], payoffs={"opener": gain, "responder": -gain})
+            for n, gain in enumerate(gains)
+        ]
         for k, gains in enumerate([(2.0, 1.0, 2.0), (-1.0, -2.0, -1.0)])
     ]
-    run = recorded(tmp_path / "run", rounds)
+    run = write_run(tmp_path / "run", rounds)
     rows = [{"iteration": k, "payoff": {"opener": p, "responder": -p}} for k, p in enumerate((5 / 3, -4 / 3))]
     (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    told = answers(report(run, theory={"parley": {"value": -0.5}}))
+    told = read_answers(report(run, theory={"parley": {"value": -0.5}}))
     lead = told["summary"]["sentence"]
     assert "payoff of opener fell from 1.67 to −1.33; between perfect players it is −0.50." in lead
     assert "learners payoff" not in [row["key"] for row in told["summary"]["rows"]]
@@ -185,9 +188,9 @@ def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None
 def test_the_page_is_small(page: str, tmp_path: Path) -> None:
     """Its script is 230 kB, and what it tells of twenty iterations of a league less than 100."""
     assert len(page.encode()) < 400_000
-    rounds = [[spoken(k, n, [f"word{k} {n}", f"word{n} {k} fine"]) for n in range(24)] for k in range(20)]
-    text = report(recorded(tmp_path / "run", rounds))
-    assert len(json.dumps(answers(text))) < 100_000
+    rounds = [[make_dialogue(k, n, [f"word{k} {n}", f"word{n} {k} fine"]) for n in range(24)] for k in range(20)]
+    text = report(write_run(tmp_path / "run", rounds))
+    assert len(json.dumps(read_answers(text))) < 100_000
 
 
 def palettes() -> list[dict[str, str]]:
@@ -199,7 +202,7 @@ def palettes() -> list[dict[str, str]]:
 
 
 def test_contrast_is_as_it_is_defined() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#777777", "#ffffff") < 4.5
+    assert compute_contrast("#000000", "#ffffff") == pytest.approx(21) and compute_contrast("#777777", "#ffffff") < 4.5
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
@@ -214,10 +217,10 @@ def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
     }
     texts |= {f"s{k}": ["paper"] for k in range(1, 7)}
     low = {
-        (name, ground): round(contrast(colours[name], colours[ground]), 2)
+        (name, ground): round(compute_contrast(colours[name], colours[ground]), 2)
         for name, grounds in texts.items()
         for ground in grounds
-        if contrast(colours[name], colours[ground]) < 4.5
+        if compute_contrast(colours[name], colours[ground]) < 4.5
     }
     assert low == {}
 
@@ -227,10 +230,10 @@ def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
 def test_nothing_runs_out_of_the_window(browser: Any, page: str, tmp_path: Path, width: int) -> None:
     file = tmp_path / "page.html"
     file.write_text(page, "utf-8")
-    wide, window = widths(browser, file.as_uri(), width)
+    wide, window = measure_widths(browser, file.as_uri(), width)
     assert wide <= window
     file.write_text(page.replace("</body>", f"<pre>{'x' * 4000}</pre></body>"), "utf-8")
-    assert widths(browser, file.as_uri(), width)[0] > window, "else the test above could not fail"
+    assert measure_widths(browser, file.as_uri(), width)[0] > window, "else the test above could not fail"
 
 
 @pytest.mark.slow

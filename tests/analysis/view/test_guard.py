@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import analysis
-from tests.factories.view import PORT, Client, served
+from tests.factories.view import PORT, Client, serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 HOME = f"http://127.0.0.1:{PORT}"
@@ -113,7 +113,7 @@ def test_large_and_endless_posts_are_refused(asks: Client) -> None:
 
 
 def test_requests_that_nobody_finishes_keep_nobody_out(tmp_path: Path) -> None:
-    with served(tmp_path) as link:
+    with serve_page(tmp_path) as link:
         home = link.partition("/#")[0]
         place = ("127.0.0.1", int(home.rpartition(":")[2]))
         with ExitStack() as held:

@@ -10,14 +10,14 @@ from arena.records import trajectories
 from arena.store.blobs import Blobs
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.browser import chromium
-from tests.factories.made_run import match
-from tests.factories.view import Client, served
+from tests.factories.browser import open_chromium
+from tests.factories.made_run import make_match
+from tests.factories.view import Client, serve_page
 
 
 def branched_run(path: Path) -> RunFolder:
     """A match, two branches of it and a branch of one of these, with all figures of its tokens."""
-    run, whole = RunFolder.create(path, "game: negotiation\n", {}), match(0, 0)
+    run, whole = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
     stream = Stream([1, 2, 3], [False, True, True], [0.0, -0.5, -1.5], [-1, 0, 0], [0.0, 0.25, 0.75])
     whole = replace(whole, streams={"opener": (stream,), "responder": ()})
     one = MatchId(0, 0, parent=whole.identity, turn=1)
@@ -56,7 +56,7 @@ def test_figures_of_tokens_are_those_that_the_log_keeps(tmp_path: Path) -> None:
 
 def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
     branched_run(tmp_path / "run")
-    with chromium() as browser, served(tmp_path) as link:
+    with open_chromium() as browser, serve_page(tmp_path) as link:
         view: Any = browser.new_page()
         view.set_default_timeout(30_000)
         wrong: list[str] = []

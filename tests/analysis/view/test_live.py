@@ -14,18 +14,18 @@ from arena.records import Turn
 from arena.store import checkpoints
 from arena.store.feed import FEED, FeedWriter
 from games.contracts import MatchId
-from tests.factories.browser import chromium
+from tests.factories.browser import open_chromium
 from tests.factories.children import Child
 from tests.factories.commands import TINY
 from tests.factories.hostile_run import TEXTS
-from tests.factories.made_run import make_run, match
+from tests.factories.made_run import make_match, make_run
 from tests.factories.page import Page
-from tests.factories.view import Client, served
+from tests.factories.view import Client, serve_page
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
@@ -36,7 +36,7 @@ class Fed:
         self.writer = FeedWriter(run)
 
     def begin(self, number: int, **changed: Any) -> None:
-        record = match(2, number)
+        record = make_match(2, number)
         plan = MatchPlan(
             identity=MatchId(2, number),
             game="negotiation",
@@ -52,9 +52,9 @@ class Fed:
 
 
 def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any, tmp_path: Path) -> None:
-    run, record = make_run(tmp_path / "run", iterations=2), match(2, 3)
+    run, record = make_run(tmp_path / "run", iterations=2), make_match(2, 3)
     fed = Fed(tmp_path / "run")
-    with run.lock(), served(tmp_path) as link:
+    with run.lock(), serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.view.evaluate("window.same = 1")
         page.to("#/run/run/matches", "table.matches tbody tr")
@@ -83,8 +83,8 @@ def test_what_is_said_in_flight_is_only_text(browser: Any, tmp_path: Path) -> No
     fed = Fed(tmp_path / "run")
     for number, text in enumerate(TEXTS):
         fed.begin(number, options={text[:100]: text})
-        fed.turn(number, match(2, number).turns[0]._replace(raw=text, public=text, private=text, action=text))
-    with run.lock(), served(tmp_path) as link:
+        fed.turn(number, make_match(2, number).turns[0]._replace(raw=text, public=text, private=text, action=text))
+    with run.lock(), serve_page(tmp_path) as link:
         page = Page(browser, link, 400)
         page.to("#/run/run/matches", ".flight li")
         assert int(page.text(".flight .live")) > 0.8 * len(TEXTS)  # one of a megabyte may be left out
@@ -120,7 +120,7 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)
     child.until(lambda: bool(run.exists() and checkpoints.newest_committed(run) > 1), limit=400)
-    with served(tmp_path) as link:
+    with serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.to("#/run/run", "#control >> text=stop")
         page.view.click("#control")

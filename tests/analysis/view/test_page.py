@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 import analysis
-from tests.factories.browser import chromium
+from tests.factories.browser import open_chromium
 from tests.factories.commands import arena
-from tests.factories.hostile_run import TEXTS, hostile_run
-from tests.factories.made_run import make_run, match
+from tests.factories.hostile_run import TEXTS, make_hostile_run
+from tests.factories.made_run import make_match, make_run
 from tests.factories.page import Page
-from tests.factories.view import served
+from tests.factories.view import serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def link(runs: Path) -> Iterator[str]:
-    with served(runs) as address:
+    with serve_page(runs) as address:
         yield address
 
 
@@ -235,12 +235,12 @@ def test_two_runs_and_two_matches_stand_side_by_side(page: Page) -> None:
 @pytest.mark.slow
 def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2)
-    with served(tmp_path) as link:
+    with serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.view.evaluate("window.same = 1")
         page.to("#/run/run/matches", "table.matches tbody tr")
         page.until("document.getElementById('total').textContent.startsWith('8 of 8')")
-        run.log.append(match(1, 7))
+        run.log.append(make_match(1, 7))
         page.until("document.getElementById('total').textContent.startsWith('9 of 9')")
         page.to("#/run/run", ".empty")
         run.metrics.append({"iteration": 1, "valid_rate": 0.75})
@@ -253,8 +253,8 @@ def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None
 
 def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
     """No script runs, nothing is asked elsewhere, and nothing leaves its place, whatever stands in a field."""
-    hostile_run(tmp_path / "run <script>window.pwned=1<")
-    with served(tmp_path) as link:
+    make_hostile_run(tmp_path / "run <script>window.pwned=1<")
+    with serve_page(tmp_path) as link:
         page, name = Page(browser, link, 1000), "run%20%3Cscript%3Ewindow.pwned%3D1%3C"
         routes = {f"#/run/{name}": ".chart canvas", f"#/run/{name}/matches": "table.matches tbody tr"}
         routes |= {f"#/run/{name}/league": "svg.graph .node", f"#/run/{name}/settings": "table.settings"}

@@ -19,17 +19,17 @@ from arena.evaluate.deal_facts import replay_marks
 from arena.store.reader import RunReader
 from games.contracts import Deal
 from tests.factories import seeing
-from tests.factories.browser import chromium
+from tests.factories.browser import open_chromium
 from tests.factories.commands import arena
-from tests.factories.pointing import ACTS, pointing_run
-from tests.factories.report import answers
+from tests.factories.pointing import ACTS, make_pointing_run
+from tests.factories.report import read_answers
 from tests.factories.seeing import SIZE
-from tests.factories.view import SERVICES, Client, served
+from tests.factories.view import SERVICES, Client, serve_page
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pointing_run(tmp_path_factory.mktemp("runs") / "run")[0].path
+    return make_pointing_run(tmp_path_factory.mktemp("runs") / "run")[0].path
 
 
 def marks(game: str, options: str, seed: int, acts: Any) -> Any:
@@ -62,7 +62,7 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
 def test_a_report_holds_the_pictures(run: Path) -> None:
     reader = RunReader(run)
     page = report(run, find_marks=marks)
-    held = answers(page)
+    held = read_answers(page)
     for name in reader.log.images(0):
         head, _, data = held[f"images/{name}"].partition(",")
         assert head == "data:image/png;base64" and hashlib.sha256(base64.b64decode(data)).hexdigest() == name
@@ -70,7 +70,7 @@ def test_a_report_holds_the_pictures(run: Path) -> None:
 
 def test_the_page_draws_pictures_and_marks(run: Path, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(report(run, find_marks=marks))
-    with chromium() as browser, served(run.parent, services=SERVICES._replace(marks=marks)) as link:
+    with open_chromium() as browser, serve_page(run.parent, services=SERVICES._replace(marks=marks)) as link:
         for address in (
             f"{link}/run/run/match/0000-0000",
             f"{(tmp_path / 'report.html').as_uri()}#/run/run/match/0000-0000",

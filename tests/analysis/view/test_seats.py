@@ -11,9 +11,9 @@ import pytest
 
 from analysis.view import app, seats
 from analysis.view.services import Services
-from tests.factories.browser import chromium
+from tests.factories.browser import open_chromium
 from tests.factories.page import Page
-from tests.factories.view import Client, served
+from tests.factories.view import Client, serve_page
 
 ASK = {"ask": {"seat": "first", "turn": 0, "rules": "", "messages": [], "words": "", "facts": [], "legal": ["BET"]}}
 CHILD = f"""import signal, sys
@@ -121,7 +121,7 @@ def test_the_page_ends_its_match_by_a_button_and_when_it_goes_away(
     """And takes it up again when it is loaded again, or chosen from those that are played."""
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.1)
     monkeypatch.setattr(app, "LEFT", 4.0)
-    with chromium() as browser, served(tmp_path, services=SERVICES) as link:
+    with open_chromium() as browser, serve_page(tmp_path, services=SERVICES) as link:
         page = Page(browser, link)
         page.to("#/play?game=kuhn_poker", "#begin")
         page.view.click("#begin")

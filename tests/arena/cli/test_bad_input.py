@@ -14,8 +14,8 @@ import pytest
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, files_of_at_most, refused
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal, limit_file_size
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
 
@@ -31,8 +31,8 @@ def empty_place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def run_refused(*arguments: str | Path) -> str:
     """The one line of a run that does not begin, and leaves nothing."""
     before = sorted(Path.cwd().rglob("*"))
-    by_default = refused(*RUN, *arguments)
-    named = refused(*RUN, *arguments, "--out", "out")
+    by_default = get_refusal(*RUN, *arguments)
+    named = get_refusal(*RUN, *arguments, "--out", "out")
     assert by_default == named
     assert sorted(Path.cwd().rglob("*")) == before
     return named
@@ -72,11 +72,11 @@ def test_unknown_names(arguments: list[str], told: str) -> None:
 
 
 def test_a_recipe_given_as_a_command() -> None:
-    assert "arena run selfplay --recipe mars-nano" in refused("run", "mars-nano")
+    assert "arena run selfplay --recipe mars-nano" in get_refusal("run", "mars-nano")
 
 
 def test_an_unknown_recipe() -> None:
-    line = refused("run", "selfplay", "--recipe", "negotiation-nan", "--out", "out")
+    line = get_refusal("run", "selfplay", "--recipe", "negotiation-nan", "--out", "out")
     assert "unknown recipe 'negotiation-nan' — did you mean 'negotiation-nano'?" in line
     assert not list(Path.cwd().iterdir())
 
@@ -93,7 +93,7 @@ def test_an_unknown_recipe() -> None:
     ],
 )
 def test_unknown_names_elsewhere(arguments: list[str], told: str) -> None:
-    assert told in refused(*arguments)
+    assert told in get_refusal(*arguments)
 
 
 # YAML
@@ -178,14 +178,14 @@ AS_ROLE = {
 )
 def test_a_broken_role(data: bytes, told: str) -> None:
     Path("mine.yaml").write_bytes(data)
-    line = refused("check", "role", "mine.yaml")
+    line = get_refusal("check", "role", "mine.yaml")
     assert line.startswith("mine.yaml") and re.search(told, line), line
     assert run_refused("--set", "seats.opener.role=mine.yaml") == line
 
 
 def test_a_role_that_reaches_out_of_its_template() -> None:
     Path("mine.yaml").write_text("role: mine\nsystem: \"{{ ''.__class__.__mro__ }}\"\n")
-    assert refused("check", "role", "mine.yaml")
+    assert get_refusal("check", "role", "mine.yaml")
 
 
 def test_a_role_under_another_name_and_a_name_taken_twice() -> None:
@@ -280,15 +280,15 @@ def test_an_option_that_a_simulator_sets_itself() -> None:
     for game in ("clinic", "desk"):
         for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
             name = ["--game", game] if command[0] != "check" else [game]
-            assert "the option 'talk' is not to choose" in refused(*command, *name, "--option", "talk=true")
-        assert "the option 'talk' is not to choose" in refused(
+            assert "the option 'talk' is not to choose" in get_refusal(*command, *name, "--option", "talk=true")
+        assert "the option 'talk' is not to choose" in get_refusal(
             *RUN[:2], "--game", game, "--set", "game.options.talk=true"
         )
 
 
 def test_a_task_that_would_take_hours_to_make() -> None:
     task = "task={chain_sum: {max_digits: 1000000}}"
-    assert "chain_sum.max_digits: at most 1000" in refused("eval", "noop", "--game", "reasoning", "--option", task)
+    assert "chain_sum.max_digits: at most 1000" in get_refusal("eval", "noop", "--game", "reasoning", "--option", task)
 
 
 @pytest.mark.parametrize("name", ["~nobody", "~nobody/x", "x" * 5000, "a\x00b", "a/" * 3000])
@@ -297,18 +297,18 @@ def test_names_that_no_file_can_have(name: str) -> None:
     for setting in ("policies.shared.model", "seats.opener.role", "game.name", "roles"):
         assert run_refused("--set", f"{setting}={quoted}")
     if "\0" not in name:
-        assert refused("eval", name, "--game", "nim")
-        assert refused("eval", "random", "--game", f"{name}.py:A")
+        assert get_refusal("eval", name, "--game", "nim")
+        assert get_refusal("eval", "random", "--game", f"{name}.py:A")
         for command in ("show", "resume"):
-            assert refused(command, name)
+            assert get_refusal(command, name)
 
 
 def test_a_complaint_is_short_whatever_it_repeats() -> None:
-    assert len(refused("list", "x" * 100_000)) <= 1000
+    assert len(get_refusal("list", "x" * 100_000)) <= 1000
 
 
-def test_something_else_where_tensorboard_writes(tmp_path: Path, unbroken: Path) -> None:
-    run = shutil.copytree(unbroken, tmp_path / "run")
+def test_something_else_where_tensorboard_writes(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = shutil.copytree(uninterrupted_run, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
     shutil.rmtree(run / "tensorboard")
     (run / "tensorboard").touch()
@@ -340,40 +340,43 @@ def test_a_seat_that_the_game_does_not_have() -> None:
 # Folders
 
 
-def test_an_output_folder_that_is_not_free(unbroken: Path) -> None:
+def test_an_output_folder_that_is_not_free(uninterrupted_run: Path) -> None:
     Path("full").mkdir()
     Path("full/thesis.tex").write_text("years of work")
     Path("file").touch()
     for out, told in (
         ("full", "full is not empty (it holds 'thesis.tex'): choose another --out"),
         ("file", "file is a file: choose another --out"),
-        (unbroken, f"{unbroken} already holds a run: arena resume {unbroken}, or choose another --out"),
+        (
+            uninterrupted_run,
+            f"{uninterrupted_run} already holds a run: arena resume {uninterrupted_run}, or choose another --out",
+        ),
     ):
         before = {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")}
-        assert refused(*RUN, "--out", out) == told
+        assert get_refusal(*RUN, "--out", out) == told
         assert {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")} == before
-    assert "file/run" in refused(*RUN, "--out", "file/run")
+    assert "file/run" in get_refusal(*RUN, "--out", "file/run")
 
 
-def test_a_folder_in_use(tmp_path: Path, unbroken: Path) -> None:
-    run = RunFolder.open(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_folder_in_use(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = RunFolder.open(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     with run.lock():
-        assert refused("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
-    begun = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
+        assert get_refusal("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
+    begun = RunFolder.open(shutil.copytree(uninterrupted_run, tmp_path / "begun"))
     with begun.lock():
         for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "trackers", "run.log"):
             part = begun.path / name
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
-        assert refused(*RUN, "--out", begun.path) == f"{begun.path} is in use by process {os.getpid()}"
+        assert get_refusal(*RUN, "--out", begun.path) == f"{begun.path} is in use by process {os.getpid()}"
 
 
 @pytest.mark.parametrize("command", [["resume"], ["show"], ["export", "--to", "x"]])
 def test_a_run_that_is_none(command: list[str], empty_place: Path) -> None:
     Path("folder").mkdir()
     Path("file").touch()
-    assert refused(*command, "nowhere") == "there is no folder nowhere"
-    assert "folder is not a run folder: it has no config.yaml" in refused(*command, "folder")
-    assert "file is not a run folder" in refused(*command, "file")
+    assert get_refusal(*command, "nowhere") == "there is no folder nowhere"
+    assert "folder is not a run folder: it has no config.yaml" in get_refusal(*command, "folder")
+    assert "file is not a run folder" in get_refusal(*command, "file")
     assert sorted(p.name for p in empty_place.iterdir()) == ["file", "folder"]
 
 
@@ -389,7 +392,7 @@ def test_a_run_that_is_none(command: list[str], empty_place: Path) -> None:
 def test_a_run_whose_config_is_broken(tmp_path: Path, data: bytes, told: str) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
     (run.path / "config.yaml").write_bytes(data)
-    line = refused("resume", run.path)
+    line = get_refusal("resume", run.path)
     assert str(run.path) in line and re.search(told, line)
 
 
@@ -399,58 +402,58 @@ def test_a_seat_where_nobody_sits(tmp_path: Path) -> None:
     seats = {"opener": experiment.seats["opener"]}
     text = to_yaml(experiment.model_copy(update={"seats": seats}))
     run = RunFolder.create(tmp_path / "run", text, {})
-    assert "seat 'responder' of negotiation has no role" in refused("resume", run.path)
+    assert "seat 'responder' of negotiation has no role" in get_refusal("resume", run.path)
 
 
 # Checkpoints
 
 
-def test_a_run_none_of_whose_checkpoints_is_whole_keeps_its_log(tmp_path: Path, unbroken: Path) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_run_none_of_whose_checkpoints_is_whole_keeps_its_log(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     for folder in (run / "checkpoints").iterdir():
-        flip_a_byte(folder / "policies" / "shared" / "model.safetensors")
-    before = left(run)
-    line = refused("resume", run)
+        flip_byte(folder / "policies" / "shared" / "model.safetensors")
+    before = read_trace(run)
+    line = get_refusal("resume", run)
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
     assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
-    assert_same(left(run), before)
-    assert refused("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
-    told = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
+    assert_same(read_trace(run), before)
+    assert get_refusal("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
+    told = get_refusal("export", run, "--to", "x", "--iteration", str(ITERATIONS))
     assert told.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert not Path("x").exists()
 
 
-def test_what_cannot_be_exported(unbroken: Path) -> None:
+def test_what_cannot_be_exported(uninterrupted_run: Path) -> None:
     Path("full").mkdir()
     Path("full/mine").touch()
     Path("file").touch()
-    export = ["export", unbroken, "--to"]
-    assert "no trained policy 'shred' — did you mean 'shared'?" in refused(*export, "x", "--policy", "shred")
-    assert "no trained policy" in refused(*export, "x", "--policy", "../../../log")
-    assert "full already holds something: choose another --to" in refused(*export, "full")
-    assert "file already holds something" in refused(*export, "file")
-    assert "has no checkpoint of iteration 99; it has: 0, 2, 3" in refused(*export, "x", "--iteration", "99")
-    assert "x" in refused(*export, "file/x")
+    export = ["export", uninterrupted_run, "--to"]
+    assert "no trained policy 'shred' — did you mean 'shared'?" in get_refusal(*export, "x", "--policy", "shred")
+    assert "no trained policy" in get_refusal(*export, "x", "--policy", "../../../log")
+    assert "full already holds something: choose another --to" in get_refusal(*export, "full")
+    assert "file already holds something" in get_refusal(*export, "file")
+    assert "has no checkpoint of iteration 99; it has: 0, 2, 3" in get_refusal(*export, "x", "--iteration", "99")
+    assert "x" in get_refusal(*export, "file/x")
     assert sorted(p.name for p in Path.cwd().iterdir()) == ["file", "full"]
 
 
 def test_a_run_before_its_first_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", to_yaml(compose([recipe_layer("negotiation-nano")])), {})
-    assert "has no checkpoint yet" in refused("export", run.path, "--to", "x")
-    assert "has no match '0001-0000'" in refused("show", run.path, "0001-0000")
+    assert "has no checkpoint yet" in get_refusal("export", run.path, "--to", "x")
+    assert "has no match '0001-0000'" in get_refusal("show", run.path, "0001-0000")
     assert arena("show", run.path).code == 0
 
 
-def test_a_match_that_is_not_there(tmp_path: Path, unbroken: Path) -> None:
-    assert "has no match '0002-0009' — did you mean '0002-000" in refused("show", unbroken, "0002-0009")
+def test_a_match_that_is_not_there(tmp_path: Path, uninterrupted_run: Path) -> None:
+    assert "has no match '0002-0009' — did you mean '0002-000" in get_refusal("show", uninterrupted_run, "0002-0009")
     for id in ("9999999999-1", "../../x", "-x", "0002", "²-1", "\x1b[31m"):
-        assert "has no match" in refused("show", unbroken, "--", id)
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+        assert "has no match" in get_refusal("show", uninterrupted_run, "--", id)
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     os.truncate(run / "log" / "0002.parquet", 5000)
-    assert str(run / "log" / "0002.parquet") in refused("show", run, "0002-0000")
+    assert str(run / "log" / "0002.parquet") in get_refusal("show", run, "0002-0000")
     shutil.rmtree(run / "checkpoints")  # which tell sooner
     (run / "metrics.jsonl").write_text("{\n" + (run / "metrics.jsonl").read_text())
-    assert "metrics.jsonl:1: this line is damaged" in refused("show", run)
+    assert "metrics.jsonl:1: this line is damaged" in get_refusal("show", run)
 
 
 # Model folders
@@ -483,8 +486,8 @@ def config_that_is_no_json(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("spoil", [no_config, pickled, torn_weights, no_tokenizer, config_that_is_no_json])
-def test_a_model_folder_that_is_none(unbroken: Path, spoil: Callable[[Path], str]) -> None:
-    arena("export", unbroken, "--to", "model")
+def test_a_model_folder_that_is_none(uninterrupted_run: Path, spoil: Callable[[Path], str]) -> None:
+    arena("export", uninterrupted_run, "--to", "model")
     told = spoil(Path("model"))
     line = run_refused("--set", "policies.shared.model=./model")
     assert told in line and "model" in line
@@ -493,10 +496,10 @@ def test_a_model_folder_that_is_none(unbroken: Path, spoil: Callable[[Path], str
 # Disks
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_full_disk_loses_nothing(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
-    with files_of_at_most(3_000_000):
+    with limit_file_size(3_000_000):
         told = arena("resume", run)
     assert told.code == 2, told
     note, line = told.err.splitlines()
@@ -505,25 +508,25 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
     told = arena("resume", run)
     assert told.code == 0, told.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 def test_a_disk_full_from_the_first_byte(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with files_of_at_most(500):
+    with limit_file_size(500):
         told = arena(*TINY, *NO_IMITATION, "--out", run)
     assert told.code == 2 and "disk full while writing" in told.line and told.out == ""
 
 
-def test_a_disk_full_while_exporting(tmp_path: Path, unbroken: Path) -> None:
-    with files_of_at_most(100_000):
-        told = arena("export", unbroken, "--to", tmp_path / "x")
+def test_a_disk_full_while_exporting(tmp_path: Path, uninterrupted_run: Path) -> None:
+    with limit_file_size(100_000):
+        told = arena("export", uninterrupted_run, "--to", tmp_path / "x")
     assert told.code == 2 and f"disk full while writing {tmp_path / 'x'}" in told.line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full(tmp_path: Path, unbroken: Path) -> None:
+def test_a_disk_that_is_really_full(tmp_path: Path, uninterrupted_run: Path) -> None:
     apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -543,4 +546,4 @@ def test_a_disk_that_is_really_full(tmp_path: Path, unbroken: Path) -> None:
     lost = re.match(r"checkpoints/0*([1-9]\d*)", told[1])  # then that iteration had been played, and is said to be lost
     note = "arena: no checkpoint has iteration {}, which was played: resuming from iteration {}\n"
     assert done.stderr[told.end() :] == (note.format(int(lost[1]), int(lost[1]) - 1) if lost else "")
-    assert_same(left(tmp_path / "run"), left(unbroken))
+    assert_same(read_trace(tmp_path / "run"), read_trace(uninterrupted_run))

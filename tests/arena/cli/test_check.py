@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.commands import arena, refused
-from tests.factories.thorough import cases
+from tests.factories.commands import arena, get_refusal
+from tests.factories.thorough import count_cases
 
 BROKEN = """
 from games.kuhn_poker import KuhnPoker
@@ -42,8 +42,8 @@ def test_what_could_not_be_checked_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.thorough
 def test_a_simulator_is_held_to_its_yardsticks_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    seeds = cases(3, 10)
-    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", cases(50, 100))
+    seeds = count_cases(3, 10)
+    told = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", count_cases(50, 100))
     assert told.code == 0 and told.out.splitlines()[-1] == "clinic: keeps what simulators promise"
     assert f"score 1 on each of {seeds} seeds" in told.out and "nothing found" in told.out
 
@@ -71,7 +71,7 @@ def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_bad_names(words: list[str], line: str) -> None:
-    assert line in refused("check", "game", *words)
+    assert line in get_refusal("check", "game", *words)
 
 
 def test_help_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,8 +83,8 @@ def test_help_teaches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_role_for_another_game_is_told_to_name_it(tmp_path: Path) -> None:
     role = tmp_path / "racer.yaml"
     role.write_text('role: racer\nsystem: "{{ rules }}"\nturn: "Total {{ public.total }}"\nreply: {format: free}\n')
-    assert "name the role's own game with --game" in refused("check", "role", role)
-    assert "--game" not in refused("check", "role", role, "--game", "nim")
+    assert "name the role's own game with --game" in get_refusal("check", "role", role)
+    assert "--game" not in get_refusal("check", "role", role, "--game", "nim")
 
 
 def test_a_role_is_shown_line_by_line_at_every_seat(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from arena.store import manifest
-from tests.factories.commands import Told, arena
-from tests.factories.hostile import at_most
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.commands import CommandResult, arena
+from tests.factories.hostile import limit_seconds
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 LAUNCH = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "3", "--json"]
 SETTINGS = (
@@ -92,8 +92,8 @@ ANY: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "emptied": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "flipped": flip_a_byte,
-    "flipped elsewhere": lambda path: flip_a_byte(path, 1),
+    "flipped": flip_byte,
+    "flipped elsewhere": lambda path: flip_byte(path, 1),
     "a folder": a_folder,
     "a link to itself": a_link_to_itself,
     "a pipe": a_pipe,
@@ -145,11 +145,11 @@ SAMPLE = {
     ("", "log is a file"),
 }
 EVAL = ["--game", "kuhn_poker", "--against", "random", "--matches", "2", "--json"]
-_made: list[tuple[Path, dict[str, Told]]] = []
+_made: list[tuple[Path, dict[str, CommandResult]]] = []
 
 
 @pytest.fixture
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, CommandResult]]:
     """The run, and what is said of it while it is whole; made once."""
     if not _made:
         run = tmp_path_factory.mktemp("whole") / "run"
@@ -171,7 +171,7 @@ def reading(run: Path) -> dict[str, list[Any]]:
     }
 
 
-def well_told(told: Told) -> None:
+def well_told(told: CommandResult) -> None:
     """One line where it is refused, notes before it; nothing that steers a terminal."""
     lines = told.err.splitlines()
     assert told.code in (0, 2), told
@@ -179,20 +179,20 @@ def well_told(told: Told) -> None:
     assert not {c for c in told.out + told.err if (ord(c) < 32 and c != "\n") or ord(c) == 127}, ascii(told)
 
 
-def survives(run: Path, said: dict[str, Told], uncommitted: bool) -> None:
-    before = left(_made[0][0])
+def survives(run: Path, said: dict[str, CommandResult], uncommitted: bool) -> None:
+    before = read_trace(_made[0][0])
     for name, command in reading(run).items():
-        with at_most(30):
+        with limit_seconds(30):
             told = arena(*command)
         well_told(told)
         if told.code == 0 and not told.err:
             expected = said[name]
             assert told.out.replace(str(run), "RUN") == expected.out.replace(str(_made[0][0]), "RUN"), name
-    with at_most(60):
+    with limit_seconds(60):
         told = arena("resume", run, "--json")
     well_told(told)
     if told.code == 0:
-        assert_same(left(run), before)
+        assert_same(read_trace(run), before)
         assert told.err or uncommitted, "healed, and nothing was said"
 
 
@@ -205,7 +205,7 @@ def case_id(case: tuple[str, str, Any]) -> str:
     "case", [pytest.param(c, marks=[] if c[:2] in SAMPLE else pytest.mark.slow, id=case_id(c)) for c in CASES]
 )
 def test_a_damaged_run_is_healed_or_refused(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
+    whole: tuple[Path, dict[str, CommandResult]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
 ) -> None:
     file, name, damage = case
     run = Path(shutil.copytree(whole[0], tmp_path / "run"))
@@ -225,7 +225,7 @@ def test_there_are_enough_of_them() -> None:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["league", "checkpoints", "log", "tensorboard", "roles"])
 def test_resume_changes_nothing_where_a_link_of_a_copied_run_leads(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+    whole: tuple[Path, dict[str, CommandResult]], tmp_path: Path, name: str
 ) -> None:
     run, home = Path(shutil.copytree(whole[0], tmp_path / "run")), tmp_path / "home"
     (run / name).rename(home)
@@ -288,7 +288,7 @@ NONSENSE: dict[str, Any] = {
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", NONSENSE)
 def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
-    whole: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+    whole: tuple[Path, dict[str, CommandResult]], tmp_path: Path, name: str
 ) -> None:
     """As a stranger may have written it."""
     run = Path(shutil.copytree(whole[0], tmp_path / "run", symlinks=True))

@@ -11,8 +11,8 @@ from arena.cli.live import Screen
 from arena.config.layers import parse_endpoints
 from arena.errors import ConfigError
 from arena.store.reader import RunReader
-from tests.factories.commands import arena, refused
-from tests.factories.server import Server, completion, lists, says
+from tests.factories.commands import arena, get_refusal
+from tests.factories.server import Server, make_completion, reply_with, reply_with_models
 
 RUN = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", "--json"]
 RUN += [part for s in ("play.matches=4", "play.attempts=1", "learn.regularisers={kl: {weight: 0}}",
@@ -35,7 +35,7 @@ def gone() -> str:
 
 
 def passes() -> Server:
-    return Server(says(completion("PASS")), models=lists("m"))
+    return Server(reply_with(make_completion("PASS")), models=reply_with_models("m"))
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_wrong_port_is_found_before_a_run_begins(tmp_path: Path, gone: str, setting: str) -> None:
     begun = time.monotonic()
-    line = refused(*RUN, "--set", f"endpoint.url={gone}", "--set", setting, "--out", tmp_path / "run")
+    line = get_refusal(*RUN, "--set", f"endpoint.url={gone}", "--set", setting, "--out", tmp_path / "run")
     assert gone in line and "is a server running there?" in line and time.monotonic() - begun < 8
     assert not (tmp_path / "run").exists()
 
@@ -83,7 +83,10 @@ def test_commands_ask_the_server_that_they_are_told_of(command: list[str], gone:
 
 
 def test_a_matrix_of_two_servers() -> None:
-    with Server(says(completion("DIAGNOSE flu"))) as one, Server(says(completion("ASK cough"))) as two:
+    with (
+        Server(reply_with(make_completion("DIAGNOSE flu"))) as one,
+        Server(reply_with(make_completion("ASK cough"))) as two,
+    ):
         servers = ["--endpoint", f"url={one.url}", "--endpoint", f"local.url={two.url}"]
         told = arena("matrix", "endpoint:m", "endpoint@local:m", "--game", "clinic", "--persons", "terse", "--tasks",
                      "2", "--trials", "1", *servers, "--json")  # fmt: skip
@@ -103,11 +106,11 @@ def test_a_matrix_of_two_servers() -> None:
     ],
 )
 def test_what_is_no_setting_of_a_server(setting: str, says: str) -> None:
-    assert says in refused("eval", "endpoint:m", *KUHN, "--endpoint", setting)
+    assert says in get_refusal("eval", "endpoint:m", *KUHN, "--endpoint", setting)
 
 
 def test_a_server_that_has_no_name_here() -> None:
-    line = refused("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
+    line = get_refusal("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
     assert "unknown server 'lcal'" in line and "did you mean 'local'" in line
 
 
@@ -150,7 +153,7 @@ def test_a_strangers_run_asks_no_server_unasked(tmp_path: Path, monkeypatch: pyt
         assert arena("resume", run, "--iterations", "2", "--json").code == 0, "begun here"
         (tmp_path / "home" / "trusted").unlink()
         looked = len(server.looked)
-        line = refused("resume", run, "--iterations", "3")
+        line = get_refusal("resume", run, "--iterations", "3")
         assert f"would ask {server.url} with the key in DATABASE_PASSWORD: to allow that, pass --trust" in line
         assert len(server.looked) == looked > 0
         own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
@@ -165,5 +168,5 @@ def test_a_password_in_a_url_is_never_told(monkeypatch: pytest.MonkeyPatch) -> N
     url = "http://user:hunter2@127.0.0.1:9/v1"
     for option in ([], ["--endpoint", f"url={url}"]):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        line = refused("eval", "endpoint:m", *KUHN, "--matches", "2", *option)
+        line = get_refusal("eval", "endpoint:m", *KUHN, "--matches", "2", *option)
         assert "without a user, a password" in line and "hunter2" not in line

@@ -17,13 +17,13 @@ from arena.evaluate.played import MatchOutcome, read_outcome
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
-from tests.factories.commands import arena, refused
-from tests.factories.kept_run import kept_run
+from tests.factories.commands import arena, get_refusal
+from tests.factories.kept_run import make_checkpointed_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return kept_run(tmp_path / "run", _3="nano-3", _7="nano-7")
+    return make_checkpointed_run(tmp_path / "run", _3="nano-3", _7="nano-7")
 
 
 def test_eval_of_several_games(tmp_path: Path) -> None:
@@ -87,19 +87,19 @@ def test_who_is_evaluated_meets_the_test_split(command: list[str], tmp_path: Pat
 
 
 def test_a_run_of_the_train_split_is_evaluated_on_the_other(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", CLINIC, _3="nano-3")
+    run = make_checkpointed_run(tmp_path / "run", CLINIC, _3="nano-3")
     told = arena("eval", run, "--game", "clinic", "--matches", "2")
     assert told.code == 0 and "split=test" in told.out and told.err == ""
-    seen = kept_run(tmp_path / "all", CLINIC.replace("train", "all"), _3="nano-3")
+    seen = make_checkpointed_run(tmp_path / "all", CLINIC.replace("train", "all"), _3="nano-3")
     told = arena("eval", seen, "--game", "clinic", "--matches", "2")
     assert told.code == 0 and "it may have seen these deals" in told.err
 
 
 def test_a_split_is_said_once_and_where_there_is_one() -> None:
-    assert "kuhn_poker has no splits" in refused("eval", "random", "--game", "kuhn_poker", "--split", "test")
-    twice = refused("eval", "noop", "--game", "clinic", "--split", "test", "--option", "split=all")
+    assert "kuhn_poker has no splits" in get_refusal("eval", "random", "--game", "kuhn_poker", "--split", "test")
+    twice = get_refusal("eval", "noop", "--game", "clinic", "--split", "test", "--option", "split=all")
     assert "--split and --option split" in twice
-    assert "split must be" in refused("eval", "noop", "--game", "clinic", "--split", "dev")
+    assert "split must be" in get_refusal("eval", "noop", "--game", "clinic", "--split", "dev")
 
 
 def test_before_and_after(run: Path) -> None:
@@ -190,7 +190,7 @@ def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(command: list[str], says: str) -> None:
-    assert says in refused(*command)
+    assert says in get_refusal(*command)
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

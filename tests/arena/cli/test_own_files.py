@@ -13,7 +13,7 @@ from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SHARED
 from tests.pages import ROOT
 
@@ -109,10 +109,10 @@ def test_edits_outside_are_told_and_not_played(place: Path, run: Path) -> None:
 @pytest.mark.parametrize("copy", ["roles/racer.yaml", "games/race.py", "data/words.txt"])
 def test_a_copy_that_was_edited_or_lost_is_refused(run: Path, copy: str) -> None:
     (run / copy).write_text((run / copy).read_text() + "\n")
-    assert refused("resume", run).startswith(f"{run / copy} was edited since its run began")
+    assert get_refusal("resume", run).startswith(f"{run / copy} was edited since its run began")
     (run / copy).unlink()
     for command in (["resume", run], ["eval", run, "--game", "kuhn_poker"]):
-        assert refused(*command).startswith(f"{run / copy} cannot be read")
+        assert get_refusal(*command).startswith(f"{run / copy} cannot be read")
 
 
 def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> None:
@@ -127,14 +127,14 @@ def test_a_strangers_code_runs_only_when_asked_for(place: Path, run: Path) -> No
     )
     before = {p: p.read_bytes() for p in away.rglob("*") if p.is_file()}
     for command in (resume, evaluate):
-        line = refused(*command)
+        line = get_refusal(*command)
         assert f"would run the code of {away}/games/race.py: read it, then pass --trust" in line
     assert {p: p.read_bytes() for p in away.rglob("*") if p.is_file()} == before
     assert arena("show", away).code == 0, "shows without any code"
     told = arena("eval", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
     assert told.code == 0, "another game needs none of it"
     exploit = ["exploit", away, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
-    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
+    assert "pass --trust" not in get_refusal(*exploit, "--game", "tic_tac_toe", "--trust"), "it takes the word"
     (place.parent / "home" / "trusted").unlink()
     assert arena(*evaluate, "--before", "--trust").code == 0
     assert arena(*resume, "--json").code == 0, "once is enough"
@@ -150,7 +150,7 @@ def test_a_file_elsewhere_that_a_run_names_needs_trust_too(place: Path, run: Pat
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
     (place.parent / "home" / "trusted").unlink()
-    assert f"would run the code of {place}/race.py" in refused("resume", run, "--iterations", "2")
+    assert f"would run the code of {place}/race.py" in get_refusal("resume", run, "--iterations", "2")
 
 
 @pytest.mark.parametrize(
@@ -174,17 +174,17 @@ def test_a_module_that_a_strangers_run_names_asks_first(
     assert game in config
     run = RunFolder.create(place / "strangers", config, {}).path
     loading.reset()
-    line = refused("resume", run)
+    line = get_refusal("resume", run)
     assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (place / "ran").exists()
     loading.reset()
-    assert told in refused("resume", run, "--trust")
+    assert told in get_refusal("resume", run, "--trust")
     assert (place / "ran").exists()
 
 
 def test_what_is_no_name_of_a_module_is_refused_in_one_line() -> None:
     for name in ("../x", "..", ".x", "a..b", "xml.nothing"):
-        assert "module" in refused("check", "game", f"pettingzoo:{name}")
+        assert "module" in get_refusal("check", "game", f"pettingzoo:{name}")
 
 
 PLAYERS = """
@@ -245,7 +245,7 @@ def test_own_players_sit_wherever_a_name_does(players: Path) -> None:
     ],
 )
 def test_players_that_there_are_not_are_refused(players: Path, who: str, says: str) -> None:
-    assert says in refused(
+    assert says in get_refusal(
         "eval", who, "--game", "race.py:Worded", "--option", "words=words.txt", "--against", "random"
     )
 
@@ -267,7 +267,7 @@ def test_players_that_there_are_not_are_refused(players: Path, who: str, says: s
 def test_own_players_that_cannot_be_made_are_one_line(players: Path, code: str, says: str) -> None:
     (players / "own.py").write_text(code)
     game = ["--game", "race.py:Worded", "--option", "words=words.txt"]
-    assert says in refused("eval", "own.py:own", *game, "--against", "random")
+    assert says in get_refusal("eval", "own.py:own", *game, "--against", "random")
     told = arena("play", *game, "--seat", "first=own.py:own", "--seat", "second=careful")
     assert told.code == 2 and says in told.err and len(told.err.splitlines()) == 1
 
@@ -294,4 +294,6 @@ def test_a_run_keeps_its_own_players(players: Path) -> None:
     told = arena("resume", run, "--iterations", "2", "--json")
     assert told.code == 0 and f"{players}/own.py was edited since {run} began" in told.err, told.err
     (run / "parts" / "own.py").write_text("no Python\n")
-    assert refused("resume", run, "--iterations", "3").startswith(f"{run}/parts/own.py was edited since its run began")
+    assert get_refusal("resume", run, "--iterations", "3").startswith(
+        f"{run}/parts/own.py was edited since its run began"
+    )

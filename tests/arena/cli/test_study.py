@@ -21,8 +21,8 @@ from arena.evaluate.study.record import RecordedRun
 from arena.store.locks import is_in_use
 from arena.store.reader import RunReader
 from tests.factories.children import Child
-from tests.factories.commands import arena, refused
-from tests.factories.tiny_study import ITERATIONS, written
+from tests.factories.commands import arena, get_refusal
+from tests.factories.tiny_study import ITERATIONS, write_study
 
 ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 
@@ -30,11 +30,11 @@ ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 @pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    words = ["study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
+    words = ["study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
     assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
     assert is_in_use(folder / "mars-0")
-    assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
+    assert f"{folder} is in use by process {child.process.pid}" == get_refusal(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
     told = Child(tmp_path / "second", *words).end(400)
@@ -66,7 +66,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere they end what they have begun")
 def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    child = Child(tmp_path / "it", "study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
+    child = Child(tmp_path / "it", "study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
     assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
     child.signal(signal.SIGKILL)
     child.end()
@@ -81,7 +81,7 @@ def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
 def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     (folder / "mars-0").mkdir(parents=True)
-    file = written(tmp_path, warm=[])
+    file = write_study(tmp_path, warm=[])
     (folder / "mars-0" / "foreign.txt").write_text("mine")
     (folder / "experiment.yaml").write_text(file.read_text())
     told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_a_line_and_the_others_go_on(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    file = written(tmp_path, figure="valid_rat")
+    file = write_study(tmp_path, figure="valid_rat")
     told = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
     assert told.code == 2
     *said, last = told.err.splitlines()
@@ -108,16 +108,16 @@ def test_a_figure_that_there_is_none_of_ends_it_after_an_iteration(tmp_path: Pat
 
 def test_what_is_refused_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "study"]
-    assert "no section `study`" in refused("study", "tic_tac_toe-nano", *out)
-    assert "unknown recipe 'negotiation-nan'" in refused("study", "negotiation-nan", *out)
-    assert "--arms: no arm 'zeor' — did you mean 'zero'?" in refused(
+    assert "no section `study`" in get_refusal("study", "tic_tac_toe-nano", *out)
+    assert "unknown recipe 'negotiation-nan'" in get_refusal("study", "negotiation-nan", *out)
+    assert "--arms: no arm 'zeor' — did you mean 'zero'?" in get_refusal(
         "study", "negotiation-nano", "--arms", "zeor", *out
     )
-    assert "cannot be read" in refused("study", str(tmp_path / "nowhere.yaml"), *out)
-    uneven = written(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
-    assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in refused("study", uneven, *out)
-    assert "--redraw: there is no study in" in refused("study", "negotiation-nano", "--redraw", *out)
-    assert "no arm 'zeor'" in refused("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
+    assert "cannot be read" in get_refusal("study", str(tmp_path / "nowhere.yaml"), *out)
+    uneven = write_study(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
+    assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in get_refusal("study", uneven, *out)
+    assert "--redraw: there is no study in" in get_refusal("study", "negotiation-nano", "--redraw", *out)
+    assert "no arm 'zeor'" in get_refusal("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
     assert not (tmp_path / "study").exists()
 
 
@@ -125,7 +125,7 @@ def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, m
     """Another set in the same folder is refused, as another rule is; what an arm is made of, it keeps."""
     monkeypatch.setattr(batch, "_preflight_arms", lambda arms, quiet: lambda experiment: experiment)
     monkeypatch.setattr(batch, "_run_all", lambda runner, quiet: None)
-    folder, file = tmp_path / "study", written(tmp_path, each=["policies.shared.model=nano-{seed}"])
+    folder, file = tmp_path / "study", write_study(tmp_path, each=["policies.shared.model=nano-{seed}"])
     words = ["study", file, "--seeds", "2", "--out", folder]
     own = ["--set", "learn.lr=0.5", "--set", "policies.shared.model=nano-7", "--first-seed", "40"]
     told = arena(*words, *own, "--set", "credit.estimator=rae")
@@ -142,7 +142,7 @@ def test_settings_lie_over_every_arm_and_are_part_of_the_study(tmp_path: Path, m
         line = arena(*words, *own, "--set", "credit.estimator=rae", *other).err.splitlines()[-1]
         assert "is another experiment: " in line
         assert "give the options it was begun with, restore it, or choose another --out" in line
-    assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
+    assert "learn.lrr: unknown field — did you mean 'lr'?" in get_refusal(*words, "--set", "learn.lrr=1")
 
 
 @pytest.mark.parametrize("words", [["study"], ["sweep", "--set", "learn.lr=1e-4"]])
@@ -166,7 +166,7 @@ def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch:
 
 @pytest.mark.slow
 def test_a_gauge_that_no_run_has_is_told_while_other_runs_wait(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
+    file, folder = write_study(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
     child = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder)
     assert child.until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
     child.signal(signal.SIGINT)
@@ -176,7 +176,7 @@ def test_a_gauge_that_no_run_has_is_told_while_other_runs_wait(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
+    file, folder = write_study(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
     words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]
     told = Child(tmp_path / "it", *words).end(400)
     assert told.code == 0 and told.err.count("no run has the gauge report.deal: its name is another") == 1
@@ -194,7 +194,7 @@ def test_a_rehearsal_plays_two_iterations_of_all_arms_and_foretells_the_whole(tm
 
 def test_one_arm_runs_by_itself(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    told = arena("run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run)
+    told = arena("run", "selfplay", "--config", write_study(tmp_path), "--arm", "zero", "--out", run)
     assert told.code == 0, told.err
     assert compose([file_layer(run / "config.yaml")]).credit.estimator.name == "zero"
     assert {row["learn"]["shared"]["advantage_size"] for row in RunReader(run).metrics()} == {0.0}
@@ -208,7 +208,7 @@ def test_recipes_are_listed_with_what_they_replicate() -> None:
 
 
 def test_a_record_alone_is_redrawn_and_the_first_arm_is_always_there_to_compare_with(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
+    file, folder = write_study(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
     begun = plan(compose([file_layer(file)]), tmp_path / "one", ["mars", "zero", "other"], 2, lambda it: it)
     runs = [(run.arm, run.seed) for run in begun.runs]
     known = {

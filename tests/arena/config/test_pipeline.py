@@ -12,8 +12,8 @@ from arena.config.staging import Earlier, derive_stage_seed, plan
 from arena.errors import ConfigError
 from arena.parts.part_config import accepts_any_setting
 from arena.parts.schedules import SCHEDULE
-from tests.factories.commands import arena, refused
-from tests.factories.pipelines import CONFIG, pipeline
+from tests.factories.commands import arena, get_refusal
+from tests.factories.pipelines import CONFIG, make_pipeline
 
 HEAD = CONFIG[: CONFIG.index("stages:")]
 LINE = HEAD.count("\n") + 1
@@ -76,7 +76,7 @@ def test_a_slip_is_one_line_with_file_and_stage(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("chain.yaml").write_text(HEAD + stages)
-    assert says in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
+    assert says in get_refusal("run", "selfplay", "--config", "chain.yaml", "--out", "run")
     assert not Path("run").exists()
 
 
@@ -84,7 +84,7 @@ def test_a_slip_is_one_line_with_file_and_stage(
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
-    line = refused("run", "selfplay", "--config", file, "--out", tmp_path / "run")
+    line = get_refusal("run", "selfplay", "--config", file, "--out", tmp_path / "run")
     assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is no name: use at most 64" in line
     assert not (tmp_path / "run").exists()
 
@@ -101,7 +101,7 @@ def test_bad_settings_of_the_whole_are_told() -> None:
 
 
 def test_shared_settings_name_no_stage() -> None:
-    given = pipeline("policies.player.model=stage:first")
+    given = make_pipeline("policies.player.model=stage:first")
     with pytest.raises(ConfigError, match=r"policies.player.model: stage:first: only the settings of a stage can name"):
         plan(given, Path("RUN"), print)
 
@@ -131,7 +131,7 @@ def test_policies_go_on_from_the_newest_stage_that_trained_them() -> None:
 
 def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both() -> None:
     changes = ["iterations=9", "stages.play.play.iterations=7", "learn.lr=0.5"]
-    given = pipeline(*changes)
+    given = make_pipeline(*changes)
     found = {each.spec.name: each.made for each in plan(given, Path("RUN"), print)}
     assert [each.iterations for each in found.values()] == [2, 7, 2]  # type: ignore[union-attr]
     assert [each.learn.lr for each in found.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
@@ -149,7 +149,7 @@ def test_a_setting_of_a_stage_wins_over_shared_ones_and_a_later_layer_over_both(
 )
 def test_a_change_of_no_stage_is_refused(assignment: str, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        pipeline(assignment)
+        make_pipeline(assignment)
     assert says in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
 
 
@@ -157,7 +157,9 @@ def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def mine(batch): return batch\n")
     Path("roles").mkdir()
-    given = pipeline("roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles")
+    given = make_pipeline(
+        "roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles"
+    )
     text = given.with_changes({"threads": 2}, lambda name, model: f"{model}-1" if model == "nano" else model).to_yaml()
     assert str(tmp_path / "mine.py:mine") in text and text.count(str(tmp_path / "roles")) == 2
     again = read_pipeline([text_layer("config.yaml", text)])
@@ -168,7 +170,7 @@ def test_a_saved_pipeline_reads_back_with_absolute_paths(tmp_path: Path, monkeyp
 def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
-    own = pipeline("stages.first.play.seed=7")
+    own = make_pipeline("stages.first.play.seed=7")
     assert next(each.made.seed for each in plan(own, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
@@ -187,7 +189,7 @@ def test_a_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
     assert file_layer(file).data["stages"]
     told = arena("check", "experiment", file)
     assert told.code == 0 and "stage 3: last (play)" in told.out and "chain: fit to run" in told.out
-    assert "stage last: " in refused("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
+    assert "stage last: " in get_refusal("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
 
 
 def test_python_says_that_it_runs_single_experiments(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from arena.config.layers import compose, to_yaml
 from arena.config.presets import PRESETS
 from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.errors import ConfigError
-from tests.factories.commands import arena, refused
-from tests.factories.token_batches import batch, gradient, numbers, tensor
+from tests.factories.commands import arena, get_refusal
+from tests.factories.token_batches import compute_gradient, make_batch, make_floats, make_integers
 
 CHANGE = np.array([0.5, -0.5, 0.05, -0.02, 0.3, 0.001])
 """log r of six tokens: a stream of four, and one of two."""
@@ -51,11 +51,13 @@ def by_hand(name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_its_formula(name: str) -> None:
     rule = learn(f"learn.loss={name}")
-    change = tensor(*CHANGE).requires_grad_()
-    tokens = batch(change, tensor(*[0] * 6), tensor(*A), streams=numbers(*STREAMS), turns=numbers(*STREAMS))
+    change = make_floats(*CHANGE).requires_grad_()
+    tokens = make_batch(
+        change, make_floats(*[0] * 6), make_floats(*A), streams=make_integers(*STREAMS), turns=make_integers(*STREAMS)
+    )
     weights = rule.aggregate(STREAMS, STREAMS, np.ones(6, dtype=bool))
-    loss = rule.loss(tokens).loss * tensor(*weights)
-    assert gradient(loss, change) == pytest.approx(list(by_hand(name)), abs=1e-9)
+    loss = rule.loss(tokens).loss * make_floats(*weights)
+    assert compute_gradient(loss, change) == pytest.approx(list(by_hand(name)), abs=1e-9)
     assert rule.regularisers["kl"].with_defaults().settings["weight"].to_plain() == (0.04 if name == "grpo" else 0.0)
 
 
@@ -100,4 +102,4 @@ def test_a_name_in_the_wrong_place_is_told_the_right_one(setting: str, told: str
 def test_they_are_listed() -> None:
     told = arena("list", "presets", "--json")
     assert told.code == 0 and "cispo: {low: 1.0, high: 4.0}" in told.out
-    assert "did you mean 'presets'" in refused("list", "preset")
+    assert "did you mean 'presets'" in get_refusal("list", "preset")

@@ -20,8 +20,8 @@ from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from games.contracts import Message
-from tests.factories.babble import POLICIES, Babbler
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.babble import POLICIES, RandomTextEngine
+from tests.factories.trajectories import make_turn, wrap_turns
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
 ACTS = ("go left", "go right")
@@ -39,10 +39,10 @@ def archer(seed: int = 0, **given: Any) -> Archer:
 
 def walked(places: list[int], acts: list[int], rewards: list[float]) -> CreditedTrajectory:
     turns = tuple(
-        turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
+        make_turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    one = trajectory_of(turns, game="chain")
+    one = wrap_turns(turns, game="chain")
     return CreditedTrajectory(trajectory=one, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
@@ -228,15 +228,15 @@ def test_a_turn_is_asked_anew_with_what_it_was_asked_with() -> None:
     stream.append_sampled([6], [-1.0], 2)
     window.observe([1, 6, 7])  # forgot the first exchange
     window.append_sampled([8], [-1.0], 5)
-    turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    one = trajectory_of(turns, streams=(stream, window))
+    turns = tuple(make_turn(k, {}) for k in (0, 2, 5))
+    one = wrap_turns(turns, streams=(stream, window))
     asked = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert get_contexts(one) == [Context("shared", "opener", ids) for ids in asked]
 
 
 def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
     """Where a summary was written, a whole reply may not fit."""
-    engine: Any = Babbler()
+    engine: Any = RandomTextEngine()
     policies: Any = {"p": replace(POLICIES["p"], positions=20)}
     run = CriticContext(
         discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}

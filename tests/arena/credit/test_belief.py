@@ -21,8 +21,8 @@ from arena.errors import ConfigError
 from arena.preflight import preflight
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import finished
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.labs import run_lab
+from tests.factories.trajectories import make_turn, wrap_turns
 
 CONFIG = """\
 name: moved
@@ -66,7 +66,7 @@ def believed(one: Trajectory, model: Any) -> list[float]:
 
 
 def test_a_turn_is_paid_what_it_adds_to_the_belief_of_a_policy_that_sees(tmp_path: Path) -> None:
-    finished(tmp_path / "run", given())
+    run_lab(tmp_path / "run", given())
     run, model = RunFolder.open(tmp_path / "run"), load_module(resolve("nano-vlm-1"), frozen=True)
     records = [MatchRecord.from_json(row, run.reader.log.blobs.get) for row in run.reader.matches()]
     played = [one for record in records for one in trajectories(record)]
@@ -84,7 +84,7 @@ def test_a_turn_is_paid_what_it_adds_to_the_belief_of_a_policy_that_sees(tmp_pat
 
 
 def test_gains_by_hand_sum_to_the_last_belief_less_the_first() -> None:
-    given = [trajectory_of([turn(k, {}) for k in range(3)]), trajectory_of([turn(0, {})])]
+    given = [wrap_turns([make_turn(k, {}) for k in range(3)]), wrap_turns([make_turn(0, {})])]
     measures = {"belief.process": [np.array([0.25, 0.75, 0.5], np.float32), np.array([0.5], np.float32)]}
     paid = belief(TurnBatch(given, measures=measures), {}, policy="other")["process"]
     assert paid.tolist() == [0.5, -0.25, 0.0, 0.0]

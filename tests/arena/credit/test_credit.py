@@ -17,7 +17,7 @@ from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
 from games.contracts import MatchId
-from tests.factories.trajectories import trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
 
 
 def credit(found: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
@@ -29,7 +29,7 @@ def advantages(found: list[Trajectory], seed: int = 0, estimator: str = "mars", 
 
 
 def returns_to_go(rewards: list[float], gamma: float) -> np.ndarray:
-    return TurnBatch([trajectory([0.0] * len(rewards))]).returns(np.array(rewards, float), gamma)
+    return TurnBatch([make_trajectory([0.0] * len(rewards))]).returns(np.array(rewards, float), gamma)
 
 
 def test_returns_to_go_by_hand() -> None:
@@ -42,10 +42,10 @@ def test_returns_to_go_by_hand() -> None:
 
 def test_mars_by_hand() -> None:
     found = [
-        trajectory([0, 0, 6]),  # returns 6 6 6
-        trajectory([2]),  # return 2
-        trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
-        trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
+        make_trajectory([0, 0, 6]),  # returns 6 6 6
+        make_trajectory([2]),  # return 2
+        make_trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
+        make_trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
     ]
     # openers of `shared`: mean over turns (6+6+6+2)/4 = 5, not over matches (6+2)/2 = 4
     assert advantages(found) == [[1, 1, 1], [-3], [0, 0], [0]]
@@ -57,7 +57,7 @@ def test_mars_by_hand() -> None:
 
 
 def test_reinforce_is_the_return_to_go_as_it_is() -> None:
-    found = [trajectory([0, 0, 6]), trajectory([1, -4])]
+    found = [make_trajectory([0, 0, 6]), make_trajectory([1, -4])]
     # 6 6 6; 1 - 4, -4.  gamma 0.5: 6/4 6/2 6; 1 - 4/2, -4
     assert advantages(found, estimator="reinforce") == [[6, 6, 6], [-3, -4]]
     assert advantages(found, estimator="reinforce", gamma=0.5) == [[1.5, 3, 6], [-1, -4]]
@@ -65,17 +65,17 @@ def test_reinforce_is_the_return_to_go_as_it_is() -> None:
 
 def test_std_divides_by_the_groups_deviation() -> None:
     # returns 6 6 6 2: mean 5, variance (1+1+1+9)/4 = 3
-    first, second = advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)
+    first, second = advantages([make_trajectory([0, 0, 6]), make_trajectory([2])], std=True)
     assert first == pytest.approx([3**-0.5] * 3, rel=1e-5) and second == pytest.approx([-3 * 3**-0.5], rel=1e-5)
-    assert advantages([trajectory([3]), trajectory([3])], std=True) == [[0], [0]]
+    assert advantages([make_trajectory([3]), make_trajectory([3])], std=True) == [[0], [0]]
 
 
 def test_weights_and_stages_by_hand() -> None:
     turns = (
-        turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
-        turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
+        make_turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
+        make_turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
     )
-    one = trajectory_of(turns)
+    one = wrap_turns(turns)
     stages = [{"valid_act": {"bonus": 0.5}}, {"cut_off": {"penalty": 0.25}}]
     (credited,) = credit([one], stages=stages, weights={"deal": 0.1, "illegal": 2.0})
     assert credited.rewards.tolist() == pytest.approx([0.8 - 2.0 + 0.5, 3.0 - 0.25])
@@ -90,7 +90,7 @@ numbers = st.lists(st.lists(st.integers(-5, 5).map(float), min_size=1, max_size=
 
 @given(numbers, st.integers(0, 2**16))
 def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], seed: int) -> None:
-    found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    found = [make_trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
     permuted = advantages(found, seed, "shuffled", of={"mars": {"gamma": 0.9}})
     honest = advantages(found, seed, "mars", gamma=0.9)
     for role in ("opener", "responder"):
@@ -103,19 +103,19 @@ def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], se
 
 
 def test_shuffled_really_moves_credit_and_repeats_with_its_seed() -> None:
-    found = [trajectory([float(i)] * 3) for i in range(5)]
+    found = [make_trajectory([float(i)] * 3) for i in range(5)]
     one, again, other = (advantages(found, seed, estimator="shuffled") for seed in (1, 1, 2))
     assert one == again != other and one != advantages(found)
 
 
 def test_zero_is_zero() -> None:
-    assert advantages([trajectory([1, 2]), trajectory([5])], estimator="zero") == [[0, 0], [0]]
+    assert advantages([make_trajectory([1, 2]), make_trajectory([5])], estimator="zero") == [[0, 0], [0]]
 
 
 @given(numbers)
 def test_every_turn_is_credited_but_for_the_listed_zeros(rewards: list[list[float]]) -> None:
     """Invariant 2: mask x advantage is zero only where a turn's return equals its group's mean."""
-    found = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    found = [make_trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
     credited = credit(found)
     means = {
         role: np.mean(
@@ -138,7 +138,7 @@ def _own(stream: Stream) -> list[int]:
 
 
 def test_advantages_reach_exactly_their_turns_tokens() -> None:
-    turns = tuple(turn(k, {}) for k in (1, 4, 5))
+    turns = tuple(make_turn(k, {}) for k in (1, 4, 5))
     first, second = Stream(), Stream()
     first.observe([9])
     first.append_sampled([1, 2, 3], [-0.1, -0.2, -0.3], 1)
@@ -147,7 +147,7 @@ def test_advantages_reach_exactly_their_turns_tokens() -> None:
     second.observe([1, 2, 3])  # a window's new stream: past replies are context
     second.append_sampled([5, 6], [-0.5, -0.6], 5)
     silent = Stream([1], [False], [0.0], [-1])
-    one = trajectory_of(turns, streams=(first, silent, second))
+    one = wrap_turns(turns, streams=(first, silent, second))
     (credited,) = credit([one])
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
     samples = make_samples([credited], {"opener": 0.7})
@@ -170,7 +170,7 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
     records = []
     for i in range(6):
         turns = tuple(
-            turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
+            make_turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
             for k in range(rng.integers(1, 6))
             for s in [("opener", "responder")[k % 2]]
         )
@@ -211,4 +211,4 @@ def test_advantages_are_the_same_from_the_log_alone(tmp_path: Path, estimator: s
 
 def test_nobody_to_credit_is_no_error() -> None:
     assert credit([]) == []
-    assert [c.advantages.tolist() for c in credit([trajectory([])])] == [[]]
+    assert [c.advantages.tolist() for c in credit([make_trajectory([])])] == [[]]

@@ -35,10 +35,10 @@ from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
 from games.png import encode
-from tests.factories.labs import Quiet, experiment, finished, log, start, weight_files
-from tests.factories.models import tiny
-from tests.factories.policies import policies_of
-from tests.factories.trajectories import spoken, trajectory_of, turn
+from tests.factories.labs import RecordingWatcher, make_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.models import make_tiny_llama
+from tests.factories.policies import make_policies
+from tests.factories.trajectories import make_token_trajectories, make_turn, wrap_turns
 
 NO_CHANCE = np.random.default_rng(0)
 
@@ -46,9 +46,9 @@ NO_CHANCE = np.random.default_rng(0)
 def heard(texts: Sequence[str], rewards: Sequence[float], role: str = "opener", match: str = "m") -> CreditedTrajectory:
     """A trajectory whose mover heard these texts, with what each turn earned."""
     turns = tuple(
-        turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
+        make_turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    one = trajectory_of(turns, match=match, seat=role, role=role)
+    one = wrap_turns(turns, match=match, seat=role, role=role)
     return CreditedTrajectory(trajectory=one, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
@@ -168,12 +168,12 @@ def test_a_word_is_one_feature_and_a_sign_and_so_is_a_run_of_words() -> None:
 )
 def test_a_critic_that_is_missing_or_does_not_fit_is_told_before_play(credit: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        experiment(f"credit={credit}")
+        make_experiment(f"credit={credit}")
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_critic_is_written_and_read_and_taken_away() -> None:
-    given = experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
+    given = make_experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
     again = compose([text_layer("kept", to_yaml(given))])
     assert again == given and given.credit.critic == choose("critic", "linear", ridge=2.0)
     other = [text_layer("kept", to_yaml(given)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
@@ -209,17 +209,17 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
 
 def head(model: Any, **given: Any) -> ValueHead:
     found = choose("critic", "value_head", **given)(
-        CriticContext(discounts=Discounts(1.0, None), policies=policies_of(model))
+        CriticContext(discounts=Discounts(1.0, None), policies=make_policies(model))
     )
     assert isinstance(found, ValueHead)
     return found
 
 
 def test_a_value_is_that_of_the_position_before_its_token() -> None:
-    model = ValueModel(tiny())
+    model = ValueModel(make_tiny_llama())
     with torch.no_grad():
         model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
-    streams = [c.trajectory.streams[0] for c in spoken(0)]
+    streams = [c.trajectory.streams[0] for c in make_token_trajectories(0)]
     for batch in pack(streams, [1.0] * 6, 64):
         found = model(batch).tolist()
         for i in batch.index:
@@ -247,9 +247,9 @@ def test_a_value_depends_on_the_images_before_its_token() -> None:
 
 @pytest.mark.slow
 def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
+    critic, found = head(model, lr=3e-3, epochs=30, minibatches=2), make_token_trajectories(1, 24)
     played = [c.trajectory for c in found]
     measures = wait(critic.predict(played))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
@@ -268,16 +268,16 @@ def test_the_head_begins_with_nothing_and_learns_what_comes() -> None:
 
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_a_head_goes_on_where_it_was_saved(tmp_path: Path, clip: float | None) -> None:
-    model, given = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
+    model, given = make_tiny_llama(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
     whole, first = head(model, **given), head(model, **given)
     for critic in (whole, first):
-        wait(critic.fit(spoken(1), np.random.default_rng(1)))
+        wait(critic.fit(make_token_trajectories(1), np.random.default_rng(1)))
     first.save(tmp_path)
-    resumed = head(tiny(7), **given)
+    resumed = head(make_tiny_llama(7), **given)
     resumed.load(tmp_path)
     for critic in (whole, resumed):
-        wait(critic.fit(spoken(2), np.random.default_rng(2)))
-    played = [c.trajectory for c in spoken(3)]
+        wait(critic.fit(make_token_trajectories(2), np.random.default_rng(2)))
+    played = [c.trajectory for c in make_token_trajectories(3)]
     one, other = (wait(critic.predict(played))["token_values"] for critic in (whole, resumed))
     assert all((a == b).all() for a, b in zip(one, other, strict=True)) and any(a.any() for a in one)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
@@ -300,14 +300,14 @@ CREDIT = {
 
 def small(warm: str, critic: str, *assignments: str) -> Experiment:
     policies = f"policies={{shared: {{model: {warm}}}}}"
-    return experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
+    return make_experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
 
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Weights that know the words, so that turns earn different rewards."""
     folder = tmp_path_factory.mktemp("critics") / "run"
-    lab = start(folder, experiment("iterations=1", "play.matches=1"))
+    lab = open_lab(folder, make_experiment("iterations=1", "play.matches=1"))
     wait(lab.imitate())
     return str(folder / "checkpoints" / "0000" / "policies" / "shared")
 
@@ -315,17 +315,19 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("critic", CREDIT)
 def test_a_run_with_a_critic_that_was_stopped_goes_on_bit_by_bit(warm: str, tmp_path: Path, critic: str) -> None:
-    given, watcher = small(warm, critic), Quiet()
-    finished(tmp_path / "whole", given, watcher)
+    given, watcher = small(warm, critic), RecordingWatcher()
+    run_lab(tmp_path / "whole", given, watcher)
     assert all(row["critic"] for row in watcher.rows)
     folder = tmp_path / "broken"
-    lab = start(folder, given, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    lab = open_lab(folder, given, RecordingWatcher(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), given, Quiet()))
+    again = wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher()))
     assert again.done == 1, "stopped when the critic had just learned from iteration 2"
     wait(again.run())
-    assert log(folder) == log(tmp_path / "whole") and weight_files(folder, 2) == weight_files(tmp_path / "whole", 2)
+    assert read_log(folder) == read_log(tmp_path / "whole") and read_weight_files(folder, 2) == read_weight_files(
+        tmp_path / "whole", 2
+    )
     one, other = (critic_files(f) for f in (folder, tmp_path / "whole"))
     assert one == other and one and {Path(name).suffix for name in one} <= {".safetensors", ".json", ".jinja"}
     assert any(row.advantage for row in RunFolder.open(folder).log.credit(2))
@@ -338,7 +340,7 @@ def critic_files(folder: Path) -> dict[str, bytes]:
 
 def test_linear_credit_can_be_worked_out_again_from_the_log(warm: str, tmp_path: Path) -> None:
     given = small(warm, "linear")
-    finished(tmp_path / "run", given)
+    run_lab(tmp_path / "run", given)
     run, critic = RunFolder.open(tmp_path / "run"), create_critic(given.credit.critic, given.credit.estimator)
     assert critic is not None
     for k in (1, 2):

@@ -15,7 +15,7 @@ from arena.credit.critics.base import Measures
 from arena.credit.estimators.gae import compute_token_returns, compute_turn_returns, read_discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
 
 Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""
@@ -23,13 +23,13 @@ Shape = list[tuple[int, int, float]]
 
 def played(shape: Shape, role: str = "opener", window: bool = False) -> Trajectory:
     """A trajectory of that shape, in one stream or in one per turn."""
-    turns = tuple(turn(2 * k, {"deal": r}, seat=role, role=role) for k, (_, _, r) in enumerate(shape))
+    turns = tuple(make_turn(2 * k, {"deal": r}, seat=role, role=role) for k, (_, _, r) in enumerate(shape))
     streams = [Stream()]
     for one, (seen, said, _) in zip(turns, shape, strict=True):
         streams[-1].observe([1] * seen)
         streams[-1].append_sampled([2] * said, [-1.0] * said, one.index)
         streams += [Stream()] if window else []
-    return trajectory_of(turns, seat=role, role=role, streams=tuple(streams))
+    return wrap_turns(turns, seat=role, role=role, streams=tuple(streams))
 
 
 def batch(found: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
@@ -227,11 +227,11 @@ def test_with_the_groups_mean_for_a_value_gae_turn_is_mars(found: list[Shape]) -
 
 
 def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
-    turns = tuple(turn(k, {}) for k in range(4))
+    turns = tuple(make_turn(k, {}) for k in range(4))
     stream = Stream()
     stream.append_sampled([1, 2], [-1.0, -1.0], 1)
     stream.append_sampled([3], [-1.0], 3)
-    one = trajectory_of(turns, streams=(stream,))
+    one = wrap_turns(turns, streams=(stream,))
     given = batch([one, one], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
     found = choose("estimator", "gae_token", gamma=0.5)(given, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values
@@ -239,7 +239,7 @@ def test_a_turn_without_tokens_earns_at_the_last_token_before_it() -> None:
 
 
 def test_whitening_is_the_transform() -> None:
-    found = [trajectory([1.0, 4.0]), trajectory([0.0])]
+    found = [make_trajectory([1.0, 4.0]), make_trajectory([0.0])]
     measures = {"token_values": [np.zeros(4, np.float32), np.zeros(2, np.float32)]}
     rule = CreditSpec.model_validate(dict(estimator={"gae_token": {}}, transforms=["whiten"]))
     tokens = np.concatenate(
@@ -255,6 +255,6 @@ def test_nobody_to_credit_is_no_error() -> None:
         assert assign(TurnBatch([], measures=measures), CreditSpec.model_validate(dict(estimator=name))) == []
         empty = {measure: [np.zeros(0, np.float32)] for measure in measures}
         (credited,) = assign(
-            TurnBatch([trajectory([])], measures=empty), CreditSpec.model_validate(dict(estimator=name))
+            TurnBatch([make_trajectory([])], measures=empty), CreditSpec.model_validate(dict(estimator=name))
         )
         assert credited.advantages.tolist() == []

@@ -31,8 +31,8 @@ from arena.launch import start as launch
 from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, start
-from tests.factories.trajectories import trajectory_of
+from tests.factories.labs import RecordingWatcher, open_lab
+from tests.factories.trajectories import wrap_turns
 
 
 def turn(index: int, **rewards: float) -> Turn:
@@ -58,7 +58,7 @@ def turn(index: int, **rewards: float) -> Turn:
 def trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """A turn for each probability of the answer before it; the last one earns the goal."""
     turns = [turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    made = trajectory_of(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
+    made = wrap_turns(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
     return made, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
@@ -174,7 +174,7 @@ def spoken(frame: ChatFrame, answer: str, windows: bool = False) -> Trajectory:
         stream.append_sampled(ids, [-1.0] * len(ids), 2 * k + 1)
     turns = tuple(turn(2 * k + 1) for k in range(3))
     report = {"ended": "solved", "answer": answer}
-    return trajectory_of(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
+    return wrap_turns(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -277,7 +277,7 @@ def test_a_game_that_reports_no_answer_is_refused_before_anybody_plays(tmp_path:
     wait(check_gold(experiment(), resolve_tables(experiment())))
     with pytest.raises(ConfigError, match=r"the report of wordle has no answer in 'anwser' \(its texts: answer\)"):
         wrong = experiment("credit.stages=[{information_gain: {outcome: goal, gold: anwser}}]")
-        wait(launch(wrong, tmp_path / "run", Quiet()))
+        wait(launch(wrong, tmp_path / "run", RecordingWatcher()))
     assert not (tmp_path / "run").exists()
     board = experiment("game=null", "seats=null", f"tables=[{TIC_TAC_TOE}]")
     with pytest.raises(ConfigError, match=r"the report of tic_tac_toe has no answer in 'answer' \(it has no text\)"):
@@ -297,7 +297,7 @@ def test_two_stages_that_ask_differently_are_refused() -> None:
 @pytest.mark.slow
 def test_a_run_measures_its_beliefs_and_credits_them(tmp_path: Path) -> None:
     given = experiment()
-    lab = start(tmp_path / "run", given)
+    lab = open_lab(tmp_path / "run", given)
     taken: list[Any] = []
 
     async def credit(k: int, records: list[MatchRecord]) -> Any:

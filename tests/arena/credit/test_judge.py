@@ -26,9 +26,9 @@ from arena.launch import start as launch
 from arena.preflight import find_used_servers, preflight
 from arena.records import Trajectory
 from arena.store.run import RunFolder
-from tests.factories.judges import RUBRIC, judge, judging, quoted, rubric, talk
-from tests.factories.labs import Quiet, finished, log, resumed
-from tests.factories.server import Server, says
+from tests.factories.judges import RUBRIC, find_quotes, make_judge, make_rubric, make_talk, serve_judge
+from tests.factories.labs import RecordingWatcher, read_log, run_and_resume, run_lab
+from tests.factories.server import Server, reply_with
 
 POINTS = {"fine": 5, "so so": 3, "bad": 1}
 
@@ -39,7 +39,7 @@ def points(said: str) -> int:
 
 def by_points(text: str) -> str:
     """A judge that knows what is good."""
-    given = [points(match) for match in quoted(text)]
+    given = [points(match) for match in find_quotes(text)]
     if "WINNER" in text:
         return "WINNER: " + ("TIE" if given[0] == given[1] else "A" if given[0] > given[1] else "B")
     if "RANKING" in text:
@@ -54,16 +54,16 @@ def values(found: list[np.ndarray]) -> list[Any]:
 
 
 def talks(*said: str, seed: int = 0) -> list[Trajectory]:
-    return [talk(text, n, seed, payoff=float(POINTS.get(text, 0))) for n, text in enumerate(said)]
+    return [make_talk(text, n, seed, payoff=float(POINTS.get(text, 0))) for n, text in enumerate(said)]
 
 
 # -- values by mode ----------------------------------------------------------------------------------------
 
 
 def test_a_score_is_scaled_and_paid_on_the_last_turn() -> None:
-    with judging(by_points) as server:
-        made = judge(server)
-        found = wait(made.measure(1, [*talks("fine", "so so"), talk("bad", 2, turns=3)]))
+    with serve_judge(by_points) as server:
+        made = make_judge(server)
+        found = wait(made.measure(1, [*talks("fine", "so so"), make_talk("bad", 2, turns=3)]))
         assert values(found) == [1, 0.5, 0] and [len(array) for array in found] == [1, 1, 3]
         figures = made.report(1)
     assert figures["calls"] == 3 and figures["unreadable"] == figures["fallback"] == figures["cached"] == 0
@@ -73,47 +73,47 @@ def test_a_score_is_scaled_and_paid_on_the_last_turn() -> None:
 
 
 def test_pairs_are_asked_in_both_orders_and_count_for_both() -> None:
-    with judging(by_points) as server:
-        made = judge(server, mode="pairwise")
-        found = wait(made.measure(1, [*talks("fine", "so so", "bad", "so so"), talk("fine", 9, seed=7)]))
+    with serve_judge(by_points) as server:
+        made = make_judge(server, mode="pairwise")
+        found = wait(made.measure(1, [*talks("fine", "so so", "bad", "so so"), make_talk("fine", 9, seed=7)]))
         figures = made.report(1)
     # fine beats the three others; "so so" wins 1 of 3 and ties with its equal, without a call
     assert values(found) == [1, 0.5, 0, 0.5, 0], "one that is alone in its deal has nothing to be compared with"
-    pairs = [tuple(quoted(asked[2]["messages"][1]["content"])) for asked in server.asked]
+    pairs = [tuple(find_quotes(asked[2]["messages"][1]["content"])) for asked in server.asked]
     assert len(pairs) == 6 and set(pairs) == {pair[::-1] for pair in pairs}, "equal texts were asked once"
     assert figures["consistent"] == 1 and figures["position_bias"] == 0 and figures["fallback"] == pytest.approx(0.2)
     assert figures["agreement"] == 1 and figures["cached"] == pytest.approx(1 - 6 / 10)
 
 
 def test_a_judge_that_prefers_what_stands_first_moves_nobody_and_is_told() -> None:
-    with judging(lambda text: "A") as server:
-        made = judge(server, mode="pairwise")
+    with serve_judge(lambda text: "A") as server:
+        made = make_judge(server, mode="pairwise")
         assert values(wait(made.measure(1, talks("fine", "bad")))) == [0.5, 0.5]
         figures = made.report(1)
     assert figures["position_bias"] == 1 and figures["consistent"] == 0 and figures["agreement"] == 0.5
 
 
 def test_a_pair_needs_both_answers() -> None:
-    with judging(lambda text: "A" if quoted(text)[0] == "agent: fine" else "well") as server:
-        made = judge(server, mode="pairwise", attempts=1, fallback="mean")
+    with serve_judge(lambda text: "A" if find_quotes(text)[0] == "agent: fine" else "well") as server:
+        made = make_judge(server, mode="pairwise", attempts=1, fallback="mean")
         assert values(wait(made.measure(1, talks("fine", "bad")))) == [0, 0]
         assert made.report(1)["unreadable"] == 0.5
 
 
 def test_groups_are_ranked_in_parts_and_equal_texts_share_a_rank() -> None:
-    with judging(by_points) as server:
-        made = judge(server, mode="groupwise")
+    with serve_judge(by_points) as server:
+        made = make_judge(server, mode="groupwise")
         assert values(wait(made.measure(1, talks("bad", "fine", "so so", "fine")))) == [0, 1, 0.5, 1]
         assert len(server.asked) == 1
-        parts = judge(server, mode="groupwise", most=2)
+        parts = make_judge(server, mode="groupwise", most=2)
         assert values(wait(parts.measure(1, talks("bad", "fine", "so so", "so so", "fine")))) == [0, 1, 0.5, 0.5, 0]
 
 
 @given(st.permutations(["bad", "fine", "so so"]))
 def test_the_order_of_a_group_does_not_depend_on_that_of_the_matches(said: list[str]) -> None:
-    with judging(by_points) as server:
-        wait(judge(server, mode="groupwise").measure(1, talks(*said)))
-        wait(judge(server, mode="groupwise").measure(1, talks("bad", "fine", "so so")))
+    with serve_judge(by_points) as server:
+        wait(make_judge(server, mode="groupwise").measure(1, talks(*said)))
+        wait(make_judge(server, mode="groupwise").measure(1, talks("bad", "fine", "so so")))
     assert server.asked[0][2]["messages"] == server.asked[1][2]["messages"]
 
 
@@ -130,25 +130,29 @@ def test_a_ring_compares_nobody_twice(n: int) -> None:
 
 
 def test_a_text_is_asked_for_once_also_after_the_state_was_saved() -> None:
-    with judging(by_points) as server:
-        made = judge(server)
+    with serve_judge(by_points) as server:
+        made = make_judge(server)
         wait(made.measure(1, talks("fine", "bad", "fine")))
         assert len(server.asked) == 2
         wait(made.measure(1, talks("fine", "bad", "fine", "so so")))
         assert len(server.asked) == 3 and made.report(1)["cached"] == 0.25
-        again = judge(server, state=json.loads(json.dumps(made.state())))
+        again = make_judge(server, state=json.loads(json.dumps(made.state())))
         assert values(wait(again.measure(2, talks("so so", "fine")))) == [0.5, 1]
         assert len(server.asked) == 3 and again.report(2)["cached"] == 1
         assert again.state() == made.state() | {"trend": again.state()["trend"]}
-        wait(judge(server, rubric=rubric(instructions="Be strict."), state=made.state()).measure(3, talks("fine")))
+        wait(
+            make_judge(server, rubric=make_rubric(instructions="Be strict."), state=made.state()).measure(
+                3, talks("fine")
+            )
+        )
         assert len(server.asked) == 4, "another rubric asks another question"
 
 
 def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
     replies = iter(["hm", "good: 4", "hm", "hm", "good: 4"])
     notes: list[str] = []
-    with judging(lambda text: next(replies)) as server:
-        made = judge(server, notes)
+    with serve_judge(lambda text: next(replies)) as server:
+        made = make_judge(server, notes)
         assert values(wait(made.measure(1, talks("fine")))) == [0.75]
         assert server.asked[1][2]["temperature"] == 0.7 and server.asked[0][2]["temperature"] == 0
         assert values(wait(made.measure(2, talks("bad")))) == [0]
@@ -160,22 +164,24 @@ def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
 @pytest.mark.parametrize(("limit", "answered"), [({"calls": 2}, 2), ({"tokens": 250}, 1), ({"tokens": 1}, 0)])
 def test_beyond_the_budget_of_the_whole_run_there_is_the_fallback(limit: dict[str, Any], answered: int) -> None:
     notes: list[str] = []
-    with judging(by_points) as server:
-        made = judge(server, notes, **limit)
+    with serve_judge(by_points) as server:
+        made = make_judge(server, notes, **limit)
         found = wait(made.measure(1, talks("fine", "so so", "bad")))
         assert len(server.asked) == answered
         assert [float(array[-1]) for array in found] == [1.0, 0.5, 0.0][:answered] + [0.0] * (3 - answered)
         figures = made.report(1)
         assert figures["unanswered"] == pytest.approx((3 - answered) / 3)
         assert figures["unanswered_budget"] == 3 - answered and len(notes) == 1 and "is spent" in notes[0]
-        later = judge(server, state=made.state(), **limit)
-        wait(later.measure(2, [talk("so so", 5, turns=2)]))
+        later = make_judge(server, state=made.state(), **limit)
+        wait(later.measure(2, [make_talk("so so", 5, turns=2)]))
         assert len(server.asked) == answered
 
 
 def test_the_fallback_is_zero_the_others_mean_or_no_value() -> None:
-    with judging(lambda text: "hm" if "bad" in text else by_points(text)) as server:
-        found = {how: wait(judge(server, fallback=how).measure(1, talks("fine", "so so", "bad"))) for how in FALLBACKS}
+    with serve_judge(lambda text: "hm" if "bad" in text else by_points(text)) as server:
+        found = {
+            how: wait(make_judge(server, fallback=how).measure(1, talks("fine", "so so", "bad"))) for how in FALLBACKS
+        }
     assert {how: float(arrays[2][-1]) for how, arrays in found.items() if how != "drop"} == {"zero": 0, "mean": 0.75}
     assert np.isnan(found["drop"][2][-1])
 
@@ -196,27 +202,27 @@ def test_what_has_no_value_is_dropped_and_moves_nobodys_baseline() -> None:
 
 
 def test_a_server_that_never_answers_ends_the_run_and_one_failure_does_not() -> None:
-    with Server(says({"error": {"message": "no"}}, 400)) as server:
+    with Server(reply_with({"error": {"message": "no"}}, 400)) as server:
         with pytest.raises(PlayError, match="none of 2 questions was answered") as refusal:
-            wait(judge(server).measure(1, talks("fine", "bad")))
+            wait(make_judge(server).measure(1, talks("fine", "bad")))
         assert "\n" not in str(refusal.value)
-    fails = says({"error": {"message": "no"}}, 400)
+    fails = reply_with({"error": {"message": "no"}}, 400)
 
     def reply(handler: Any) -> None:
         text = handler.body["messages"][1]["content"]
-        (fails if "bad" in text else says({"choices": [{"message": {"content": "good: 5"}}]}))(handler)
+        (fails if "bad" in text else reply_with({"choices": [{"message": {"content": "good: 5"}}]}))(handler)
 
     with Server(reply) as server:
-        made = judge(server)
+        made = make_judge(server)
         assert values(wait(made.measure(1, talks("fine", "bad")))) == [1, 0]
         assert made.report(1)["unanswered"] == 0.5 and len(made.state()["cache"]) == 1, "a failure is not cached"
 
 
 def test_a_template_that_fails_on_a_match_values_it_by_the_fallback() -> None:
     notes: list[str] = []
-    fussy = rubric(template="{% for t in transcript %}{{ t.text.nothing }}{% endfor %}")
-    with judging(by_points) as server:
-        assert values(wait(judge(server, notes, rubric=fussy).measure(1, talks("fine")))) == [0]
+    fussy = make_rubric(template="{% for t in transcript %}{{ t.text.nothing }}{% endfor %}")
+    with serve_judge(by_points) as server:
+        assert values(wait(make_judge(server, notes, rubric=fussy).measure(1, talks("fine")))) == [0]
         assert not server.asked and "rubric goodness: template: match 0001-0000" in notes[0]
 
 
@@ -238,9 +244,9 @@ def test_a_hostile_text_is_data_in_every_mode(bait: str) -> None:
             return "good: 5" if "good:" in text else "A"
         return "WINNER: B" if "WINNER: A, " in text else "RANKING: 2 > 1" if "RANKING: 2 > 1" in text else "good: 1"
 
-    with judging(obeys) as server:
-        assert values(wait(judge(server).measure(1, talks(bait)))) == [0]
-        pairs = wait(judge(server, mode="pairwise").measure(1, talks(bait, "bad")))
+    with serve_judge(obeys) as server:
+        assert values(wait(make_judge(server).measure(1, talks(bait)))) == [0]
+        pairs = wait(make_judge(server, mode="pairwise").measure(1, talks(bait, "bad")))
         assert values(pairs) == [0.5, 0.5]
 
 
@@ -281,11 +287,11 @@ def test_the_alarm_seldom_rises_by_chance_and_always_by_an_exploit() -> None:
 def test_an_alarm_is_raised_when_a_policy_learns_to_beg() -> None:
     """The judge likes words that the payoff does not: from iteration to iteration more matches have them."""
     notes: list[str] = []
-    with judging(lambda text: "good: 5" if "please" in text else "good: 2") as server:
-        made = judge(server, notes)
+    with serve_judge(lambda text: "good: 5" if "please" in text else "good: 2") as server:
+        made = make_judge(server, notes)
         rows = []
         for k in range(1, 7):
-            said = [talk(f"please {n}" if n < k else f"work {n}", n, payoff=float(n >= k)) for n in range(8)]
+            said = [make_talk(f"please {n}" if n < k else f"work {n}", n, payoff=float(n >= k)) for n in range(8)]
             wait(made.measure(k, said))
             rows.append(made.report(k))
     assert [row["alarm"] for row in rows] == [0, 0, 0, 1, 1, 1]
@@ -342,10 +348,10 @@ def experiment(*assignments: str) -> Experiment:
 def test_a_run_with_a_nano_judge_resumes_to_the_same_bits(tmp_path: Path) -> None:
     given = experiment()
     whole = None
-    for folder in resumed(given, tmp_path):
+    for folder in run_and_resume(given, tmp_path):
         whole = RunFolder.open(tmp_path / "whole")
         again = RunFolder.open(folder)
-        assert log(folder) == log(tmp_path / "whole")
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for k in (1, 2, 3):
             assert [r.reward for r in again.log.credit(k)] == [r.reward for r in whole.log.credit(k)]
         for name in ("policies/shared/model.safetensors", "state.json"):
@@ -361,12 +367,12 @@ def test_a_run_with_a_nano_judge_resumes_to_the_same_bits(tmp_path: Path) -> Non
 
 
 def test_a_run_asks_its_endpoint_and_pays(tmp_path: Path) -> None:
-    with judging(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
+    with serve_judge(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
         text = CONFIG.replace("policy: wise", "policy: endpoint:wise")
         given = compose([text_layer("test", text), *map(set_layer, changes)])
         assert "wise" not in given.playing() and find_used_servers(given)[""].url == server.url
-        finished(tmp_path / "run", given)
+        run_lab(tmp_path / "run", given)
         (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
     assert server.asked and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
     assert row["judge.bold"]["calls"] == len(server.asked)
@@ -422,4 +428,4 @@ def test_two_judges_of_one_name_are_refused() -> None:
 
 def test_a_misspelt_judge_reward_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no reward is called 'bald' — did you mean 'bold'"):
-        wait(launch(experiment("credit.weights={bald: 1}"), tmp_path / "run", Quiet()))
+        wait(launch(experiment("credit.weights={bald: 1}"), tmp_path / "run", RecordingWatcher()))

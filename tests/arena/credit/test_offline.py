@@ -25,7 +25,7 @@ from arena.records import Trajectory, Turn
 from games.contracts import Message
 from games.families.grid import STEPS
 from games.maze import Maze
-from tests.factories.trajectories import groups, scored, trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_groups, make_scored_trajectory, make_trajectory, make_turn, wrap_turns
 
 SMALL: dict[str, Any] = {"gamma": 0.5, "steps": 3, "warmup": 1}
 
@@ -39,7 +39,7 @@ def critic(name: str, seed: int = 0, **given: Any) -> Ilql:
 def rewarded(*rewards: list[float]) -> list[CreditedTrajectory]:
     return [
         CreditedTrajectory(
-            trajectory=trajectory(own, match=f"m{i}"), rewards=np.array(own), advantages=np.zeros(len(own))
+            trajectory=make_trajectory(own, match=f"m{i}"), rewards=np.array(own), advantages=np.zeros(len(own))
         )
         for i, own in enumerate(rewards)
     ]
@@ -119,8 +119,8 @@ def prompted(*observed: list[int]) -> Trajectory:
         stream.observe(ids)
         stream.append_sampled([5], [-1.0], index)
         streams.append(stream)
-    turns = [turn(index, {}, raw="go", action="go") for index in range(len(observed))]
-    return trajectory_of(turns, streams=tuple(streams))
+    turns = [make_turn(index, {}, raw="go", action="go") for index in range(len(observed))]
+    return wrap_turns(turns, streams=tuple(streams))
 
 
 def test_equal_prompts_are_equal_states_whenever_they_come() -> None:
@@ -143,7 +143,7 @@ def test_awr_weights_by_hand() -> None:
 
 def test_awr_weighs_by_the_return_above_what_was_expected() -> None:
     """V = 1 at all turns; returns 3, 2 and 2, 0 with γ = 1."""
-    found = [trajectory([1.0, 2.0], match="a"), trajectory([2.0, 0.0], match="b")]
+    found = [make_trajectory([1.0, 2.0], match="a"), make_trajectory([2.0, 0.0], match="b")]
     values = {"values": [np.ones(2, np.float32)] * 2}
     rule = CreditSpec.model_validate(
         {"estimator": "gae_turn", "critic": "linear", "transforms": [{"exponential": {"beta": 2.0}}]}
@@ -154,7 +154,7 @@ def test_awr_weighs_by_the_return_above_what_was_expected() -> None:
 
 def test_behaviour_cloning_weighs_1() -> None:
     rule = CreditSpec.model_validate({"estimator": "zero", "transforms": ["exponential"]})
-    (found,) = assign(TurnBatch([trajectory([1.0, -2.0, 5.0])]), rule)
+    (found,) = assign(TurnBatch([make_trajectory([1.0, -2.0, 5.0])]), rule)
     assert found.advantages.tolist() == [1.0] * 3 and found.learned is None
 
 
@@ -167,8 +167,8 @@ def imitated(found: Sequence[Trajectory], **settings: Any) -> list[bool]:
 
 
 def test_filtered_cloning_keeps_the_best_share_of_each_seat() -> None:
-    buyers = [scored(s, k, f"0001-{k:04d}") for k, s in enumerate([5.0, 1.0, 3.0, 3.0, 2.0])]
-    sellers = [scored(s, k, f"0001-{k:04d}", role="seller") for k, s in enumerate([-5.0, -1.0, -3.0])]
+    buyers = [make_scored_trajectory(s, k, f"0001-{k:04d}") for k, s in enumerate([5.0, 1.0, 3.0, 3.0, 2.0])]
+    sellers = [make_scored_trajectory(s, k, f"0001-{k:04d}", role="seller") for k, s in enumerate([-5.0, -1.0, -3.0])]
     # of 5 buyers ⌈.3 · 5⌉ = 2, and 3 ties with the second; of 3 sellers one
     assert imitated([*buyers, *sellers], share=0.3) == [True, False, True, True, False, False, True, False]
     assert imitated(buyers, share=1.0) == [True] * 5, "all: behaviour cloning"
@@ -177,7 +177,7 @@ def test_filtered_cloning_keeps_the_best_share_of_each_seat() -> None:
 
 
 def test_expert_iteration_keeps_the_best_of_each_deal() -> None:
-    found = groups([0.0, 1.0, 0.5], [0.0, 0.0, 0.0])
+    found = make_groups([0.0, 1.0, 0.5], [0.0, 0.0, 0.0])
     best = {"share": 1 / 3, "by": ["game", "seed", "role"]}
     assert imitated(found, **best) == [False, True, False, True, True, True]
     assert imitated(found, **best, at_least=1.0) == [False, True, False, False, False, False]
@@ -207,14 +207,14 @@ def stroll(rng: np.random.Generator) -> CreditedTrajectory:
         chance = rng.random()
         act = walls[0] if chance < 0.5 and walls else game.find_step() if chance < 0.8 else str(rng.choice([*STEPS]))
         messages = (Message.of("referee", f"at {game.situation('walker')}"),)
-        turns.append(turn(len(turns), {}, messages=messages, raw=act, action=act))
+        turns.append(make_turn(len(turns), {}, messages=messages, raw=act, action=act))
         game.step(act)
         rewards.append(float(game.rewards["walker"]))
     stream = Stream()
     for one in turns:
         stream.observe([1])
         stream.append_sampled([5], [-1.0], one.index)
-    walk = trajectory_of(turns, game="maze", streams=(stream,))
+    walk = wrap_turns(turns, game="maze", streams=(stream,))
     return CreditedTrajectory(trajectory=walk, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 

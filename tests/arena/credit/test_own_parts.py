@@ -18,9 +18,9 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
 from tests.factories.kept_run import SHARED
-from tests.factories.trajectories import groups
+from tests.factories.trajectories import make_groups
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "new-estimator.md").read_text("utf-8")
 
@@ -35,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_guides_estimator_credits_the_best_of_each_deal(place: Path) -> None:
-    batch = TurnBatch(groups([3.0, 1.0], [2.0, 2.0, 0.0]))
+    batch = TurnBatch(make_groups([3.0, 1.0], [2.0, 2.0, 0.0]))
     rewards = batch.column(lambda turn: sum(turn.rewards.values()))
     estimator = choose("estimator", "lone_winner.py:lone_winner")
     np.testing.assert_array_equal(estimator(batch, rewards), [3, 0, 2, 2, 0])
@@ -74,7 +74,7 @@ def test_it_holds_from_anywhere_and_with_settings(place: Path, tmp_path_factory:
 )
 def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, says: str) -> None:
     (place / "own.py").write_text(text)
-    assert says in refused(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
+    assert says in get_refusal(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
     assert not (place / "runs").exists()
 
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_chosen_is_one_line(place: Path, name: str, text: str, sa
 def test_what_it_gives_is_checked_before_anything_is_learned(place: Path, body: str, says: str) -> None:
     (place / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
     with pytest.raises(ConfigError, match=re.escape(says)):
-        assign(TurnBatch(groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
+        assign(TurnBatch(make_groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
 
 
 def test_a_run_learns_with_it(place: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_run_keeps_its_own_part_and_a_strangers_asks_first(place: Path, monkey
         named = SHARED + f"credit: {{estimator: '{place}/{folder}/lone_winner.py:lone_winner'}}\n"
         RunFolder.create(name, named, {})
         loading.reset()
-        assert "read it, then pass --trust" in refused("credit", name)
+        assert "read it, then pass --trust" in get_refusal("credit", name)
     assert not (place / "ran").exists(), "nothing of it has run"
     loading.reset()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0

@@ -25,11 +25,11 @@ from arena.learn.samples import Sample, compute_rival_changes, group_paired, sel
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
-from tests.factories.labs import FILES, Quiet, log
-from tests.factories.models import VOCABULARY, near, tiny, weights
-from tests.factories.samples import Stage, plain_scores
-from tests.factories.token_batches import batch, numbers, tensor
-from tests.factories.updating import updated
+from tests.factories.labs import FILES, RecordingWatcher, read_log
+from tests.factories.models import VOCABULARY, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import Stage, compute_plain_scores
+from tests.factories.token_batches import make_batch, make_floats, make_integers
+from tests.factories.updating import run_update
 
 # -- returns -----------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ def halves(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: floa
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
     rivals = delta.flip(0)[turns].detach()
     advantages = torch.where(turns == 0, gain, -gain).to(now.dtype)
-    found = refuel(batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
+    found = refuel(make_batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
     sizes = torch.bincount(turns)
     return (found / sizes[turns] / 2).sum()
 
@@ -117,8 +117,8 @@ def direct(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: floa
 def test_a_pair_by_hand() -> None:
     # y: two tokens, log-ratios +.3 and -.1, δ = .2; y': one token, δ' = -.4; η (R - R') = .5 · 2 = 1.
     # gap = .2 + .4 - 1 = -.4, loss .16; by each token of y 2 · -.4 = -.8, by that of y' +.8
-    old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
-    now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
+    old, turns = make_floats(-1.0, -2.0, -3.0), make_integers(0, 0, 1)
+    now = (old + make_floats(0.3, -0.1, -0.4)).requires_grad_()
     value = halves(now, old, turns, 2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(0.16)
@@ -129,7 +129,7 @@ def test_the_gradient_agrees_with_finite_differences_of_the_pairs_loss() -> None
     """The two halves know each other's log-ratio as a number only, and still add up to the gradient of the whole."""
     rng = torch.Generator().manual_seed(0)
     for _ in range(5):
-        turns = numbers(0, 1, 1, 0, 0, 1, 0)
+        turns = make_integers(0, 1, 1, 0, 0, 1, 0)
         old = -torch.rand(7, generator=rng, dtype=torch.float64) * 3
         now = (old + torch.randn(7, generator=rng, dtype=torch.float64) * 0.5).requires_grad_()
         (found,) = torch.autograd.grad(halves(now, old, turns, 1.7, 0.6), now)
@@ -145,14 +145,14 @@ def preferred(now: torch.Tensor, old: torch.Tensor, turns: torch.Tensor, gain: f
     """DPO's objective over one pair, as the trainer makes it: turn 0 against turn 1, by `turn_mean`."""
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
     advantages = torch.where(turns == 0, gain, -gain).to(now.dtype)
-    found = dpo(batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
+    found = dpo(make_batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
     return (found / torch.bincount(turns)[turns] / 2).sum()
 
 
 def test_dpo_is_its_formula_in_value_and_gradient_and_hears_no_sizes() -> None:
     # δ = .2 and δ' = -.4 as above; the second answer led to more: -log σ(-.5 · .6), gradient ±.5 · σ(.3)
-    old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
-    now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
+    old, turns = make_floats(-1.0, -2.0, -3.0), make_integers(0, 0, 1)
+    now = (old + make_floats(0.3, -0.1, -0.4)).requires_grad_()
     value = preferred(now, old, turns, -2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(np.log1p(np.exp(0.3)))
@@ -162,21 +162,28 @@ def test_dpo_is_its_formula_in_value_and_gradient_and_hears_no_sizes() -> None:
 
 
 def test_dpo_learns_nothing_from_answers_that_led_to_the_same() -> None:
-    now = tensor(-1.0, -2.0).requires_grad_()
-    value = preferred(now, tensor(-1.5, -1.5), numbers(0, 1), 0.0, 0.5)
+    now = make_floats(-1.0, -2.0).requires_grad_()
+    value = preferred(now, make_floats(-1.5, -1.5), make_integers(0, 1), 0.0, 0.5)
     value.backward()
     assert value.item() == 0 and now.grad is not None and now.grad.tolist() == [0, 0]
 
 
 def test_turns_out_of_the_loss_are_in_no_sum() -> None:
-    old, now = tensor(-1.0, -1.0), tensor(-0.5, -0.9)
-    given = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
+    old, now = make_floats(-1.0, -1.0), make_floats(-0.5, -0.9)
+    given = make_batch(
+        now,
+        old,
+        make_floats(0.0, 0.0),
+        turns=make_integers(0, 0),
+        learned=make_integers(1, 0) > 0,
+        rivals=make_floats(0.0, 0.0),
+    )
     assert refuel(given).loss[0].item() == pytest.approx(0.25)
 
 
 def test_the_minimiser_is_the_old_policy_weighed_by_exp_eta_q() -> None:
     """One state, four answers, all pairs by their chance: descent ends at π_old exp(η Q) / Z."""
-    old, q, eta = tensor(0.4, 0.3, 0.2, 0.1).log(), tensor(1.0, -0.5, 2.0, 0.3), 0.7
+    old, q, eta = make_floats(0.4, 0.3, 0.2, 0.1).log(), make_floats(1.0, -0.5, 2.0, 0.3), 0.7
     goal = torch.softmax(old + eta * q, 0)
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     first, second = (torch.tensor(column) for column in zip(*pairs, strict=True))
@@ -193,7 +200,9 @@ def test_the_minimiser_is_the_old_policy_weighed_by_exp_eta_q() -> None:
         now, before = policy[answers], old[answers]
         rivals = (policy - old)[torch.cat([second, first])].detach()
         gains = torch.cat([q[first] - q[second], q[second] - q[first]])
-        value = (refuel(batch(now, before, gains, rivals=rivals), eta=eta).loss * torch.cat([chance, chance]) / 2).sum()
+        value = (
+            refuel(make_batch(now, before, gains, rivals=rivals), eta=eta).loss * torch.cat([chance, chance]) / 2
+        ).sum()
         value.backward()
         return value
 
@@ -240,7 +249,7 @@ def answers(model: torch.nn.Module, pairs: list[tuple[int, int]], streams: int, 
 
 
 def test_only_whole_pairs_are_learned() -> None:
-    given = answers(tiny(), [(0, 1), (0, 2), (3, 4)], 6)
+    given = answers(make_tiny_llama(), [(0, 1), (0, 2), (3, 4)], 6)
     given[4] = replace(given[4], learned=given[4].learned & (given[4].pairs != 2))  # selection took the other answer
     kept = select_complete_pairs(given)
     assert [s.stream is given[i].stream for i, s in enumerate(kept)] == [True] * 3, "the last three have no whole pair"
@@ -250,13 +259,13 @@ def test_only_whole_pairs_are_learned() -> None:
 
 
 def test_what_pairs_connect_stays_together() -> None:
-    given = select_complete_pairs(answers(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
+    given = select_complete_pairs(answers(make_tiny_llama(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
     assert sorted(map(sorted, group_paired(given))) == [[0, 1, 2, 5, 6], [3, 4]]
     assert group_paired([replace(s, pairs=None) for s in given]) == [[i] for i in range(7)]
 
 
 def test_the_others_log_ratio_by_hand() -> None:
-    given = select_complete_pairs(answers(tiny(), [(0, 1)], 2))
+    given = select_complete_pairs(answers(make_tiny_llama(), [(0, 1)], 2))
     changes = [np.arange(len(s.advantages), dtype=np.float32) + 1 for s in given]
     own = [int(s.learned.sum()) for s in given]  # tokens 1, 2, … of the first turn are the answer
     found = compute_rival_changes(given, changes)
@@ -270,10 +279,10 @@ def plain(model: torch.nn.Module, given: list[Sample], pairs: list[tuple[int, in
     """The same updates by the pairs' loss written out, with torch's AdamW and nothing else."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
     with torch.no_grad():
-        old = [plain_scores(model, sample)[0] for sample in given]
+        old = [compute_plain_scores(model, sample)[0] for sample in given]
     for _ in range(rule.epochs):
         optimizer.zero_grad()
-        change = [plain_scores(model, s)[0] - o for s, o in zip(given, old, strict=True)]
+        change = [compute_plain_scores(model, s)[0] - o for s, o in zip(given, old, strict=True)]
         loss = torch.zeros(())
         for number, (one, other) in enumerate(pairs):
             first, second = (change[i][torch.from_numpy(given[i].pairs == number)].sum() for i in (one, other))
@@ -288,22 +297,22 @@ def plain(model: torch.nn.Module, given: list[Sample], pairs: list[tuple[int, in
 def test_updates_are_those_of_the_pairs_loss_written_out(budget: int, stage: Stage) -> None:
     """Three steps: from the second one on, each half needs what has become of the other."""
     pairs = [(0, 1), (2, 0), (3, 4)]
-    model, other = tiny(), tiny()
+    model, other = make_tiny_llama(), make_tiny_llama()
     rule = LearnSpec.model_validate(dict(
         loss=choose("loss", "refuel", eta=0.3), aggregate=choose("aggregate", "turn_mean"), regularisers={}, lr=1e-3,
         epochs=3, grad_clip=0.5, token_budget=budget, zero_stage=stage,
     ))  # fmt: skip
     given = answers(model, pairs, 6)
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, given, np.random.default_rng(0))
+    run_update(trainer, given, np.random.default_rng(0))
     plain(other, given, pairs, rule)
     with trainer.gather():
-        near(model, other, rule.lr)
-        assert any((p != weights(tiny())[n]).any() for n, p in weights(model).items())
+        assert_nearly_equal(model, other, rule.lr)
+        assert any((p != copy_weights(make_tiny_llama())[n]).any() for n, p in copy_weights(model).items())
 
 
 def test_answers_of_a_pair_are_never_in_different_steps() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     given = answers(model, [(0, 1), (2, 0), (3, 4), (5, 6)], 7)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2, epochs=5)
 
@@ -317,10 +326,10 @@ def test_answers_of_a_pair_are_never_in_different_steps() -> None:
 
 
 def test_an_iteration_without_pairs_teaches_nothing() -> None:
-    model = tiny()
-    before = weights(model)
+    model = make_tiny_llama()
+    before = copy_weights(model)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2)
-    told = updated(PolicyTrainer("p", model, rule), answers(model, [], 4), np.random.default_rng(0))
+    told = run_update(PolicyTrainer("p", model, rule), answers(model, [], 4), np.random.default_rng(0))
     assert told == {"steps": 0, "tokens": 0, "skipped": 0}
     assert all((p == before[n]).all() for n, p in model.named_parameters())
 
@@ -361,15 +370,15 @@ def weight_files(folder: Path, iteration: int) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("refuel") / "run", Quiet()
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("refuel") / "run", RecordingWatcher()
     given = experiment()
     wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
     return folder, watcher
 
 
 @pytest.mark.slow
-def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tuple[Path, Quiet]) -> None:
+def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tuple[Path, RecordingWatcher]) -> None:
     folder, watcher = unbroken
     run = RunFolder.open(folder)
     for k in (1, 2):
@@ -398,15 +407,19 @@ def test_a_run_plays_branches_and_learns_from_their_partings_alone(unbroken: tup
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [("match", "0002-0003"), ("phase", (2, "learn"))])
 def test_a_run_with_branches_resumes_bit_by_bit(
-    unbroken: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]
+    unbroken: tuple[Path, RecordingWatcher], tmp_path: Path, stop: tuple[str, Any]
 ) -> None:
     folder, given = tmp_path / "run", experiment()
     shutil.copytree(unbroken[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
     with pytest.raises(KeyboardInterrupt):
-        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet(lambda what, value: (what, value) == stop))).run())
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(unbroken[0]) and weight_files(folder, 2) == weight_files(unbroken[0], 2)
+        wait(
+            wait(
+                Lab.open(RunFolder.open(folder), given, RecordingWatcher(lambda what, value: (what, value) == stop))
+            ).run()
+        )
+    wait(wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(unbroken[0]) and weight_files(folder, 2) == weight_files(unbroken[0], 2)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +460,7 @@ def test_a_policy_learns_to_be_understood(tmp_path: Path) -> None:
             "iterations=8", "play.matches=32", "learn.lr=5e-4", "game.options.illegal=end",
             "credit.stages=[{valid_act: {bonus: 1.0}}]", "credit.weights={deal: 0.0, illegal: 0.0}",
         ),
-        Quiet(),
+        RecordingWatcher(),
     )  # fmt: skip
     wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(given), {}), given, watcher)).run())
     rates = [row["valid_rate"] for row in watcher.rows]

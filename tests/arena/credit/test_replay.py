@@ -26,18 +26,18 @@ from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, started_warm, weight_files
-from tests.factories.models import same, tiny, weights
-from tests.factories.samples import samples
-from tests.factories.trajectories import credited, groups, record_of, scored
-from tests.factories.updating import updated
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, read_weight_files, run_lab
+from tests.factories.models import are_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import make_samples
+from tests.factories.trajectories import assign_credit, make_groups, make_record, make_scored_trajectory
+from tests.factories.updating import run_update
 
 
 def logged(folder: Path, *found: Trajectory, seal: bool = True) -> LogReader:
     """A match log that holds these, each the only seat of its match."""
     written = MatchLog(folder / "log")
     for t in found:
-        written.append(record_of(t))
+        written.append(make_record(t))
     for k in written.iterations() if seal else ():
         written.seal(k)
     written.close()
@@ -49,7 +49,7 @@ def fresh(found: list[Trajectory], k: int = 2) -> tuple[TurnBatch, np.ndarray]:
     return batch, batch.column(lambda turn: sum(turn.rewards.values()))
 
 
-OLD = scored(1.0, seed=77, match="0001-0005", turns=2, raw="old")
+OLD = make_scored_trajectory(1.0, seed=77, match="0001-0005", turns=2, raw="old")
 KEY = '["g", "buyer", "buyer", "shared"]'
 KNOWN: list[Any] = ["0001-0005", "buyer", "shared", KEY, 1.0]
 
@@ -64,7 +64,7 @@ ANY_DEAL: tuple[TrajectoryKey, ...] = ("game", "role")
 def test_injection_into_a_group_of_failures_by_hand(tmp_path: Path, seal: bool) -> None:
     """One 1 among seven 0: mean 1/8, sample variance ((7/8)² + 7 (1/8)²) / 7 = 1/8; (7/8)/√(1/8) = 2.475, -.354."""
     replay = Success({KEY: [KNOWN]}, logged(tmp_path, OLD, seal=seal), by=ANY_DEAL)
-    found = groups([0.0] * 8)
+    found = make_groups([0.0] * 8)
     heard = replay.inject(*fresh(found))
     assert heard[0] == replace(OLD, seed=0, source="recalled") and heard[1:] == found[1:]
     rule = CreditSpec.model_validate(dict(estimator="grpo", select=["zero_variance"]))
@@ -80,19 +80,19 @@ def test_a_success_in_another_deal_is_no_success_of_the_task(tmp_path: Path) -> 
     memory: dict[str, Any] = {}
     replay = Success(memory, logged(tmp_path, OLD))
     replay.extra_trajectories(*fresh([replace(OLD, seed=5)]), [])
-    batch, rewards = fresh([*groups([0.0, 0.0]), *(replace(t, seed=5) for t in groups([0.0, 0.0]))])
+    batch, rewards = fresh([*make_groups([0.0, 0.0]), *(replace(t, seed=5) for t in make_groups([0.0, 0.0]))])
     assert [t.source == "recalled" for t in replay.inject(batch, rewards)] == [False, False, True, False]
 
 
 def test_out_of_the_statistics_the_failures_stay_worth_nothing(tmp_path: Path) -> None:
-    heard = Success({KEY: [KNOWN]}, logged(tmp_path, OLD), by=ANY_DEAL).inject(*fresh(groups([0.0] * 8)))
-    found = credited(heard, "replayed", estimator="dr_grpo")
+    heard = Success({KEY: [KNOWN]}, logged(tmp_path, OLD), by=ANY_DEAL).inject(*fresh(make_groups([0.0] * 8)))
+    found = assign_credit(heard, "replayed", estimator="dr_grpo")
     assert [c.advantages.tolist() for c in found] == [[1.0, 1.0]] + [[0.0]] * 7
 
 
 def test_only_failed_groups_get_one(tmp_path: Path) -> None:
     known = {KEY: [KNOWN]}
-    found = groups([0.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.14], [0.0])
+    found = make_groups([0.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.14], [0.0])
     sellers = [replace(t, role="seller", seat="seller") for t in found]
     others = [replace(t, policy="other") for t in found]
     batch, rewards = fresh(found + sellers + others)
@@ -107,8 +107,8 @@ def test_only_failed_groups_get_one(tmp_path: Path) -> None:
 def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> None:
     memory: dict[str, Any] = {}
     replay = Success(memory, logged(tmp_path), keep=2, by=ANY_DEAL)
-    found = groups([0.0, 0.1, 0.11, 1.0], [0.5])
-    found += [scored(1.0, match="0002-0009", role="seller")]
+    found = make_groups([0.0, 0.1, 0.11, 1.0], [0.5])
+    found += [make_scored_trajectory(1.0, match="0002-0009", role="seller")]
     batch, rewards = fresh(found)
     assert replay.extra_trajectories(batch, rewards, []) == []
     seller = KEY.replace("buyer", "seller")
@@ -123,7 +123,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
 
 
 def test_a_named_reward_can_be_the_score(tmp_path: Path) -> None:
-    found = groups([0.0, 0.0])
+    found = make_groups([0.0, 0.0])
     batch = TurnBatch(found)
     memory: dict[str, Any] = {KEY: [KNOWN]}
     by_sum, by_deal = (
@@ -141,7 +141,7 @@ def test_a_match_that_was_removed_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_what_is_recalled_is_what_was_played(tmp_path: Path) -> None:
-    found = [*groups([0.0, 1.0, 2.0], turns=3), scored(5.0, match="0002-0000")]
+    found = [*make_groups([0.0, 1.0, 2.0], turns=3), make_scored_trajectory(5.0, match="0002-0000")]
     entries = [Entry(t.match, t.seat, t.policy, "", 0.0) for t in (found[3], found[1], found[1])]
     assert load_recalled(logged(tmp_path, *found), entries) == [
         replace(t, source="recalled") for t in (found[3], found[1], found[1])
@@ -171,7 +171,7 @@ def iteration(replay: SelfImitation, k: int, scores: list[float], found: list[Tr
 
 
 def played(k: int, scores: list[float], **changes: Any) -> list[Trajectory]:
-    return [scored(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
+    return [make_scored_trajectory(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
 
 
 def test_a_trajectory_is_worth_what_it_is_above_the_median_by_now(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_trajectory_is_worth_what_it_is_above_the_median_by_now(tmp_path: Path
 
 def test_the_standing_of_a_group_is_its_mean(tmp_path: Path) -> None:
     """Two groups, of 0 0 3 and of 1 1: means 1 and 1, deviations √2 and 0; scores of 3 gain 2, in std 2 / (√2/2)."""
-    found = groups([0.0, 0.0, 3.0], [1.0, 1.0])
+    found = make_groups([0.0, 0.0, 3.0], [1.0, 1.0])
     batch, rewards = fresh(found, 1)
     told = [
         CreditedTrajectory(trajectory=t, rewards=np.zeros(1), advantages=np.array([s - 1.0]))
@@ -216,7 +216,7 @@ def test_the_old_the_many_and_the_unfitting_are_left_out(tmp_path: Path) -> None
     drawn = iteration(replay, 1, [0.0] * 6 + [1.0] * 5)
     assert len(drawn) == len(set(drawn)) == 3 and all(a == 1.0 for _, a in drawn)
     assert iteration(imitation(tmp_path / "few", *many, threshold=5), 1, [0.0] * 6 + [1.0] * 5) == []
-    calls = [*played(1, [0.0, 0.0, 1.0]), scored(1.0, 3, "0001-0003", raw="tool: look")]
+    calls = [*played(1, [0.0, 0.0, 1.0]), make_scored_trajectory(1.0, 3, "0001-0003", raw="tool: look")]
     replay = imitation(tmp_path / "calls", *calls, pattern=r"tool:\s")
     assert iteration(replay, 1, [0.0, 0.0, 1.0, 1.0], calls) == [("0001-0003", 0.5)]
 
@@ -268,15 +268,15 @@ def test_each_policys_memory_is_its_own(tmp_path: Path) -> None:
 def test_the_gate_ignores_what_is_replayed_and_a_correction_weighs_it() -> None:
     """Sampled by weights to which each token was e^.5 times as likely: ρ = e^-.5, the loss -ρ A, or openly -A."""
     for name, loss in (("uncorrected", -1.0), ("truncated", -math.exp(-0.5))):
-        model = tiny()
-        given = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in samples(model, advantage=1.0)]
+        model = make_tiny_llama()
+        given = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in make_samples(model, advantage=1.0)]
         rule = LearnSpec.model_validate(dict(lr=0.1, loss={"policy_gradient": {"correction": name}}, regularisers={}))
         with pytest.raises(GateError):
-            updated(PolicyTrainer("p", tiny(), rule), given, np.random.default_rng(0))
+            run_update(PolicyTrainer("p", make_tiny_llama(), rule), given, np.random.default_rng(0))
         again = [replace(s, source="replayed") for s in given]
-        told = updated(PolicyTrainer("p", model, rule), again, np.random.default_rng(0))
+        told = run_update(PolicyTrainer("p", model, rule), again, np.random.default_rng(0))
         assert told["loss"] == pytest.approx(loss, rel=1e-4) and "logprob_gap" not in told
-        assert not same(weights(tiny()), weights(model))
+        assert not are_equal(copy_weights(make_tiny_llama()), copy_weights(model))
 
 
 # -- whole runs --------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ EAGER = {
 
 
 def replaying(warm: str, which: str) -> Experiment:
-    return started_warm(
+    return make_warm_experiment(
         warm, "iterations=3", "checkpoint.keep=9", "play.matches=6", "play.group=3", f"learn.replay={EAGER[which]}",
         "play.pool=2", "credit.estimator=dr_grpo",
     )  # fmt: skip
@@ -318,7 +318,7 @@ def follows_from_the_log(run: RunFolder, given: Experiment) -> None:
 def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_path: Path) -> None:
     """`arena credit` with the run's own estimator: every advantage, also of what came in the place of another."""
     given = replaying(warm, "success")
-    finished(tmp_path / "run", given, Quiet())
+    run_lab(tmp_path / "run", given, RecordingWatcher())
     run, own = RunFolder.open(tmp_path / "run"), given.credit.estimator
     table = wait(compare(run.path, given.credit, [own], seed=given.seed, length=3)).turns
     for k, metrics in enumerate(run.reader.metrics(), start=1):
@@ -334,8 +334,8 @@ def test_a_comparison_says_of_replayed_turns_what_was_trained(warm: str, tmp_pat
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("which", sorted(EAGER))
 def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: Path, which: str) -> None:
-    given, watcher = replaying(warm, which), Quiet()
-    finished(tmp_path / "whole", given, watcher)
+    given, watcher = replaying(warm, which), RecordingWatcher()
+    run_lab(tmp_path / "whole", given, watcher)
     told = [(row["selection"]["replayed"], row["selection"]["dropped"]) for row in watcher.rows]
     own = ["replay_loss" in row["learn"]["shared"] for row in watcher.rows]
     if which == "success":
@@ -355,15 +355,17 @@ def test_a_run_that_replays_says_so_and_resumes_bit_by_bit(warm: str, tmp_path: 
     shutil.copytree(run.path, folder)
     for later in ("0002", "0003"):
         shutil.rmtree(folder / "checkpoints" / later)
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(run.path) and weight_files(folder, 3) == weight_files(run.path, 3)
+    wait(wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(run.path) and read_weight_files(folder, 3) == read_weight_files(run.path, 3)
     assert json.loads((folder / "checkpoints" / "0003" / "state.json").read_text()) == state
 
 
 def test_off_by_default_and_silent_until_there_is_something(warm: str, tmp_path: Path) -> None:
     assert LearnSpec().replay is None
-    plain = started_warm(warm, "iterations=1", "play.matches=4")
-    never = started_warm(warm, "iterations=1", "play.matches=4", "learn.replay={self_imitation: {threshold: 99}}")
+    plain = make_warm_experiment(warm, "iterations=1", "play.matches=4")
+    never = make_warm_experiment(
+        warm, "iterations=1", "play.matches=4", "learn.replay={self_imitation: {threshold: 99}}"
+    )
     for name, given in (("plain", plain), ("never", never)):
-        finished(tmp_path / name, given)
-    assert weight_files(tmp_path / "plain", 1) == weight_files(tmp_path / "never", 1)
+        run_lab(tmp_path / name, given)
+    assert read_weight_files(tmp_path / "plain", 1) == read_weight_files(tmp_path / "never", 1)

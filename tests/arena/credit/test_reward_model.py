@@ -27,9 +27,9 @@ from arena.preflight import preflight
 from arena.records import Trajectory
 from arena.reward_models.examples import Outcome, make_examples
 from arena.store.run import RunFolder
-from tests.factories.labs import finished, log, resumed
-from tests.factories.preferences import spoken, training
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.labs import read_log, run_and_resume, run_lab
+from tests.factories.preferences import make_stream, make_training
+from tests.factories.trajectories import make_turn, wrap_turns
 
 CONFIG = """\
 name: scored
@@ -53,7 +53,8 @@ def wordy(seed: int, count: int) -> list[Outcome]:
     """Conversations that are worth their length."""
     lengths = np.random.default_rng(seed).integers(1, 25, count)
     said = [
-        spoken([*np.random.default_rng(n).integers(280, 290, size).tolist(), 670]) for n, size in enumerate(lengths)
+        make_stream([*np.random.default_rng(n).integers(280, 290, size).tolist(), 670])
+        for n, size in enumerate(lengths)
     ]
     return [Outcome(s, float(len(s)), n, "all") for n, s in enumerate(said)]
 
@@ -63,7 +64,7 @@ def pays_length(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reward model that learned to pay for length: its training's folder."""
     folder = tmp_path_factory.mktemp("lengthy")
     given = make_examples(wordy(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
-    wait(training(folder, given, epochs=2, iterations=1).run())
+    wait(make_training(folder, given, epochs=2, iterations=1).run())
     return folder
 
 
@@ -86,9 +87,9 @@ def scorer(folder: Path, notes: list[str] | None = None, state: Any = None, **se
 
 def talk(number: int, length: int, payoff: float, turns: int = 1, **changes: Any) -> Trajectory:
     said = np.random.default_rng(number).integers(280, 290, length).tolist()
-    streams = (spoken([5]), spoken([*said, 670]))  # memory dropped the first: only the last is read
-    found = [turn(k, {}) for k in range(turns)]
-    return trajectory_of(found, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
+    streams = (make_stream([5]), make_stream([*said, 670]))  # memory dropped the first: only the last is read
+    found = [make_turn(k, {}) for k in range(turns)]
+    return wrap_turns(found, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
 
 
 def test_a_score_is_paid_on_the_last_turn_and_reads_the_last_stream(model: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_changed_model_or_an_image_stops_the_run(model: Path, tmp_path: Path) 
     RewardModel.load(resolve("nano")).save(tmp_path / "own")
     with pytest.raises(StoreError, match="changed since this run began"):
         wait(scorer(tmp_path / "own", state=made.state()).measure(2, [talk(0, 3, 0.0)]))
-    seen = spoken([1, 2])
+    seen = make_stream([1, 2])
     seen.media.append(MediaSpan(0, 1, "0" * 64))
     with pytest.raises(PlayError, match="without images"):
         wait(made.measure(2, [talk(0, 3, 0.0, streams=(seen,))]))
@@ -146,9 +147,9 @@ def experiment(model: Path | str, *assignments: str) -> Experiment:
 
 @pytest.mark.slow
 def test_a_run_with_a_reward_model_resumes_to_the_same_bits(model: Path, tmp_path: Path) -> None:
-    for folder in resumed(experiment(model), tmp_path):
+    for folder in run_and_resume(experiment(model), tmp_path):
         whole, again = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
-        assert log(folder) == log(tmp_path / "whole")
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for name in ("policies/shared/model.safetensors", "state.json"):
             one, other = (place / "checkpoints/0003" / name for place in (folder, tmp_path / "whole"))
             assert one.read_bytes() == other.read_bytes()
@@ -158,7 +159,7 @@ def test_a_run_with_a_reward_model_resumes_to_the_same_bits(model: Path, tmp_pat
 
 
 def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "run", experiment(model, "iterations=2"))
+    run_lab(tmp_path / "run", experiment(model, "iterations=2"))
     for row in RunFolder.open(tmp_path / "run").reader.metrics():
         figures = row["reward_model.learned"]
         assert (
@@ -169,9 +170,9 @@ def test_a_run_has_the_curve_of_over_optimisation_in_its_metrics(model: Path, tm
 
 @pytest.mark.slow
 def test_with_weight_0_it_is_a_measure_that_changes_nothing_else(model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "measured", experiment(model, "iterations=2", "credit.weights={learned: 0.0}"))
+    run_lab(tmp_path / "measured", experiment(model, "iterations=2", "credit.weights={learned: 0.0}"))
     without = CONFIG.replace("stages: [{reward_model: {model: MODEL}}]", "stages: []")
-    finished(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
+    run_lab(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
     rows = [RunFolder.open(tmp_path / name).reader.metrics() for name in ("measured", "plain")]
     assert all({"value", "payoff", "alarm"} <= row["reward_model.learned"].keys() for row in rows[0])
     assert [row["learn"] for row in rows[0]] == [row["learn"] for row in rows[1]]

@@ -13,7 +13,7 @@ from arena.credit.samples import make_samples
 from arena.credit.selection import SELECTORS, Selection, count_dropped_deals
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import credited, groups, scored
+from tests.factories.trajectories import assign_credit, make_groups, make_scored_trajectory
 
 GROUPED: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
 """With this estimator groups are compared within a deal, as selection does by default."""
@@ -35,9 +35,9 @@ def kept_deals(found: list[Trajectory], *rules: Any, **credit: Any) -> list[int]
 
 def test_out_of_the_loss_keeps_the_statistics() -> None:
     """SimpleTIR: the void trajectory has no token in the loss, and the others' baseline still knows its reward."""
-    found = groups([0.0, 3.0, 6.0])
-    found[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
-    one = credited(found, "void_turns", **GROUPED)
+    found = make_groups([0.0, 3.0, 6.0])
+    found[0] = make_scored_trajectory(0.0, match="0001-0000", action=" ", valid=False)
+    one = assign_credit(found, "void_turns", **GROUPED)
     # mean (0 + 3 + 6) / 3 = 3
     assert [c.advantages.tolist() for c in one] == [[-3], [0], [3]]
     assert one[0].learned is not None and not one[0].learned.any() and one[1].learned is None
@@ -46,9 +46,9 @@ def test_out_of_the_loss_keeps_the_statistics() -> None:
 
 def test_out_of_the_statistics_keeps_the_loss() -> None:
     """A replayed success learns, and the others' baseline does not know of it."""
-    found = groups([0.0, 3.0, 9.0])
+    found = make_groups([0.0, 3.0, 9.0])
     object.__setattr__(found[2], "source", "recalled")
-    told, silent = credited(found, **GROUPED), credited(found, "replayed", **GROUPED)
+    told, silent = assign_credit(found, **GROUPED), assign_credit(found, "replayed", **GROUPED)
     # all three: mean 4.  Without the replayed one: mean 1.5, and 9 is worth 7.5
     assert [c.advantages.tolist() for c in told] == [[-4], [-1], [5]]
     assert [c.advantages.tolist() for c in silent] == [[-1.5], [1.5], [7.5]]
@@ -57,16 +57,16 @@ def test_out_of_the_statistics_keeps_the_loss() -> None:
 
 
 def test_dropped_is_as_if_never_played() -> None:
-    found = groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
-    dropped = credited(found, "zero_variance")  # one baseline over all deals, so that an absence would show
-    absent = credited(found[2:4])
+    found = make_groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
+    dropped = assign_credit(found, "zero_variance")  # one baseline over all deals, so that an absence would show
+    absent = assign_credit(found[2:4])
     assert [c.trajectory.match for c in dropped] == ["0001-0002", "0001-0003"]
     assert [c.advantages.tolist() for c in dropped] == [c.advantages.tolist() for c in absent] == [[-1], [1]]
 
 
 def test_overlong_can_leave_both_loss_and_statistics() -> None:
-    found = groups([0.0, 3.0, 9.0], turns=2)
-    found[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
+    found = make_groups([0.0, 3.0, 9.0], turns=2)
+    found[2] = make_scored_trajectory(9.0, match="0001-0002", turns=2, finish="length")
     for overlong, turns, counted in (
         ({}, [False, False], True),
         ({"unit": "turn"}, [False, True], True),
@@ -77,7 +77,7 @@ def test_overlong_can_leave_both_loss_and_statistics() -> None:
         assert selection.counted.tolist() == [True, True, counted]
     # returns of both turns 0, 3, 9: mean 4, and 1.5 without the cut one
     for counted, mean in ((True, 4.0), (False, 1.5)):
-        values = [c.advantages.tolist() for c in credited(found, {"overlong": {"counted": counted}}, **GROUPED)]
+        values = [c.advantages.tolist() for c in assign_credit(found, {"overlong": {"counted": counted}}, **GROUPED)]
         assert values == [[s - mean] * 2 for s in (0, 3, 9)]
 
 
@@ -87,9 +87,9 @@ def test_overlong_can_leave_both_loss_and_statistics() -> None:
 @pytest.mark.parametrize(("void", "expected"), [("empty", [False, True, True]), ("invalid", [False, False, True])])
 def test_what_is_void(void: str, expected: list[bool]) -> None:
     found = [
-        scored(1.0, match="0001-0000", turns=2, action="", valid=False),
-        scored(1.0, match="0001-0001", turns=2, action="fly", valid=False),
-        scored(1.0, match="0001-0002", turns=2),
+        make_scored_trajectory(1.0, match="0001-0000", turns=2, action="", valid=False),
+        make_scored_trajectory(1.0, match="0001-0001", turns=2, action="fly", valid=False),
+        make_scored_trajectory(1.0, match="0001-0002", turns=2),
     ]
     selection = left(found, {"void_turns": {"void": void}})
     assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not the void turn alone"
@@ -98,16 +98,16 @@ def test_what_is_void(void: str, expected: list[bool]) -> None:
 
 
 def test_zero_variance_drops_the_groups_that_teach_nothing() -> None:
-    found = groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
+    found = make_groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
     assert kept_deals(found, "zero_variance") == [1, 3]
     assert kept_deals(found, {"zero_variance": {"tolerance": 0.02}}) == [1]
     assert kept_deals(found, {"zero_variance": {"by": ["game"]}}) == [0, 1, 2, 3]
-    assert kept_deals(groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
+    assert kept_deals(make_groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
 
 
 def test_zero_variance_looks_at_the_named_reward_alone() -> None:
-    found = groups([1.0, 1.0], [0.0, 1.0])
-    found[0] = scored(1.0, 0, "0001-0000", valid=False)
+    found = make_groups([1.0, 1.0], [0.0, 1.0])
+    found[0] = make_scored_trajectory(1.0, 0, "0001-0000", valid=False)
     stages = [{"valid_act": {"bonus": 0.5}}]
     assert kept_deals(found, "zero_variance", stages=stages) == [0, 1]
     assert kept_deals(found, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
@@ -116,7 +116,7 @@ def test_zero_variance_looks_at_the_named_reward_alone() -> None:
 def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
     pairs = [(0.0, 1.0), (0.0, 2.0)]
     found = [
-        scored(score, match=f"0001-{i:04d}", role=role)
+        make_scored_trajectory(score, match=f"0001-{i:04d}", role=role)
         for i, pair in enumerate(pairs)
         for role, score in zip(("buyer", "seller"), pair, strict=True)
     ]
@@ -127,7 +127,7 @@ def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
 
 def test_bands_by_hand() -> None:
     # means 0, .25, .5, 1; deviations 0, .433, .5, 0
-    found = groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
+    found = make_groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
     assert kept_deals(found, "accuracy_band") == [1, 2]
     assert kept_deals(found, {"accuracy_band": {"low": 0.25, "high": 0.25}}) == [1], "the bounds are inside"
     assert kept_deals(found, {"std_band": {"low": 1e-3}}) == [1, 2]
@@ -140,8 +140,8 @@ def test_bands_by_hand() -> None:
 
 def test_groups_are_ranked_among_their_own_role() -> None:
     """Sellers earn tens, buyers ones: by share over all, no buyer would be left."""
-    small = groups([0.0, 1.0], [0.0, 0.5])
-    large = [scored(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
+    small = make_groups([0.0, 1.0], [0.0, 0.5])
+    large = [make_scored_trajectory(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in small]
     own = left(small + large, {"std_band": {"top": 0.5}}).kept.tolist()
     pooled = left(small + large, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
     assert own == [True, True, False, False] * 2
@@ -149,7 +149,7 @@ def test_groups_are_ranked_among_their_own_role() -> None:
 
 
 def test_high_entropy_keeps_the_turns_that_decide() -> None:
-    found = groups([1.0, 2.0, 3.0, 4.0, 5.0])
+    found = make_groups([1.0, 2.0, 3.0, 4.0, 5.0])
     # means over two tokens: .1 .2 .3 .4 .5; the linear .3 quantile of five is .1 + .3 · 4 · .1 = .22
     entropy = [np.array([m - 0.05, m + 0.05], np.float32) for m in (0.1, 0.2, 0.3, 0.4, 0.5)]
     selection = left(found, {"high_entropy": {"quantile": 0.3}}, measures={"entropy": entropy})
@@ -161,7 +161,7 @@ def test_high_entropy_keeps_the_turns_that_decide() -> None:
 
 def surprised(*means: float) -> list[Trajectory]:
     """One trajectory of one turn each, whose two tokens have this mean of -log p."""
-    found = groups([float(n) for n in range(len(means))])
+    found = make_groups([float(n) for n in range(len(means))])
     for trajectory, mean in zip(found, means, strict=True):
         (stream,) = trajectory.streams
         own = iter([0.5 - mean, -0.5 - mean])
@@ -195,7 +195,7 @@ def test_surprise_is_judged_among_what_is_learned() -> None:
 
 @pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])
 def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -> None:
-    found = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
+    found = make_groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
     selection = left(found, {"random": {"fraction": 0.5, "unit": unit}})
     gone = selection.kept if unit == "group" else selection.learned
     assert (~gone).sum() == count * (3 if unit == "group" else 1)
@@ -207,8 +207,8 @@ def test_the_control_takes_its_fraction_of_what_is_left(unit: str, count: int) -
 
 
 def test_later_rules_judge_by_what_earlier_ones_left() -> None:
-    found = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    found[2] = scored(0.0, 0, "0001-0002", finish="length")
+    found = make_groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    found[2] = make_scored_trajectory(0.0, 0, "0001-0002", finish="length")
     assert kept_deals(found, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
     assert kept_deals(found, {"overlong": {"counted": False}}, "zero_variance") == [1]
 
@@ -220,7 +220,7 @@ def test_nothing_to_select_from_is_no_error() -> None:
 
 
 def test_a_deal_is_lost_by_its_share() -> None:
-    found = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
+    found = make_groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
     kept = np.array([False, True, True, True, True, True, True, True, False, False])
     whole = Selection.select_all(TurnBatch(found))
     assert count_dropped_deals(TurnBatch(found), whole) == 0
@@ -239,7 +239,7 @@ lots = st.lists(
 
 def drawn(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
     return [
-        scored(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
+        make_scored_trajectory(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
         for i, (seed, score, finish, valid) in enumerate(lot)
     ]
 
@@ -282,8 +282,10 @@ def test_the_order_of_matches_does_not_matter(name: str, lot: list[Any], data: s
 def test_other_groups_stay_as_they_are(name: str, lot: list[Any], more: list[Any]) -> None:
     """What is added in other deals, or for another role, changes nothing here."""
     found = drawn(lot)
-    others = [scored(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
-    others += [scored(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)]
+    others = [make_scored_trajectory(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(more)]
+    others += [
+        make_scored_trajectory(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(more)
+    ]
     alone, among = left(found, name), left(found + others, name)
     for what in ("learned", "counted", "kept"):
         assert getattr(among, what)[: len(found)].tolist() == getattr(alone, what).tolist()

@@ -15,10 +15,10 @@ from arena.data.samples import RowEncoder
 from arena.errors import ConfigError
 from arena.play.lessons import open_data
 from arena.store.run import RunFolder
-from tests.factories.data_sets import written
-from tests.factories.image_files import REFUSED, encoded, shown
-from tests.factories.labs import finished
-from tests.factories.seeing import TOKENS, build_seeing
+from tests.factories.data_sets import write_rows
+from tests.factories.image_files import REFUSED, encode_noise, make_image_part
+from tests.factories.labs import run_lab
+from tests.factories.seeing import TOKENS, save_vision_model
 
 CONFIG = """\
 name: shown
@@ -33,7 +33,7 @@ tracker: []
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_seeing(tmp_path_factory.mktemp("model"))
+    return save_vision_model(tmp_path_factory.mktemp("model"))
 
 
 def row(*parts: Any, say: str = "red") -> dict[str, Any]:
@@ -44,12 +44,15 @@ def rows(folder: Path) -> Path:
     """Write eight rows with images as files, base64 and data URLs, some with two."""
     (folder / "img").mkdir(parents=True)
     for k in range(4):
-        (folder / "img" / f"{k}.png").write_bytes(encoded(k))
+        (folder / "img" / f"{k}.png").write_bytes(encode_noise(k))
     ask = {"type": "text", "text": "What colour is this?"}
     made = [row({"type": "image", "path": f"img/{k}.png"}, ask) for k in range(4)]
-    made += [row(ask, {"type": "image", "base64": base64.b64encode(encoded(9)).decode()}), row(shown(encoded(3)), ask)]
+    made += [
+        row(ask, {"type": "image", "base64": base64.b64encode(encode_noise(9)).decode()}),
+        row(make_image_part(encode_noise(3)), ask),
+    ]
     made += [row(ask, *[{"type": "image", "path": f"img/{k}.png"} for k in (0, 1)]), row(ask, say="no picture")]
-    return written(folder / "rows.jsonl", made)
+    return write_rows(folder / "rows.jsonl", made)
 
 
 def test_rows_with_images_are_learned_without_loss_on_images(model: Path, tmp_path: Path) -> None:
@@ -74,10 +77,10 @@ def test_a_run_learns_from_them_and_refuses_changed_images(model: Path, tmp_path
     text = CONFIG.replace("MODEL", str(model)).replace("DATA", str(path))
     experiment = with_data_sets(compose([text_layer("test", text)]), lambda what: None)
     assert experiment.source and experiment.source.sha256 not in (None, DataSet(path).rows.sha256)
-    finished(tmp_path / "run", experiment)
+    run_lab(tmp_path / "run", experiment)
     assert [row["learn"]["viewer"]["rows"] for row in RunFolder.open(tmp_path / "run").reader.metrics()] == [4, 4]
     open_data(path, experiment.source.sha256, "source.data").close()
-    (path.parent / "img" / "2.png").write_bytes(encoded(77))
+    (path.parent / "img" / "2.png").write_bytes(encode_noise(77))
     with pytest.raises(ConfigError, match="was changed since the run began"):
         open_data(path, experiment.source.sha256, "source.data")
 
@@ -93,7 +96,7 @@ def test_a_policy_that_cannot_see_is_refused_its_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(REFUSED.keys() - {"heavy"}))  # whose line is too long
 def test_hostile_images_are_refused_with_their_row(name: str, tmp_path: Path) -> None:
     part, why = REFUSED[name]
-    data = DataSet(written(tmp_path / "rows.jsonl", [row({"type": "text", "text": "x"}), row(part)]))
+    data = DataSet(write_rows(tmp_path / "rows.jsonl", [row({"type": "text", "text": "x"}), row(part)]))
     with pytest.raises(ConfigError, match=r"rows.jsonl:2: ") as error:
         data.check()
     assert why in str(error.value) and "\n" not in str(error.value)
@@ -103,8 +106,8 @@ def test_hostile_images_are_refused_with_their_row(name: str, tmp_path: Path) ->
 def test_no_path_leaves_the_folder(path: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "img").mkdir(parents=True)
-    (tmp_path / "secret.png").write_bytes(encoded())
+    (tmp_path / "secret.png").write_bytes(encode_noise())
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    data = DataSet(written(folder / "rows.jsonl", [row({"type": "image", "path": path})]))
+    data = DataSet(write_rows(folder / "rows.jsonl", [row({"type": "image", "path": path})]))
     with pytest.raises(ConfigError, match="not inside the data set's folder"):
         data.check()

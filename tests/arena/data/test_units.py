@@ -16,7 +16,7 @@ from arena.data.samples import RowEncoder
 from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
 from arena.play.settings import SourceSpec, UnitsSpec
-from tests.factories.data_sets import taught, written
+from tests.factories.data_sets import make_experiment, write_rows
 
 ASKED = {"role": "user", "content": "8 + 3 ="}
 GO_ON = {"role": "user", "content": "go on"}
@@ -60,7 +60,7 @@ def encoder(path: Path, end: str) -> RowEncoder:
 
 
 def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:
-    file = written(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a Wait b")]}])
+    file = write_rows(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a Wait b")]}])
     (sample,) = encoder(file, "Wait").samples([0]).samples
     own = [i for i, is_own in zip(sample.stream.ids, sample.stream.mask, strict=True) if is_own]
     assert build_nano_tokenizer().decode(own, skip_special_tokens=True) == "a Waitb"
@@ -68,15 +68,15 @@ def test_the_loss_is_on_the_units_alone(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_split_is_one_line(tmp_path: Path) -> None:
-    file = written(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a" * 60 + "b")]}])
+    file = write_rows(tmp_path / "rows.jsonl", [{"messages": [ASKED, reply("a" * 60 + "b")]}])
     with pytest.raises(
         ConfigError, match=r"rows\.jsonl:1: messages: the regular expression .* takes over 2 s"
     ) as error:
         encoder(file, "(a|aa)+$").samples([0])
     assert "\n" not in str(error.value)
     for end, text, said in (("(a|aa)+$", "a" * 60 + "b", "takes over 2 s"), ("b", "b" * 3000, "over 1,000 units")):
-        many = written(tmp_path / "many.jsonl", [{"messages": [ASKED, reply(text)]}])
-        given = taught(many, "chats", f"source.units={{end: '{end}'}}")
+        many = write_rows(tmp_path / "many.jsonl", [{"messages": [ASKED, reply(text)]}])
+        given = make_experiment(many, "chats", f"source.units={{end: '{end}'}}")
         with pytest.raises(ConfigError, match=rf"many\.jsonl:1: messages: .*{said}"):
             with_data_sets(given, lambda step: None)
     with pytest.raises(ValidationError, match="is no regular expression"):

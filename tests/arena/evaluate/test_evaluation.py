@@ -22,7 +22,7 @@ from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from games.nim import Nim
 from tests.factories.commands import arena
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
@@ -64,7 +64,7 @@ def test_every_seat_plays_the_same_deals() -> None:
 
 
 def test_a_run_is_judged_at_the_seats_that_it_took(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SEPARATE, _9="nano-7")
     one, two, other = contenders(f"{run}:one", f"{run}:two", "random")
     places = ("first", "second")
     assert seats_of(one, other, "tic_tac_toe", places) == ["first"], "the other seat was random's"
@@ -82,7 +82,7 @@ def seats_of(who: Contender, other: Contender, game: str, seats: tuple[str, ...]
 
 @pytest.mark.slow
 def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SHARED, _9="nano-7")
     few = ["--matches", "2"]
     told = arena("eval", run, "--game", "nim", *few)
     assert told.code == 0 and "never played nim, and none of its roles (" in told.line and "nano_player" in told.line
@@ -92,7 +92,7 @@ def test_a_run_that_never_played_a_game_and_has_no_role_for_it_is_told(tmp_path:
 
 
 def test_nobody_is_asked_to_play_a_seat_that_another_takes(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SEPARATE, _9="nano-7")
     both, other = contenders(str(run), "random")
     assert wait(evaluate(both, [other], TTT, 2, 0))[0].matches == 2
     with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):

@@ -19,10 +19,10 @@ from arena.store.contents import PANEL
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
-from tests.factories.labs import Quiet, experiment
-from tests.factories.traces import Left, assert_same, json_lines, left
+from tests.factories.commands import arena, get_refusal
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
+from tests.factories.labs import RecordingWatcher, make_experiment
+from tests.factories.traces import RunTrace, assert_same, parse_json_lines, read_trace
 
 TALKS = "{panel: talks, game: {name: negotiation}, members: [random, fair_split], deals: 3}"
 ASKED = f"evaluate={{panel: {TALKS}, every: 2}}"
@@ -35,15 +35,15 @@ COMMAND += [
 ]
 
 
-def lab_of(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
-    asked = experiment(*RUN, *assignments)
+def lab_of(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Lab:
+    asked = make_experiment(*RUN, *assignments)
     run = RunFolder.open(folder) if folder.exists() else None
     if run is None:
         run = RunFolder.create(folder, to_yaml(asked), {})
-    return wait(Lab.open(run, asked, watcher or Quiet(), make_examination(run, asked)))
+    return wait(Lab.open(run, asked, watcher or RecordingWatcher(), make_examination(run, asked)))
 
 
-def finished(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Path:
+def finished(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Path:
     wait(lab_of(folder, *assignments, watcher=watcher).run())
     return folder
 
@@ -54,13 +54,13 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("judged") / "run", Quiet()
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("judged") / "run", RecordingWatcher()
     return finished(folder, ASKED, watcher=watcher), watcher
 
 
-def without_panel(found: Left) -> Left:
-    return Left(
+def without_panel(found: RunTrace) -> RunTrace:
+    return RunTrace(
         found.matches,
         found.credit,
         [{k: v for k, v in row.items() if k != "panel"} for row in found.metrics],
@@ -69,12 +69,12 @@ def without_panel(found: Left) -> Left:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [line | {"seconds": 0} for line in json_lines((folder / PANEL).read_text())]
+    return [line | {"seconds": 0} for line in parse_json_lines((folder / PANEL).read_text())]
 
 
 @pytest.mark.slow
-def test_being_judged_changes_nothing(plain: Path, judged: tuple[Path, Quiet]) -> None:
-    assert_same(without_panel(left(judged[0])), left(plain))
+def test_being_judged_changes_nothing(plain: Path, judged: tuple[Path, RecordingWatcher]) -> None:
+    assert_same(without_panel(read_trace(judged[0])), read_trace(plain))
     assert not (plain / PANEL).exists()
 
 
@@ -86,7 +86,7 @@ def test_the_engine_is_as_it_was_afterwards(tmp_path: Path) -> None:
     assert lab.policies["shared"].version == 0 and read_evaluations(tmp_path / "run")
 
 
-def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tuple[Path, Quiet]) -> None:
+def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tuple[Path, RecordingWatcher]) -> None:
     folder, watcher = judged
     found = read_evaluations(folder)
     assert [e.iteration for e in found] == [0, 2, 3] and len({e.key for e in found}) == 1
@@ -102,12 +102,12 @@ def test_a_run_is_judged_before_it_learns_now_and_then_and_at_its_end(judged: tu
     assert names == [(0, "panel talks: before it learns"), (2, "panel talks"), (3, "panel talks")]
 
 
-def test_its_deals_are_none_of_training_and_the_same_each_time(judged: tuple[Path, Quiet]) -> None:
+def test_its_deals_are_none_of_training_and_the_same_each_time(judged: tuple[Path, RecordingWatcher]) -> None:
     trained = {row["seed"] for row in RunReader(judged[0]).matches()}
     assert trained and not trained & set(draw_deal_seeds(0, 3))
 
 
-def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path) -> None:
+def test_it_is_what_arena_eval_finds(judged: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
     panel = tmp_path / "talks.yaml"
     panel.write_text("panel: talks\ngame: {name: negotiation}\nmembers: [random, fair_split]\ndeals: 3\n")
     told = arena("eval", judged[0], "--panel", panel, "--before", "--json", "--out", tmp_path / "out.json")
@@ -124,33 +124,35 @@ def test_it_is_what_arena_eval_finds(judged: tuple[Path, Quiet], tmp_path: Path)
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("done", [1, 2])
-def test_a_run_that_goes_on_is_judged_once_of_everything(judged: tuple[Path, Quiet], tmp_path: Path, done: int) -> None:
+def test_a_run_that_goes_on_is_judged_once_of_everything(
+    judged: tuple[Path, RecordingWatcher], tmp_path: Path, done: int
+) -> None:
     """Whatever comes after the commit is gone, and done again."""
     folder = tmp_path / "run"
     shutil.copytree(judged[0], folder)
     for later in range(done + 1, 4):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     wait(lab_of(folder, ASKED, watcher=watcher).run())
     assert lines(folder) == lines(judged[0])
-    assert_same(left(folder), left(judged[0]))
+    assert_same(read_trace(folder), read_trace(judged[0]))
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [(0, "panel talks: before it learns"), (2, "panel talks"), (2, "commit")])
 def test_a_run_interrupted_around_an_evaluation_ends_as_the_unbroken(
-    judged: tuple[Path, Quiet], tmp_path: Path, moment: tuple[int, str]
+    judged: tuple[Path, RecordingWatcher], tmp_path: Path, moment: tuple[int, str]
 ) -> None:
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        finished(folder, ASKED, watcher=Quiet(lambda what, value: what == "phase" and value == moment))
+        finished(folder, ASKED, watcher=RecordingWatcher(lambda what, value: what == "phase" and value == moment))
     finished(folder, ASKED)
     assert lines(folder) == lines(judged[0])
-    assert_same(left(folder), left(judged[0]))
+    assert_same(read_trace(folder), read_trace(judged[0]))
 
 
-class Counting(Quiet):
+class Counting(RecordingWatcher):
     """Follows the progress of phases; stops in the middle of an evaluation."""
 
     def __init__(self, stop_at: int = 0) -> None:
@@ -165,7 +167,7 @@ class Counting(Quiet):
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_the_middle_of_an_evaluation(judged: tuple[Path, Quiet], tmp_path: Path) -> None:
+def test_ctrl_c_in_the_middle_of_an_evaluation(judged: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
     folder, watcher = tmp_path / "run", Counting(stop_at=5)
     with pytest.raises(KeyboardInterrupt):
         finished(folder, ASKED, watcher=watcher)
@@ -197,9 +199,9 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
         raise PlayError("12 of 12 matches failed")
 
     monkeypatch.setattr(PanelPlan, "play", down)
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     folder = finished(tmp_path / "run", ASKED, watcher=watcher)
-    assert_same(left(folder), left(plain))
+    assert_same(read_trace(folder), read_trace(plain))
     assert (0, "iteration 2 was not evaluated against the panel talks: 12 of 12 matches failed") in watcher.phases
     assert not any("panel" in row for row in RunReader(folder).metrics())
 
@@ -213,21 +215,21 @@ def test_a_panel_that_cannot_be_played_does_not_end_the_run(
     ],
 )
 def test_an_edited_file_is_seen_as_edited_metrics_are(
-    judged: tuple[Path, Quiet], tmp_path: Path, damage: Any, says: str
+    judged: tuple[Path, RecordingWatcher], tmp_path: Path, damage: Any, says: str
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(judged[0], folder)
     (folder / PANEL).write_text(damage((folder / PANEL).read_text()))
-    assert says in refused("show", folder)
+    assert says in get_refusal("show", folder)
 
 
 @pytest.mark.parametrize("line", ["garbage", "{}", '{"iteration": 1}', '{"iteration": 2, "cells": [[[]]]}'])
-def test_a_line_that_is_no_evaluation_is_told(judged: tuple[Path, Quiet], tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_no_evaluation_is_told(judged: tuple[Path, RecordingWatcher], tmp_path: Path, line: str) -> None:
     folder = tmp_path / "run"
     shutil.copytree(judged[0], folder)
     with (folder / PANEL).open("a") as file:
         file.write(line + "\n" + line + "\n")
-    assert "panel.jsonl:4: this line is" in refused("show", folder)
+    assert "panel.jsonl:4: this line is" in get_refusal("show", folder)
 
 
 # -- before anything is played -----------------------------------------------------------------------------
@@ -253,7 +255,7 @@ def test_a_line_that_is_no_evaluation_is_told(judged: tuple[Path, Quiet], tmp_pa
 )
 def test_what_cannot_judge_is_refused_before_the_run(tmp_path: Path, asked: str, says: str) -> None:
     out = tmp_path / "run"
-    line = refused(*COMMAND, "--set", f"evaluate={asked}", "--out", out)
+    line = get_refusal(*COMMAND, "--set", f"evaluate={asked}", "--out", out)
     assert says in line and not out.exists(), line
 
 
@@ -261,7 +263,7 @@ def test_a_server_that_is_down_is_told_before_the_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = ["evaluate={panel: {panel: p, game: {name: nim}, members: ['endpoint:m']}}"]
     settings += ["endpoint.url=http://127.0.0.1:9/v1"]
-    line = refused(*COMMAND, *(part for setting in settings for part in ("--set", setting)), "--out", out)
+    line = get_refusal(*COMMAND, *(part for setting in settings for part in ("--set", setting)), "--out", out)
     assert "127.0.0.1:9" in line and not out.exists()
 
 
@@ -275,7 +277,7 @@ def test_who_plays_a_game_of_nobody_has_to_be_known(tmp_path: Path) -> None:
 
 def test_a_member_that_may_still_learn_is_held_fast(tmp_path: Path) -> None:
     """A run's newest weights are those of now, wherever the command goes on; its own file need not be there later."""
-    other = kept_run(tmp_path / "other", SHARED, _3="nano-3")
+    other = make_checkpointed_run(tmp_path / "other", SHARED, _3="nano-3")
     panel = tmp_path / "mine.yaml"
     panel.write_text(f"panel: mine\ngame: {{name: kuhn_poker}}\nmembers: [nash, {other}, '{other}@3:shared']\n")
     asked = with_fixed_panel(compose([text_layer("test", SHARED), set_layer(f"evaluate.panel={panel}")]))
@@ -303,13 +305,13 @@ def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path
     assert "panel by iteration: 0: " in panel
     assert any(line.startswith("it 1 ") and "  panel " in line for line in told.out.splitlines())
     assert "against the panel kuhn_poker" in arena("show", run).out
-    line = refused("resume", run, "--iterations", "3", "--set", "evaluate.panel=kuhn_pokr")
+    line = get_refusal("resume", run, "--iterations", "3", "--set", "evaluate.panel=kuhn_pokr")
     assert "unknown panel 'kuhn_pokr'" in line
     members = "evaluate.panel.members=[random, negotiatr]"
-    assert "unknown contender 'negotiatr'" in refused("resume", run, "--iterations", "3", "--set", members)
+    assert "unknown contender 'negotiatr'" in get_refusal("resume", run, "--iterations", "3", "--set", members)
     told = arena("resume", run, "--iterations", "3", "--set", "evaluate.every=null", "--json")
     assert told.code == 0, told.err
-    summary = json_lines(told.out)[-1]["panel"]
+    summary = parse_json_lines(told.out)[-1]["panel"]
     assert [point["iteration"] for point in summary["curve"]] == [0, 1, 2, 3] and summary["met"] == ["nash"]
     assert summary["after"]["iteration"] == 3 and summary["before"]["iteration"] == 0
 
@@ -327,7 +329,7 @@ def test_a_run_ends_with_its_panel_first_and_goes_on_with_another(tmp_path: Path
     ],
 )
 def test_a_command_that_cannot_be_meant_is_refused(arguments: list[str], says: str) -> None:
-    assert says in refused("eval", "random", *arguments)
+    assert says in get_refusal("eval", "random", *arguments)
 
 
 def test_panels_are_listed_and_shown() -> None:
@@ -336,4 +338,4 @@ def test_panels_are_listed_and_shown() -> None:
     shown = arena("show", "panel", "negotiation")
     assert shown.code == 0 and "conceder" in shown.out and "32 deals (seed 0)" in shown.out
     assert json.loads(arena("show", "panel", "kuhn_poker", "--json").out)["members"][0] == "random"
-    assert "did you mean 'kuhn_poker'?" in refused("show", "panel", "kuhn_pokr")
+    assert "did you mean 'kuhn_poker'?" in get_refusal("show", "panel", "kuhn_pokr")

@@ -27,10 +27,10 @@ from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.contracts import Act, Game, MatchId, Message, View
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SHARED
-from tests.factories.matches import played
-from tests.factories.server import Server, completion, says
+from tests.factories.matches import play_scripted
+from tests.factories.server import Server, make_completion, reply_with
 
 N = 200
 
@@ -67,7 +67,7 @@ def value(state: Any, players: list[Chances]) -> float:
 @pytest.mark.slow
 def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
     """Another player at either seat, and the other act: 95 % intervals hold 95 % of the exact values."""
-    records = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
+    records = [play_scripted("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
     run, missed, checks = logged(tmp_path / "run", *records), 0, 0
     assert {len(record.turns) for record in records} == {2, 3}
     for record in records:
@@ -101,7 +101,7 @@ def test_forks_at_every_decision_of_kuhn_poker_have_the_exact_counterfactual_val
 
 
 def test_the_same_fork_is_the_same_and_another_number_another(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", record)
     one, two, more = (
         wait(fork(run, record.id, 0, {"second": "nash"}, n=n)).forked["payoff first"] for n in (20, 20, 30)
@@ -128,7 +128,7 @@ def test_games_and_simulators_with_tools_are_forked_at_every_turn(
     seats = games.make(game).possible_agents
     scripted = scripted if set(scripted) == set(seats) else dict(zip(seats, scripted.values(), strict=False))
     others = {seat if seat in seats else seats[0]: who for seat, who in others.items()}
-    record = played(game, 5, scripted)
+    record = play_scripted(game, 5, scripted)
     assert record.status == "finished" and len(record.turns) > 2, record.reason
     run = logged(tmp_path / "run", record)
     for turn in record.turns:
@@ -140,7 +140,7 @@ def test_games_and_simulators_with_tools_are_forked_at_every_turn(
 
 
 def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     heard = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
     moved = record.turns[1]._replace(seat="first")
     beyond = record.turns[0]._replace(index=len(record.turns))
@@ -160,16 +160,16 @@ def test_a_log_that_the_game_does_not_tell_again_is_refused(tmp_path: Path) -> N
         assert str(error.value).startswith(line)
 
 
-def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(unbroken: Path) -> None:
+def test_a_model_that_joins_has_read_and_sampled_the_very_ids_of_the_log(uninterrupted_run: Path) -> None:
     """Its stream up to its first new reply is the logged one's, but for the log-probabilities nothing is computed."""
-    reader = RunReader(unbroken)
+    reader = RunReader(uninterrupted_run)
     record = next(
         record
         for record in map(MatchRecord.from_json, reader.matches())
         if record.status == "finished" and len(record.turns) >= 3 and record.seats["opener"].trained
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
-    (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
+    (contender,) = wait(Contenders().load(f"{uninterrupted_run}:shared"))
     parting = ForkPoint(record, last)
     plan = MatchPlan(
         identity=record.identity,
@@ -212,7 +212,7 @@ def test_a_fork_says_which_turn_was_put_in(tmp_path: Path, monkeypatch: pytest.M
 
 def long_match() -> MatchRecord:
     """One in which the first seat moves twice."""
-    records = (played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
+    records = (play_scripted("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
     return next(record for record in records if len(record.turns) == 3)
 
 
@@ -221,7 +221,7 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
     last = [turn for turn in record.turns if turn.seat == "first"][-1]
     run = logged(tmp_path / "run", record)
     (tmp_path / "recalls.yaml").write_text('role: recalls\nsystem: ""\nturn: your act?\nreply: {format: free}\n')
-    with Server(says(completion("BET"))) as server:
+    with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
         forked = wait(fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader))
@@ -231,8 +231,8 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
 
 
 def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    with Server(says(completion("BET"))) as server:
+    run = logged(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1))
         chat = server.asked[-1][2]["messages"]
@@ -240,8 +240,8 @@ def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: p
 
 
 def test_where_no_fork_is_finished_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    with Server(says({"error": {"message": "out of order"}}, 400)) as server:
+    run = logged(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(reply_with({"error": {"message": "out of order"}}, 400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(PlayError, match=r"no fork of 0001-0003 was finished: .*out of order"):
             wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2))
@@ -255,7 +255,7 @@ def test_forks_that_failed_in_one_arm_are_compared_in_none(tmp_path: Path, monke
         record = replace(one, identity=plan.identity, payoffs={"first": paid[plan.id[:9]], "second": 0.0})
         return replace(record, status="failed", reason="out of order") if plan.id[:9] in lost else record
 
-    one = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    one = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", one)
     monkeypatch.setattr("arena.evaluate.fork.play_one", ends)
     forked = wait(fork(run, one.id, 0, {"first": "random"}, n=4))
@@ -275,7 +275,7 @@ def test_a_person_plays_one_fork_after_the_other(tmp_path: Path, monkeypatch: py
         return Counter()
 
     monkeypatch.setattr("arena.evaluate.fork.play_counting_failures", play_none)
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = logged(tmp_path / "run", record)
     for who in ("human", "random"):
         with pytest.raises(PlayError, match="no fork"):
@@ -308,7 +308,7 @@ def test_a_person_who_joins_reads_all_at_once(tmp_path: Path) -> None:
 
 
 def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run, out = logged(tmp_path / "run", record), tmp_path / "fork.json"
     arguments = ["fork", run, record.id, "--turn", "1", "--seat", "first=nash", "-n", "50"]
     told = arena(*arguments, "--json", "--out", out)
@@ -336,12 +336,12 @@ def test_the_command_tells_of_both_arms_and_their_difference(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    assert refused("fork", run, *arguments).startswith(line.format(run=run))
+    run = logged(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    assert get_refusal("fork", run, *arguments).startswith(line.format(run=run))
 
 
 def test_nobody_is_asked_where_nobody_is(tmp_path: Path) -> None:
-    run = logged(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    run = logged(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with pytest.raises(ConfigError, match="no person is here to play first"):
         wait(fork(run, "0001-0003", 0, {"first": "human"}))
     with pytest.raises(StoreError, match="has no match"):

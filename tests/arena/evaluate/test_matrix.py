@@ -21,9 +21,9 @@ from arena.statistics import pass_hat_k, rate_ci
 from games.contracts import MatchId
 from simulators.clinic import Clinic
 from simulators.desk import Desk
-from tests.factories.commands import arena, refused
-from tests.factories.server import Server, lists
-from tests.legible import complaints
+from tests.factories.commands import arena, get_refusal
+from tests.factories.server import Server, reply_with_models
+from tests.legible import find_overlaps
 
 FAULTY = """
 from simulators.base import SimulatorFault
@@ -103,7 +103,7 @@ def test_a_task_is_the_same_for_all_personas(game: str, person: str) -> None:
 
 
 def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(models=lists("m")) as server:
+    with Server(models=reply_with_models("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         (far,) = wait(specs.Contenders().load("endpoint:m"))
     assert with_role(far, "clinic", "patient").seating("clinic", "patient").role == "patient"
@@ -208,7 +208,7 @@ def test_faults_of_the_simulator_are_a_rate_of_their_own(tmp_path: Path) -> None
     ],
 )
 def test_bad_input_is_one_line(command: list[str], says: str) -> None:
-    assert says in refused("matrix", *command)
+    assert says in get_refusal("matrix", *command)
 
 
 def test_ctrl_c_keeps_the_cells_that_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_its_picture_can_be_read_whatever_the_names() -> None:
             cell = Cell(agent=agent, person=person, speaker="script", tasks=2, trials=2, k=2)
             cell.successes |= {0: [True, True], 1: [False, True]}
             cells.append(cell)
-    assert complaints(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
+    assert find_overlaps(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
 
 
 def test_a_simulator_without_personas_has_one_column() -> None:
@@ -280,5 +280,5 @@ def test_the_simulator_that_one_begins_with_has_a_matrix(tmp_path: Path, monkeyp
     assert told.code == 0, told.err
     cells = json.loads(told.out)["cells"]
     assert [(cell["person"], cell["successes"]) for cell in cells] == [("cooperative", [1, 1]), ("terse", [1, 1])]
-    line = refused("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
+    line = get_refusal("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
     assert "has no option `person`" in line

@@ -37,7 +37,7 @@ from arena.store.evaluations import Cell, Deals, Evaluation
 from games.abilities import BestResponse
 from games.contracts import View
 from games.kuhn_poker import KuhnPoker
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 
 PANEL = Panel.model_validate(
     {"panel": "small", "game": {"name": "kuhn_poker", "options": {}}, "members": ["random", "nash"], "deals": 6}
@@ -149,7 +149,7 @@ def test_who_meets_itself_is_judged_at_each_seat() -> None:
 
 
 def test_a_run_is_judged_at_its_own_seats_under_its_own_options(tmp_path: Path) -> None:
-    separate = kept_run(tmp_path / "separate", SEPARATE, _9="nano-7")
+    separate = make_checkpointed_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
     (both, member) = wait(Contenders().load(str(separate), "random"))
     assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]

@@ -25,7 +25,7 @@ from arena.evaluate.tournament import (
     rotational_share,
 )
 from arena.play.settings import GameSpec
-from tests.legible import complaints
+from tests.legible import find_overlaps
 
 KUHN = GameSpec(name="kuhn_poker")
 SEATS = ("first", "second")
@@ -121,12 +121,12 @@ def test_what_cannot_be_held_is_refused(specs: list[str], game: str, says: str) 
 def test_its_picture_can_be_read_whatever_the_names() -> None:
     contenders = wait(Contenders().load("random", "minimax", "first_legal"))
     found = wait(play_tournament(contenders, GameSpec(name="nim"), 4, 0))
-    assert complaints(draw_tournament(found)) == []
+    assert find_overlaps(draw_tournament(found)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in found.table.index}
     renamed = replace(
         found, table=found.table.rename(index=names), payoffs=found.payoffs.rename(index=names, columns=names)
     )
-    assert complaints(draw_tournament(renamed)) == []
+    assert find_overlaps(draw_tournament(renamed)) == []
 
 
 RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]])

@@ -25,7 +25,7 @@ from arena.records import MatchRecord, find_reply
 from arena.store.matchlog import MatchLog
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
 
 
@@ -90,7 +90,7 @@ def test_what_is_chosen_is_all_there_is(made: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_said_and_leaves_nothing(
     made: Path, tmp_path: Path, options: list[str], said: str
 ) -> None:
-    assert said.format(run=made) in refused("export", made, *options, "--to", tmp_path / "out")
+    assert said.format(run=made) in get_refusal("export", made, *options, "--to", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 
@@ -98,8 +98,8 @@ def test_nothing_is_overwritten(made: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert "already holds something" in refused("export", made, "--as", "csv", "--to", tmp_path / "out")
-    assert "is a link" in refused("export", made, "--as", "csv", "--to", tmp_path / "link")
+    assert "already holds something" in get_refusal("export", made, "--as", "csv", "--to", tmp_path / "out")
+    assert "is a link" in get_refusal("export", made, "--as", "csv", "--to", tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -291,7 +291,7 @@ def test_what_came_to_the_same_or_was_repeated_by_a_branch_is_no_pair() -> None:
 
 
 def test_a_run_without_pairs_says_how_to_get_some(grouped: Path, tmp_path: Path) -> None:
-    line = refused("export", grouped, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
+    line = get_refusal("export", grouped, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
     assert "no two replies to one prompt" in line and "play.group" in line and not (tmp_path / "out").exists()
 
 

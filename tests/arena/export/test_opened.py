@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 
 def export(run: Path, name: str, to: Path) -> Path:
@@ -81,5 +81,5 @@ def _listed(folder: Path) -> list[Any]:
 
 def test_without_inspect_its_format_is_refused(grouped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
-    line = refused("export", grouped, "--as", "inspect", "--to", tmp_path / "out")
+    line = get_refusal("export", grouped, "--as", "inspect", "--to", tmp_path / "out")
     assert line == "--as inspect needs Inspect: pip install 'arena-selfplay[inspect]'" and not list(tmp_path.iterdir())

@@ -18,8 +18,8 @@ from arena.errors import ConfigError, StoreError
 from arena.grounding.lessons import Lessons, apportion_batch, spread_labels
 from arena.grounding.model import DISTANCE_WEIGHT, GroundingModel, make_batch
 from arena.play.settings import GameSpec
-from tests.factories.labs import Quiet
-from tests.factories.lessons import GAME, grounding
+from tests.factories.labs import RecordingWatcher
+from tests.factories.lessons import GAME, make_grounding
 
 FILES = ("policies/viewer/model.safetensors", "policies/viewer/optimizer.safetensors", "state.json")
 
@@ -37,34 +37,34 @@ def lessons(kind: str = "cells", loss: Any = "tokens", model: str = "nano-vlm", 
 def test_planted_words_are_learned_and_resume_repeats_every_bit(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     more: dict[str, Any] = {"kinds": {"cells": 3.0, "count": 1.0}, "steps": 45}
-    wait(grounding(whole, **more).run())
+    wait(make_grounding(whole, **more).run())
     learned = rows(whole)[-1]
     assert learned["held_out_accuracy_cells"] > 0.9 and learned["held_out_loss"] < rows(whole)[0]["loss"]
     assert 0 <= learned["held_out_answered_count"] <= 1 and learned["steps"] == 45
 
     begun = tmp_path / "begun"
-    stopped = Quiet(lambda what, value: what == "phase" and value == (3, "learn"))
+    stopped = RecordingWatcher(lambda what, value: what == "phase" and value == (3, "learn"))
     with pytest.raises(KeyboardInterrupt):
-        wait(grounding(begun, stopped, **more).run())
+        wait(make_grounding(begun, stopped, **more).run())
     assert len(rows(begun)) == 2
-    wait(grounding(begun, **more).run())
+    wait(make_grounding(begun, **more).run())
     late = tmp_path / "late"  # killed after the metrics of iteration 2, before its checkpoint
     shutil.copytree(whole, late)
     for k in (2, 3):
         shutil.rmtree(late / "checkpoints" / f"000{k}")
-    wait(grounding(late, **more).run())
+    wait(make_grounding(late, **more).run())
     for folder in (begun, late):
         assert rows(folder) == rows(whole)
         for file in FILES:
             one, other = (place / "checkpoints/0003" / file for place in (folder, whole))
             assert one.read_bytes() == other.read_bytes(), file
     with pytest.raises(StoreError, match="its setting lr changed"):
-        wait(grounding(whole, **more, lr=1e-4).run())
+        wait(make_grounding(whole, **more, lr=1e-4).run())
 
 
 def test_the_loss_words_changes_vision_alone(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    wait(grounding(folder, loss="words", steps=40, lr=1.5e-3).run())
+    wait(make_grounding(folder, loss="words", steps=40, lr=1.5e-3).run())
     assert rows(folder)[-1]["held_out_accuracy"] > 0.9
     before = load_file(resolve("nano-vlm") / "model.safetensors")
     after = load_file(folder / "checkpoints/0003/policies/viewer/model.safetensors")
@@ -157,6 +157,6 @@ def test_what_cannot_be_grounded_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no vision: choose one that sees, such as nano-vlm"):
         lessons(model="nano")
     with pytest.raises(ConfigError, match="game: nim has no lessons that ground words in images"):
-        wait(grounding(tmp_path / "run", game={"name": "nim", "options": {}}).run())
+        wait(make_grounding(tmp_path / "run", game={"name": "nim", "options": {}}).run())
     with pytest.raises(ConfigError, match="tokens, and the model holds 12"):
         lessons(positions=12).draw("cells", 0, 0)

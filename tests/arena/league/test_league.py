@@ -21,9 +21,9 @@ from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.league.pool import parse_version
 from arena.store.run import RunFolder
-from tests.factories.children import Hurt, arena_child
-from tests.factories.labs import Quiet, log, weight_files
-from tests.factories.traces import assert_same, left
+from tests.factories.children import ChildFault, run_arena_child
+from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
+from tests.factories.traces import assert_same, read_trace
 
 ROLE = """\
 role: {name}
@@ -72,7 +72,7 @@ def experiment(roles: Path, *assignments: str) -> Experiment:
 
 
 def finished(folder: Path, given: Experiment) -> Lab:
-    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet()))
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, RecordingWatcher()))
     wait(lab.run())
     return lab
 
@@ -151,7 +151,7 @@ def test_the_folder_holds_what_the_checkpoints_hold(unbroken: tuple[Path, Lab]) 
     listed = {v for k in range(5) for versions in state(folder, k)["league"]["pool"].values() for v in versions}
     assert set(files) == {f"shared@{v}/model.safetensors" for v in listed}
     for version in listed:
-        assert files[f"shared@{version}/model.safetensors"] == weight_files(folder, version)[0]
+        assert files[f"shared@{version}/model.safetensors"] == read_weight_files(folder, version)[0]
         AutoModelForCausalLM.from_pretrained(folder / "league" / f"shared@{version}")
 
 
@@ -170,9 +170,9 @@ def test_ratings_and_win_rates_know_the_past(unbroken: tuple[Path, Lab]) -> None
 
 
 def same(folder: Path, expected: Path) -> None:
-    assert log(folder) == log(expected)
+    assert read_log(folder) == read_log(expected)
     for k in range(5):
-        assert weight_files(folder, k) == weight_files(expected, k)
+        assert read_weight_files(folder, k) == read_weight_files(expected, k)
         assert state(folder, k) == state(expected, k)
     assert pool_files(folder) == pool_files(expected)
 
@@ -186,7 +186,7 @@ def test_a_run_that_lost_its_latest_checkpoints_meets_the_same_again(
     shutil.copytree(unbroken[0], folder)
     for later in range(done + 1, 5):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    lab = wait(Lab.open(RunFolder.open(folder), experiment(roles), Quiet()))
+    lab = wait(Lab.open(RunFolder.open(folder), experiment(roles), RecordingWatcher()))
     assert all(int(name.split("@")[1].split("/")[0]) <= done for name in pool_files(folder))
     loaded = past_versions_served(lab)
     wait(lab.run())
@@ -215,10 +215,10 @@ def test_a_run_with_a_league_stopped_anywhere_goes_on_as_if_never_stopped(
     unbroken: tuple[Path, Lab], roles: Path, tmp_path: Path, what: str, value: Any
 ) -> None:
     given, folder = experiment(roles), tmp_path / "run"
-    watcher = Quiet(lambda w, v: (w, v) == (what, value))
+    watcher = RecordingWatcher(lambda w, v: (w, v) == (what, value))
     with pytest.raises(KeyboardInterrupt):
         wait(wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher)).run())
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
+    wait(wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher())).run())
     same(folder, unbroken[0])
 
 
@@ -250,13 +250,13 @@ def test_a_process_killed_between_any_two_writes_of_a_league_ends_as_the_unbroke
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--config", tmp_path / "mine.yaml", "--json"]
     command += ["--roles", roles]
     whole = [*command, "--out", tmp_path / "whole"]
-    assert arena_child(tmp_path / "said", *whole, hurt=Hurt(count_steps=tmp_path / "steps")).code == 0
+    assert run_arena_child(tmp_path / "said", *whole, hurt=ChildFault(count_steps=tmp_path / "steps")).code == 0
     step = random.Random(number).randint(1, int((tmp_path / "steps").read_text()))
     run = tmp_path / "run"
-    told = arena_child(tmp_path / "said", *command, "--out", run, hurt=Hurt(kill_at_step=step))
+    told = run_arena_child(tmp_path / "said", *command, "--out", run, hurt=ChildFault(kill_at_step=step))
     assert told.code == -signal.SIGKILL, told
     again = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
-    told = arena_child(tmp_path / "said", *again)
+    told = run_arena_child(tmp_path / "said", *again)
     assert told.code == 0, told.err
-    assert_same(left(run), left(tmp_path / "whole"))
+    assert_same(read_trace(run), read_trace(tmp_path / "whole"))
     assert pool_files(run) == pool_files(tmp_path / "whole")

@@ -10,7 +10,7 @@ from arena.errors import StoreError
 from arena.league.pool import Pool, find_past_weights, format_version, parse_version
 from arena.league.settings import PoolSpec
 from arena.store import checkpoints
-from tests.factories.traces import flip_a_byte
+from tests.factories.traces import flip_byte
 
 
 def save(policy: str, folder: Path) -> None:
@@ -108,7 +108,7 @@ def test_names_of_versions() -> None:
 
 
 def flipped(run: Path) -> None:
-    flip_a_byte(run / "league" / "left@0" / "deep" / "model.safetensors")
+    flip_byte(run / "league" / "left@0" / "deep" / "model.safetensors")
 
 
 def swapped(run: Path) -> None:

@@ -16,12 +16,12 @@ from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.models import tiny
-from tests.factories.samples import samples
-from tests.factories.token_batches import batch, numbers, tensor
-from tests.factories.updating import updated
+from tests.factories.models import make_tiny_llama
+from tests.factories.samples import make_samples
+from tests.factories.token_batches import make_batch, make_floats, make_integers
+from tests.factories.updating import run_update
 
-UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
+UNITS = {"turns": make_integers(0, 0, 1, 2, 2), "streams": make_integers(0, 0, 0, 1, 1)}
 EVERY: tuple[dict[str, Any], ...] = tuple(
     [{"truncated": {"level": level, "cap": 1.5}} for level in ("token", "turn", "sequence")]
     + [
@@ -36,7 +36,7 @@ EVERY: tuple[dict[str, Any], ...] = tuple(
 def played(*ratios: float, **changes: Any) -> TokenBatch:
     """Tokens that the old weights find so many times as likely as the sampler did."""
     old = torch.full((len(ratios),), -2.0, dtype=torch.float64)
-    return batch(old, old, torch.ones_like(old), behaviour=old - tensor(*ratios).log(), **changes)
+    return make_batch(old, old, torch.ones_like(old), behaviour=old - make_floats(*ratios).log(), **changes)
 
 
 def weights(tokens: TokenBatch, name: str, **settings: Any) -> list[float]:
@@ -99,7 +99,7 @@ def test_weights_are_constants(correction: dict[str, Any]) -> None:
     (name,) = correction
     tokens = played(1.1, 0.9, 3.0, 1.0, 0.2, **UNITS)
     old = tokens.old.clone().requires_grad_()
-    tokens = batch(old, old, tokens.advantages, behaviour=tokens.behaviour, **UNITS)
+    tokens = make_batch(old, old, tokens.advantages, behaviour=tokens.behaviour, **UNITS)
     found = choose("correction", name, **correction[name])(tokens)
     assert not found.requires_grad and found.grad_fn is None
 
@@ -129,7 +129,7 @@ def expected_gradient(correction: str, **settings: Any) -> np.ndarray:
     reward = torch.tensor(np.random.default_rng(1).normal(0, 1, 40))
     logprobs = torch.log_softmax(logits, -1)
     sampler = torch.log_softmax((logits.detach() * 2).round() / 2, -1)
-    tokens = batch(logprobs, logprobs.detach(), reward, behaviour=sampler)
+    tokens = make_batch(logprobs, logprobs.detach(), reward, behaviour=sampler)
     chosen = choose("correction", correction, **settings)
     loss = policy_gradient(tokens, clip=choose("clip", "unclipped"), correction=chosen).loss
     return torch.autograd.grad((sampler.exp() * loss).sum(), logits)[0].numpy()
@@ -152,10 +152,10 @@ def test_importance_weights_take_the_bias_away_and_the_cap_leaves_a_little() -> 
 
 def test_a_sampler_that_is_off_is_corrected_in_an_update() -> None:
     """exp(-.25) = .7788 for every token, once the gate lets such a gap through."""
-    model = tiny()
-    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    model = make_tiny_llama()
+    given = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in make_samples(model)]
     loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
-    told = updated(
+    told = run_update(
         PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss=loss, gate_tolerance=0.3))),
         given,
         np.random.default_rng(0),

@@ -16,50 +16,50 @@ from arena.errors import DivergedError
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
 from tests.factories.commands import TINY, arena
-from tests.factories.models import same, tiny, weights
-from tests.factories.policies import policies_of
-from tests.factories.samples import STAGES, Stage, samples
-from tests.factories.traces import left
-from tests.factories.trajectories import spoken
-from tests.factories.updating import imitated, updated
+from tests.factories.models import are_equal, copy_weights, make_tiny_llama
+from tests.factories.policies import make_policies
+from tests.factories.samples import STAGES, Stage, make_samples
+from tests.factories.traces import read_trace
+from tests.factories.trajectories import make_token_trajectories
+from tests.factories.updating import run_imitation, run_update
 
 SLOW_DOWN = ["--set", "learn.lr=1e30", "--set", "checkpoint={every: 1, keep: 1}"]
 
 
 def poisoned(model: Any) -> list[Any]:
     """Samples of which one has an advantage that is no number."""
-    first, *rest = samples(model)
+    first, *rest = make_samples(model)
     return [replace(first, advantages=first.advantages * np.float32("nan")), *rest]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_that_is_not_finite_stops_before_any_weight_has_changed(stage: Stage) -> None:
-    model = tiny()
-    before = weights(model)
+    model = make_tiny_llama()
+    before = copy_weights(model)
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-3, zero_stage=stage))
     with pytest.raises(DivergedError) as caught:
-        updated(trainer, poisoned(model), np.random.default_rng(0))
+        run_update(trainer, poisoned(model), np.random.default_rng(0))
     message = str(caught.value)
     assert "policy 'seller'" in message and "minibatch 1" in message and "lower learn.lr (0.001)" in message
     assert "learn.nonfinite=skip" in message and "\n" not in message
     with trainer.gather():
-        assert same(weights(model), before)
+        assert are_equal(copy_weights(model), before)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
     """Of two minibatches one is poisoned: the other one's step is taken, and the optimiser knows of no more."""
-    model = tiny()
-    before = weights(model)
+    model = make_tiny_llama()
+    before = copy_weights(model)
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, nonfinite="skip", gate_tolerance=1.0)
     trainer = PolicyTrainer("p", model, rule)
-    told = updated(trainer, poisoned(model), np.random.default_rng(0))
+    told = run_update(trainer, poisoned(model), np.random.default_rng(0))
     assert told["skipped"] == 1 and trainer.steps == 1
     assert np.isfinite(told["grad_norm"]) and told["grad_norm"] > 0
     with trainer.gather():
-        after = weights(model)
-    assert not same(after, before) and all(bool(value.isfinite().all()) for value in after.values())
-    healthy = updated(trainer, samples(model, 1), np.random.default_rng(0))
+        after = copy_weights(model)
+    assert not are_equal(after, before) and all(bool(value.isfinite().all()) for value in after.values())
+    healthy = run_update(trainer, make_samples(model, 1), np.random.default_rng(0))
     assert healthy["skipped"] == 0 and trainer.steps == 3
 
 
@@ -67,27 +67,29 @@ def test_steps_may_be_left_out_instead_and_are_counted(stage: Stage) -> None:
 @pytest.mark.parametrize("nonfinite", ["stop", "skip"])
 def test_weights_that_cannot_be_used_stop_every_run(lr: float, nonfinite: Any) -> None:
     """The gradient of the only step is finite; what comes of it is not, or says nothing finite."""
-    model = tiny()
+    model = make_tiny_llama()
     trainer = PolicyTrainer("p", model, LearnSpec(lr=lr, nonfinite=nonfinite))
     with pytest.raises(DivergedError, match=r"not finite.*lower learn.lr"):
-        updated(trainer, samples(model), np.random.default_rng(0))
+        run_update(trainer, make_samples(model), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("lr", [1e30, 1e12])
 def test_imitation_that_diverges_stops(lr: float) -> None:
-    model = tiny()
+    model = make_tiny_llama()
     spec = ImitateSpec(scripted=["random"], lr=lr, epochs=2, minibatches=2)
     with pytest.raises(DivergedError, match=r"policy 'p', imitation.*policies\.p\.imitate\.lr"):
-        imitated(PolicyTrainer("p", model, LearnSpec()), samples(model), spec, np.random.default_rng(0))
+        run_imitation(PolicyTrainer("p", model, LearnSpec()), make_samples(model), spec, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("name", ["linear", "archer", "value_head"])
 def test_critics_stop_or_leave_out(name: str) -> None:
-    huge = [replace(c, rewards=c.rewards + 1e308) for c in spoken(0)]
+    huge = [replace(c, rewards=c.rewards + 1e308) for c in make_token_trajectories(0)]
     rng = np.random.default_rng(0)
 
     def critic(nonfinite: Any) -> Any:
-        context = CriticContext(discounts=Discounts(1.0, None), nonfinite=nonfinite, policies=policies_of(tiny()))
+        context = CriticContext(
+            discounts=Discounts(1.0, None), nonfinite=nonfinite, policies=make_policies(make_tiny_llama())
+        )
         return choose("critic", name)(context)
 
     with pytest.raises(DivergedError, match=f"critic {name}.*credit.weights"):
@@ -105,5 +107,5 @@ def test_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     told = arena(*TINY, *SLOW_DOWN, "--out", run)
     assert told.code == 1 and "policy 'shared', iteration 1" in told.line and "lower learn.lr (1e+30)" in told.line
     assert f"arena resume {run}" in told.line
-    assert {n.split("/")[1] for n in left(run).files} == {"0000"}
+    assert {n.split("/")[1] for n in read_trace(run).files} == {"0000"}
     assert arena("eval", f"{run}@0", "--game", "negotiation", "--matches", "2").code == 0

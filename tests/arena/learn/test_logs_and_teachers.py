@@ -17,9 +17,9 @@ from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.play.logged import find_sparse_updates
-from tests.factories.models import VOCABULARY, tiny
-from tests.factories.samples import plain_scores, sample, samples
-from tests.factories.updating import updated
+from tests.factories.models import VOCABULARY, make_tiny_llama
+from tests.factories.samples import compute_plain_scores, make_sample, make_samples
+from tests.factories.updating import run_update
 
 WEIGHTED = {"policy_gradient": {"correction": {"truncated": {"cap": 1e9}}}}
 
@@ -28,7 +28,7 @@ def update(model: torch.nn.Module, given: Sequence[Sample], folder: Path, **rule
     """The gradient of one step and the metrics; after one step exp_avg is (1 - beta1) times the gradient."""
     spec = LearnSpec.model_validate({"regularisers": {}, **rule, "grad_clip": 0.0, "betas": (0.5, 0.9), "lr": 0.0})
     trainer = PolicyTrainer("p", model, spec)
-    told = updated(trainer, given, np.random.default_rng(0))
+    told = run_update(trainer, given, np.random.default_rng(0))
     trainer.write(folder)
     kept = load_file(folder / "optimizer.safetensors")
     return torch.cat([kept[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]), told
@@ -43,8 +43,8 @@ def autograd(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor:
 
 @pytest.mark.parametrize("loss", ["policy_gradient", WEIGHTED, "likelihood"], ids=["plain", "weighted", "likelihood"])
 def test_a_log_of_the_same_weights_has_the_on_policy_gradient(tmp_path: Path, loss: Any) -> None:
-    model = tiny()
-    played = samples(model)
+    model = make_tiny_llama()
+    played = make_samples(model)
     logged = [replace(s, source="logged") for s in played]
     on, _ = update(model, played, tmp_path, loss=loss)
     off, told = update(model, logged, tmp_path, loss=loss)
@@ -55,14 +55,14 @@ def test_a_log_of_the_same_weights_has_the_on_policy_gradient(tmp_path: Path, lo
 
 def test_a_log_of_other_weights_is_weighted_by_importance(tmp_path: Path) -> None:
     """The gradient of the mean of -ρ A log p, ρ = p now / p there of each token; without correction ρ = 1."""
-    model, other = tiny(), tiny(1)
-    played = samples(model)
+    model, other = make_tiny_llama(), make_tiny_llama(1)
+    played = make_samples(model)
     behaviour = score_streams(StreamScorer(other), [s.stream for s in played], [s.temperature for s in played])
     logged = [replace(s, source="logged", behaviour=b) for s, b in zip(played, behaviour, strict=True)]
     for loss, weighs in ((WEIGHTED, True), ("policy_gradient", False)):
         total = torch.zeros(())
         for one in logged:
-            now = plain_scores(model, one)[0]
+            now = compute_plain_scores(model, one)[0]
             ratio = (now.detach() - torch.from_numpy(one.behaviour)).exp() if weighs else torch.ones(len(now))
             total = total - (ratio * torch.from_numpy(one.advantages) * now).sum()
         expected = autograd(total / sum(len(s.advantages) for s in logged), model)
@@ -72,7 +72,7 @@ def test_a_log_of_other_weights_is_weighted_by_importance(tmp_path: Path) -> Non
 
 def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
     """Over all replies of one token, as often as other weights give them: the gradient of the expected reward."""
-    model, other = tiny(), tiny(1)
+    model, other = make_tiny_llama(), make_tiny_llama(1)
     prompt, reward = [3, 1, 4], torch.linspace(-1, 1, VOCABULARY)
     exact = -(torch.softmax(model(input_ids=torch.tensor([prompt])).logits[0, -1], -1) * reward).sum()
     mixed = torch.zeros(sum(p.numel() for p in model.parameters()))
@@ -87,13 +87,13 @@ def one_token(prompt: list[int], token: int, advantage: float, behaviour: float)
     stream = Stream()
     stream.observe(prompt)
     stream.append_sampled([token], [behaviour], 0)
-    found = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
+    found = make_sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
     return replace(found, source="logged")
 
 
 def test_the_effective_share_by_hand(tmp_path: Path) -> None:
     """Four tokens of equal probability here and there, so that the weights are |A|."""
-    model = tiny()
+    model = make_tiny_llama()
     uniform = [one_token([3, 1, 4], k, 1.0, 0.0) for k in range(4)]
     now = score_streams(StreamScorer(model), [s.stream for s in uniform], [1.0] * 4)
     same = [replace(s, behaviour=b) for s, b in zip(uniform, now, strict=True)]
@@ -124,7 +124,7 @@ def reverse_kl(model: torch.nn.Module, teacher: torch.nn.Module, prompt: list[in
 
 def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Path) -> None:
     """Over all replies, as often as the student gives them, with advantages of 0; and by finite differences."""
-    model, teacher, prompt = tiny(), tiny(1), [3, 1, 4]
+    model, teacher, prompt = make_tiny_llama(), make_tiny_llama(1), [3, 1, 4]
     scores = [
         torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach() for m in (model, teacher)
     ]
@@ -135,13 +135,13 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
         one = one.with_reference(scores[1][token : token + 1].numpy())
         mean += scores[0][token].exp() * update(model, [one], tmp_path, **rule)[0]
     torch.testing.assert_close(mean, autograd(reverse_kl(model, teacher, prompt), model), atol=1e-5, rtol=1e-4)
-    double, theirs = tiny().double(), tiny(1).double()
+    double, theirs = make_tiny_llama().double(), make_tiny_llama(1).double()
     direction = torch.randn(len(mean), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     direction /= direction.norm()
     around = []
     for step in (3e-3, -3e-3):
         moved = torch.nn.utils.parameters_to_vector(double.parameters()).detach() + step * direction
-        changed = tiny().double()
+        changed = make_tiny_llama().double()
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():
             around.append(reverse_kl(changed, theirs, prompt))
@@ -151,7 +151,7 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
 
 @pytest.mark.slow
 def test_distillation_steps_come_nearer_to_the_teacher() -> None:
-    model, teacher, rng = tiny(), tiny(1), np.random.default_rng(0)
+    model, teacher, rng = make_tiny_llama(), make_tiny_llama(1), np.random.default_rng(0)
     rule = LearnSpec.model_validate({"lr": 1e-2, "regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}})
     trainer, before = PolicyTrainer("p", model, rule), reverse_kl(model, teacher, [3, 1, 4]).item()
     for _ in range(30):
@@ -161,7 +161,7 @@ def test_distillation_steps_come_nearer_to_the_teacher() -> None:
         )
         given = [one_token([3, 1, 4], t, 0.0, float(own[t].log())) for t in drawn.tolist()]
         seen = score_streams(StreamScorer(teacher), [s.stream for s in given], [1.0] * len(given))
-        updated(trainer, [s.with_reference(r) for s, r in zip(given, seen, strict=True)], rng)
+        run_update(trainer, [s.with_reference(r) for s, r in zip(given, seen, strict=True)], rng)
     assert reverse_kl(model, teacher, [3, 1, 4]).item() < before / 2
 
 
@@ -170,13 +170,13 @@ def distributions(model: torch.nn.Module, given: Sequence[Sample]) -> list[np.nd
 
 
 def test_distributions_are_whole_and_hold_the_sampled_tokens() -> None:
-    model, given = tiny(), samples(tiny())
+    model, given = make_tiny_llama(), make_samples(make_tiny_llama())
     for one, whole in zip(given, distributions(model, given), strict=True):
         assert whole.shape == (len(one.advantages), VOCABULARY)
         np.testing.assert_allclose(np.exp(whole).sum(1), 1.0, atol=1e-5)
         sampled = one.with_reference(whole).reference
         assert sampled is not None
-        np.testing.assert_allclose(sampled, plain_scores(model, one)[0].detach(), atol=1e-5)
+        np.testing.assert_allclose(sampled, compute_plain_scores(model, one)[0].detach(), atol=1e-5)
 
 
 def exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, given: Sequence[Sample]) -> torch.Tensor:
@@ -195,18 +195,18 @@ def exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, given: Sequence[S
 @pytest.mark.parametrize("token_budget", [4096, 16])
 def test_exact_distillation_has_the_gradient_of_the_kl_over_the_vocabulary(tmp_path: Path, token_budget: int) -> None:
     """Of each sampled token's distribution, whichever token was drawn; by autograd and by finite differences."""
-    model, teacher = tiny(), tiny(1)
-    given = [replace(s, advantages=np.zeros_like(s.advantages)) for s in samples(model)]
+    model, teacher = make_tiny_llama(), make_tiny_llama(1)
+    given = [replace(s, advantages=np.zeros_like(s.advantages)) for s in make_samples(model)]
     taught = [s.with_reference(w) for s, w in zip(given, distributions(teacher, given), strict=True)]
     rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "exact"}}, "token_budget": token_budget}
     found, told = update(model, taught, tmp_path, **rule)
     value = exact_kl(model, teacher, given)
     torch.testing.assert_close(found, autograd(value, model), atol=1e-6, rtol=1e-4)
     assert told["kl_term"] == pytest.approx(value.item(), rel=1e-5) and told["kl_term"] > 0.01
-    direction, theirs = found.double() / found.double().norm(), tiny(1).double()
+    direction, theirs = found.double() / found.double().norm(), make_tiny_llama(1).double()
     around = []
     for step in (1e-3, -1e-3):
-        changed = tiny().double()
+        changed = make_tiny_llama().double()
         moved = torch.nn.utils.parameters_to_vector(changed.parameters()).detach() + step * direction
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():

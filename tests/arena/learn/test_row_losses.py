@@ -21,8 +21,8 @@ from arena.learn.plan import Plan
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
-from tests.factories.data_sets import chats, labels, pairs, written
-from tests.factories.models import tiny
+from tests.factories.data_sets import make_chats, make_labels, make_pairs, write_rows
+from tests.factories.models import make_tiny_llama
 
 FRAME = ChatFrame(build_nano_tokenizer())
 RULES: dict[str, dict[str, Any]] = {
@@ -73,8 +73,8 @@ def test_dpo_against_the_initial_weights_by_hand() -> None:
 
 
 def encoded(kind: str, tmp_path: Path, count: int = 6) -> list[Sample]:
-    rows = {"chats": chats, "pairs": pairs, "labels": labels}[kind](count)
-    data = DataSet(written(tmp_path / "rows.jsonl", rows))
+    rows = {"chats": make_chats, "pairs": make_pairs, "labels": make_labels}[kind](count)
+    data = DataSet(write_rows(tmp_path / "rows.jsonl", rows))
     return RowEncoder(data, FRAME, 200).samples(range(count)).samples
 
 
@@ -118,7 +118,7 @@ def logprobs_of(model: Any, stream: Stream) -> torch.Tensor:
 @pytest.mark.parametrize("kind", ["pairs", "labels"])
 def test_the_gradient_is_that_of_the_loss(kind: str, tmp_path: Path) -> None:
     """The step's gradient by each log-probability, through the trainer, is the derivative of the loss written out."""
-    model, initial = tiny(1, vocabulary=vocabulary()), tiny(0, vocabulary=vocabulary())
+    model, initial = make_tiny_llama(1, vocabulary=vocabulary()), make_tiny_llama(0, vocabulary=vocabulary())
     rule, samples = rule_of(kind), referred(encoded(kind, tmp_path), initial)
     value, _ = gradient(model, rule, samples)
     ours = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -134,7 +134,7 @@ def test_the_gradient_is_that_of_the_loss(kind: str, tmp_path: Path) -> None:
     slope = sum(float((ours[n] * direction[n]).sum()) for n in ours)
     ends = []
     for sign in (1.0, -1.0):
-        moved = tiny(1, vocabulary=vocabulary()).double()
+        moved = make_tiny_llama(1, vocabulary=vocabulary()).double()
         with torch.no_grad():
             for n, p in moved.named_parameters():
                 p += sign * 1e-5 * direction[n].double()
@@ -163,8 +163,10 @@ def test_baselines_cross_the_prompts_and_completions_of_a_step(tmp_path: Path) -
     assert all(s.learned.all() for s in own) and not any(s.learned.any() for s in crossed)
     said = [[t for t, m in zip(s.stream.ids, s.stream.mask, strict=True) if m] for s in samples]
     assert said[1::2] == [said[6], said[0], said[2], said[4]]
-    model = tiny(vocabulary=vocabulary())
-    _, plan = gradient(model, rule_of("labels", minibatches=2), referred(samples, tiny(3, vocabulary=vocabulary())))
+    model = make_tiny_llama(vocabulary=vocabulary())
+    _, plan = gradient(
+        model, rule_of("labels", minibatches=2), referred(samples, make_tiny_llama(3, vocabulary=vocabulary()))
+    )
     for step in plan.steps:
         learned = [i for one in step.played[0] for i in one.index]
         assert len(step.pairs) == len(learned) == 2
@@ -174,8 +176,8 @@ def test_baselines_cross_the_prompts_and_completions_of_a_step(tmp_path: Path) -
 def test_one_completion_has_no_baseline_and_no_kl(tmp_path: Path) -> None:
     samples = encoded("labels", tmp_path, 1)
     assert len(samples) == 1
-    model = tiny(1, vocabulary=vocabulary())
-    value, _ = gradient(model, rule_of("labels"), referred(samples, tiny(0, vocabulary=vocabulary())))
+    model = make_tiny_llama(1, vocabulary=vocabulary())
+    value, _ = gradient(model, rule_of("labels"), referred(samples, make_tiny_llama(0, vocabulary=vocabulary())))
     assert math.isfinite(value)
 
 
@@ -194,10 +196,10 @@ def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> float:
     }  # fmt: skip
     if kind == "chats":
         config = trl.SFTConfig(**shared, assistant_only_loss=True, packing=False)
-        given = {"train_dataset": datasets.Dataset.from_list(chats(6))}
+        given = {"train_dataset": datasets.Dataset.from_list(make_chats(6))}
         trainer = trl.SFTTrainer(model=model, args=config, processing_class=tokenizer, **given)
     else:
-        rows = {"pairs": pairs, "labels": labels}[kind](6)
+        rows = {"pairs": make_pairs, "labels": make_labels}[kind](6)
         if kind == "pairs":
             config = trl.DPOConfig(**shared, beta=0.3)
             maker = trl.DPOTrainer
@@ -221,7 +223,7 @@ def trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chats", "pairs", "labels"])
 def test_the_loss_is_trls(kind: str, tmp_path: Path) -> None:
-    model, initial = tiny(1, vocabulary=vocabulary()), tiny(0, vocabulary=vocabulary())
+    model, initial = make_tiny_llama(1, vocabulary=vocabulary()), make_tiny_llama(0, vocabulary=vocabulary())
     samples = referred(encoded(kind, tmp_path), initial)
-    ours, _ = gradient(tiny(1, vocabulary=vocabulary()), rule_of(kind), samples)
+    ours, _ = gradient(make_tiny_llama(1, vocabulary=vocabulary()), rule_of(kind), samples)
     assert ours == pytest.approx(trl_loss(kind, tmp_path, model, initial), abs=1e-6)

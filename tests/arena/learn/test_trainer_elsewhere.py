@@ -26,7 +26,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.learn.trainer import local_trainer
 from arena.parts.schedules import Clock
-from tests.factories.labs import run_by
+from tests.factories.labs import run_with_trainers
 
 CONFIG = """\
 name: elsewhere
@@ -145,10 +145,10 @@ def committed(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict[str, 
 @pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
 def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path) -> None:
     """Warm start, learning, a critic that begins as the policy, checkpoints; then taken up again by the other kind."""
-    run_by(CONFIG, tmp_path / "here", local_trainer)
-    run_by(CONFIG, tmp_path / "there", elsewhere)
-    run_by(CONFIG, tmp_path / "here", elsewhere, "iterations=3")
-    run_by(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
+    run_with_trainers(CONFIG, tmp_path / "here", local_trainer)
+    run_with_trainers(CONFIG, tmp_path / "there", elsewhere)
+    run_with_trainers(CONFIG, tmp_path / "here", elsewhere, "iterations=3")
+    run_with_trainers(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
             committed(tmp_path / name, k) for name in ("here", "there")
@@ -163,4 +163,6 @@ def test_a_run_with_a_trainer_elsewhere_ends_at_the_same_weights(tmp_path: Path)
 @pytest.mark.slow
 def test_what_goes_wrong_there_is_told_here(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
-        run_by(CONFIG, tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null")
+        run_with_trainers(
+            CONFIG, tmp_path / "run", elsewhere, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null"
+        )

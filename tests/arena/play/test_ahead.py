@@ -14,11 +14,18 @@ from arena.errors import ConfigError, GateError
 from arena.lab import Lab
 from arena.play.source import AheadSource, PlayedMatches
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
+from tests.factories.labs import (
+    RecordingWatcher,
+    make_experiment,
+    make_warm_experiment,
+    open_lab,
+    read_weight_files,
+    run_lab,
+)
 
 
 def given(warm: str, *assignments: str) -> Experiment:
-    return started_warm(warm, "iterations=3", "play.matches=8", "checkpoint.keep=9", *assignments)
+    return make_warm_experiment(warm, "iterations=3", "play.matches=8", "checkpoint.keep=9", *assignments)
 
 
 def lags(folder: Path) -> list[int]:
@@ -42,8 +49,8 @@ def whole(folder: Path, iterations: int = 3, matches: int = 8, everything: bool 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int) -> None:
-    watcher = Quiet()
-    lab = finished(tmp_path / "run", given(warm, f"play.ahead={ahead}"), watcher)
+    watcher = RecordingWatcher()
+    lab = run_lab(tmp_path / "run", given(warm, f"play.ahead={ahead}"), watcher)
     whole(tmp_path / "run")
     assert lab.policies["shared"].version == 3
     found = lags(tmp_path / "run")
@@ -58,7 +65,7 @@ def test_no_reply_is_older_than_it_may_be(warm: str, tmp_path: Path, ahead: int)
 def test_deals_are_those_of_a_run_that_plays_in_turns(warm: str, tmp_path: Path) -> None:
     seeds = []
     for ahead in (0, 2):
-        finished(tmp_path / str(ahead), given(warm, f"play.ahead={ahead}"))
+        run_lab(tmp_path / str(ahead), given(warm, f"play.ahead={ahead}"))
         seeds.append([(row["id"], row["seed"]) for row in RunFolder.open(tmp_path / str(ahead)).log.rows()])
     assert seeds[0] == seeds[1]
 
@@ -69,19 +76,19 @@ def test_a_run_killed_anywhere_goes_on_with_nothing_lost_or_doubled(
     warm: str, tmp_path: Path, what: str, value: Any
 ) -> None:
     folder, setting = tmp_path / "run", given(warm, "play.ahead=1")
-    lab = start(folder, setting, Quiet(lambda w, v: (w, v) == (what, value)))
+    lab = open_lab(folder, setting, RecordingWatcher(lambda w, v: (w, v) == (what, value)))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), setting, Quiet()))
+    again = wait(Lab.open(RunFolder.open(folder), setting, RecordingWatcher()))
     assert max(RunFolder.open(folder).log.iterations(), default=0) <= again.done, "the rest is played again"
     wait(again.run())
     whole(folder)
     assert max(lags(folder)) <= 1
-    assert len({weight_files(folder, k)[0] for k in (1, 2, 3)}) == 3
+    assert len({read_weight_files(folder, k)[0] for k in (1, 2, 3)}) == 3
 
 
 def test_closing_ends_what_is_played_ahead(warm: str, tmp_path: Path) -> None:
-    lab = start(tmp_path / "run", given(warm, "play.ahead=2"))
+    lab = open_lab(tmp_path / "run", given(warm, "play.ahead=2"))
 
     async def one() -> int:
         await lab.iterate(1)
@@ -110,7 +117,7 @@ def test_the_gate_stops_a_wrong_engine_though_replies_are_old(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     wrong_from(monkeypatch, version)
-    lab = start(tmp_path / "run", given(warm, "play.ahead=1"))
+    lab = open_lab(tmp_path / "run", given(warm, "play.ahead=1"))
     with pytest.raises(GateError, match=r"differ by 0\.5"):
         wait(lab.run())
     assert lab.done == version, "in the first update of the weights that it serves wrongly"
@@ -118,7 +125,7 @@ def test_the_gate_stops_a_wrong_engine_though_replies_are_old(
 
 def test_the_gate_is_not_led_astray_by_right_replies_of_older_weights(warm: str, tmp_path: Path) -> None:
     """A learning rate at which versions differ by far more than the gate allows."""
-    finished(tmp_path / "run", given(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
+    run_lab(tmp_path / "run", given(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
     rows = RunFolder.open(tmp_path / "run").reader.metrics()
     assert rows[-1]["learn"]["shared"]["most_lag"] >= 1
 
@@ -133,7 +140,7 @@ def test_an_engine_that_claims_an_impossible_version_is_stopped(
 
     monkeypatch.setattr(InProcessEngine, "_decode", younger)
     with pytest.raises(GateError, match="version 0 would learn from replies of version 3"):
-        wait(start(tmp_path / "run", given(warm, "play.ahead=1")).run())
+        wait(open_lab(tmp_path / "run", given(warm, "play.ahead=1")).run())
 
 
 @pytest.mark.slow
@@ -141,7 +148,7 @@ def test_a_league_is_met_ahead_too(warm: str, tmp_path: Path) -> None:
     """Past versions stay while matches that were planned with them go on, though the pool holds one alone."""
     league = "league={opponents: [{play: past, lag: 1, weight: 1}], pool: {keep: 2, every: 1, in_memory: 1}}"
     setting = given(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
-    finished(tmp_path / "run", setting)
+    run_lab(tmp_path / "run", setting)
     whole(tmp_path / "run", iterations=5, everything=False)  # a learner may have had no turn
     met = {s["policy"] for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()}
     assert any("@" in name for name in met)
@@ -160,7 +167,7 @@ def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
 
     async def story() -> list[list[int]]:
         seen = []
-        source = AheadSource(Recorded(), 2, 4, Quiet())
+        source = AheadSource(Recorded(), 2, 4, RecordingWatcher())
         for k in (1, 2, 3, 4):
             await source.matches(k)
             await asyncio.sleep(0.001)
@@ -172,8 +179,8 @@ def test_iterations_begin_when_the_one_before_is_handed_out() -> None:
 
 def test_what_cannot_overlap_is_refused() -> None:
     with pytest.raises(ConfigError, match="resample"):
-        experiment("play.ahead=1", "play.parts=[resample]")
+        make_experiment("play.ahead=1", "play.parts=[resample]")
     with pytest.raises(ConfigError, match="branches"):
-        experiment("play.enough=0.9", "play.parts=[branches]")
+        make_experiment("play.enough=0.9", "play.parts=[branches]")
     with pytest.raises(ConfigError, match="zero_stage 3"):
-        experiment("play.ahead=1", "learn.zero_stage=3")
+        make_experiment("play.ahead=1", "learn.zero_stage=3")

@@ -22,14 +22,14 @@ from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from simulators.prover.coqtop import find_coq_obstacle
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.texts import sampling_so
-from tests.factories.walks import Wanderer
+from tests.factories.texts import make_sampling_experiment
+from tests.factories.walks import RandomWalkEngine
 
 ROLE = load_role("nano_prover")
 TACTICS = ("comm 1", "comm 2", "comm 3", "left 2", "right 2", "hm")
 
 
-class Weighted(Wanderer):
+class Weighted(RandomWalkEngine):
     """An engine that says `TACTICS` at random, each with a mean log-probability of its own per token."""
 
     def __init__(self, acts: tuple[str, ...] = TACTICS, means: tuple[float, ...] = ()) -> None:
@@ -181,7 +181,7 @@ def test_a_contender_that_cannot_search_is_refused() -> None:
 
 def test_trained_policies_do_not_search(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.search keeps one of several"):
-        resolve_tables(sampling_so(tmp_path, "{search: {nodes: 4}}"))
+        resolve_tables(make_sampling_experiment(tmp_path, "{search: {nodes: 4}}"))
 
 
 WRONG = [

@@ -22,9 +22,9 @@ from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, trajectories
 from games.contracts import MatchId, Message, View
-from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
-from tests.factories.rollout_parts import expanded_by, make_part, planned_by
-from tests.factories.server import Server, completion, says
+from tests.factories.babble import NoPastVersions, RandomTextEngine, drop_times, make_lineup, make_plan
+from tests.factories.rollout_parts import expand_with, make_part, plan_with
+from tests.factories.server import Server, make_completion, reply_with
 
 BOTH = {"opener": "p", "responder": "p"}
 NEGOTIATION: dict[str, Any] = {"illegal": "retry", "max_turns": 6}
@@ -38,13 +38,13 @@ sampling: {max_tokens: 8}
 
 
 def play(on: Lineup, of: MatchPlan) -> MatchRecord:
-    return asyncio.run(on.play(of, Nobody()))  # type: ignore[arg-type]
+    return asyncio.run(on.play(of, NoPastVersions()))  # type: ignore[arg-type]
 
 
 def long_match(on: Lineup, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
     """The first match of at least so many turns."""
     for number in range(100):
-        planned = plan(on, holders, number)
+        planned = make_plan(on, holders, number)
         record = play(on, planned)
         if record.status == "finished" and len(record.turns) >= least:
             return planned, record
@@ -74,14 +74,14 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("memory", ["all", "window"])
 def test_a_branch_is_its_match_until_they_part(responder: str, memory: str, forgetful: str) -> None:
     holders = {"opener": "p", "responder": responder}
-    on = lineup(
+    on = make_lineup(
         "negotiation", holders, dict.fromkeys(holders, forgetful) if memory == "window" else None, **NEGOTIATION
     )
     planned, record = long_match(on, holders)
     new = 0
     for turn in range(len(record.turns)):
         branch = Branch(record, turn)
-        engine: Any = Babbler()
+        engine: Any = RandomTextEngine()
         on = replace(on, engine=engine)
         again = play(on, replace(planned, identity=branch.identity, branch=branch))
         assert again.status == "finished", again.reason
@@ -107,16 +107,16 @@ class Same(Branch):
 def test_a_brain_goes_on_as_in_the_match(script: str) -> None:
     """It was asked again, so it is in the state it was in: a branch after its last turn has all its acts."""
     holders = {"opener": "p", "responder": script}
-    on = lineup("negotiation", holders, **NEGOTIATION)
+    on = make_lineup("negotiation", holders, **NEGOTIATION)
     planned, record = long_match(on, holders)
     turn = max(t.index for t in record.turns if t.seat == "opener")
     again = play(on, replace(planned, branch=Same(record, turn)))
-    assert untimed(again) == untimed(record)
+    assert drop_times(again) == drop_times(record)
 
 
 def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
     holders = {"first": "p", "second": "p"}
-    on = lineup("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
+    on = make_lineup("kuhn_poker", holders, dict.fromkeys(holders, forgetful), illegal="retry")
     planned, record = long_match(on, holders, 3)
     again = play(on, replace(planned, identity=record.identity.branch(2), branch=Branch(record, 2)))
     assert again.status == "finished", again.reason
@@ -124,18 +124,18 @@ def test_games_of_chance_are_dealt_again(forgetful: str) -> None:
 
 
 def test_a_replay_of_a_branch_draws_the_same_again() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
+    on = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     branch = Branch(record, 0)
     tries = [
-        untimed(play(on, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
+        drop_times(play(on, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
         for attempt in range(3)
     ]
     assert len({str(row["turns"]) for row in tries}) == 1
 
 
 def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
+    on = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     other = list(record.turns)
     other[1] = other[1]._replace(messages=(Message.of("opener", "something else"),))
@@ -159,7 +159,7 @@ def test_a_match_that_strays_from_what_it_should_repeat_has_failed() -> None:
 def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
     facts = {"pool": [1, 2, 3]}
     views = [View("opener", turn, (), "", facts, {"values": [1, 2, 3]}, None) for turn in (0, 2)]
-    with Server(says(completion("ACCEPT", usage=(10, 2)))) as server:
+    with Server(reply_with(make_completion("ACCEPT", usage=(10, 2)))) as server:
         endpoint = Endpoint(EndpointSpec(url=server.url))
         player = endpoint.player("m", load_role("nano_opener"), 1, {0: Answer("OFFER 1 0 0", "stop", 4)})
         first, second = (asyncio.run(player.act(view)) for view in views)
@@ -187,15 +187,15 @@ seats: {opener: {role: nano_opener, policy: p}, responder: {role: nano_responder
 
 def played() -> tuple[list[MatchPlan], list[MatchRecord]]:
     holders = {"opener": "p", "responder": "q"}
-    on = lineup("negotiation", holders, **NEGOTIATION)
-    plans = [plan(on, holders, number) for number in range(40)]
+    on = make_lineup("negotiation", holders, **NEGOTIATION)
+    plans = [make_plan(on, holders, number) for number in range(40)]
     return plans, [play(on, each) for each in plans]
 
 
 def branched(plans: list[MatchPlan], records: list[MatchRecord], **settings: Any) -> list[MatchPlan]:
     part = make_part("branches", **settings)
-    assert planned_by(part, plans) == plans
-    return expanded_by(part, records)
+    assert plan_with(part, plans) == plans
+    return expand_with(part, records)
 
 
 def only_opener_learns(record: MatchRecord) -> MatchRecord:
@@ -228,8 +228,8 @@ def test_a_match_that_was_played_again_is_branched_by_its_own_plan() -> None:
 
 def test_matches_of_one_deal_have_draws_of_their_own() -> None:
     """Also none that a branch of another one has: (member, turn) and (member,) are different seeds."""
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
-    first, second = (plan(on, BOTH, draws=(i,)) for i in (0, 1))
+    on = make_lineup("negotiation", BOTH, **NEGOTIATION)
+    first, second = (make_plan(on, BOTH, draws=(i,)) for i in (0, 1))
     engine: Any = on.engine
     record = play(on, first)
     play(on, second)
@@ -242,7 +242,7 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
 
 
 def test_pairs_are_the_two_answers_where_matches_part() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
+    on = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = long_match(on, BOTH)
     branches = [Branch(record, turn) for turn in (1, 2)]
     others = [play(on, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
@@ -263,7 +263,7 @@ def test_pairs_are_the_two_answers_where_matches_part() -> None:
 
 
 def test_identical_answers_and_lonely_branches_are_no_pairs() -> None:
-    on = lineup("negotiation", BOTH, **NEGOTIATION)
+    on = make_lineup("negotiation", BOTH, **NEGOTIATION)
     _, record = long_match(on, BOTH)
     twin = replace(record, identity=record.identity.branch(1))
     alone = replace(record, identity=MatchId(1, 777).branch(1))

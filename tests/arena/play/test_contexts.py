@@ -27,9 +27,9 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.matches import Beats
-from tests.factories.requests import request
-from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
+from tests.factories.matches import ScriptedPayGame
+from tests.factories.requests import make_request
+from tests.factories.short_contexts import POSITIONS, assert_context_full, play_talk, save_short_nano
 from tests.factories.toy_engine import ToyEngine
 
 NANO = load_role("nano_player")
@@ -90,21 +90,21 @@ def test_a_match_ends_where_its_context_and_the_next_reply_exceed_the_models_pos
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [InProcessEngine, ToyEngine])
 def test_a_match_by_a_model_of_few_positions_ends_where_they_are_taken(engine: Any, tmp_path: Path) -> None:
-    folder = short_nano(tmp_path / "short")
+    folder = save_short_nano(tmp_path / "short")
 
     async def play() -> MatchRecord:
         served = engine()
-        record = await talk(served, folder)
-        whole = await served.generate([request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
+        record = await play_talk(served, folder)
+        whole = await served.generate([make_request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
         assert len(whole[0].ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"{POSITIONS - 5} tokens and a reply of up to 6 of {POSITIONS}"):
-            await served.generate([request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
-        unaware = await talk(served, folder, NO_LIMIT)
+            await served.generate([make_request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
+        unaware = await play_talk(served, folder, NO_LIMIT)
         assert (unaware.status, unaware.report["ended"]) == ("finished", "context"), "an engine cuts no reply short"
         assert [turn.raw for turn in unaware.turns] == [turn.raw for turn in record.turns]
         return record
 
-    assert_full(asyncio.run(play()))
+    assert_context_full(asyncio.run(play()))
 
 
 def test_a_window_and_summaries_stay_within_the_positions() -> None:
@@ -158,7 +158,7 @@ def test_preflight_counts_what_the_others_may_say() -> None:
 
     class Long(Table):
         def make_game(self) -> Any:
-            return Beats(length=8)
+            return ScriptedPayGame(length=8)
 
     table = Long(table.game, table.roles, table.holders)
     policy = replace(POLICIES["p"], positions=650)

@@ -13,7 +13,7 @@ from arena.config.sources import text_layer
 from arena.lab import Lab
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, start, weight_files
+from tests.factories.labs import RecordingWatcher, open_lab, read_log, read_weight_files, run_lab
 
 CONFIG = """\
 name: controlled
@@ -50,12 +50,12 @@ def controlled() -> Experiment:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("controlled") / "run"
-    finished(folder, controlled())
+    run_lab(folder, controlled())
     return folder
 
 
 def records(folder: Path) -> list[MatchRecord]:
-    return [MatchRecord.from_json(row) for row in log(folder)]
+    return [MatchRecord.from_json(row) for row in read_log(folder)]
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_controlled_run_resumes_bit_by_bit(whole: Path, tmp_path: Path, moment
     }
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        wait(start(folder, controlled(), Quiet(lambda what, value: (what, value) == stops[moment])).run())
-    wait(wait(Lab.open(RunFolder.open(folder), controlled(), Quiet())).run())
-    assert log(folder) == log(whole)
-    assert weight_files(folder, 2) == weight_files(whole, 2)
+        wait(open_lab(folder, controlled(), RecordingWatcher(lambda what, value: (what, value) == stops[moment])).run())
+    wait(wait(Lab.open(RunFolder.open(folder), controlled(), RecordingWatcher())).run())
+    assert read_log(folder) == read_log(whole)
+    assert read_weight_files(folder, 2) == read_weight_files(whole, 2)

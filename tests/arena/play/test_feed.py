@@ -15,10 +15,10 @@ from arena.play.watchers import LoggingWatcher
 from arena.records import Turn
 from arena.store.feed import FEED, FeedReader, FeedWriter
 from games.contracts import MatchId, Message
-from tests.factories.labs import Quiet, experiment, finished, log, weight_files
-from tests.factories.made_run import match
+from tests.factories.labs import RecordingWatcher, make_experiment, read_log, read_weight_files, run_lab
+from tests.factories.made_run import make_match
 
-RECORD = match(1, 0)
+RECORD = make_match(1, 0)
 TURN = RECORD.turns[0]
 
 
@@ -53,7 +53,7 @@ def fed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
     return asyncio.run(play())
 
 
-class Looking(Quiet):
+class Looking(RecordingWatcher):
     """Looks at the feed at every turn, as a page does now and then."""
 
     def __init__(self, run: Path) -> None:
@@ -74,15 +74,15 @@ def test_a_run_with_a_feed_is_the_same_and_shows_its_matches_as_they_are_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeding, "WRITE_SECONDS", 0.0)
-    watcher, settings = Looking(tmp_path / "fed"), experiment("game.options.illegal=retry", "play.in_flight=3")
+    watcher, settings = Looking(tmp_path / "fed"), make_experiment("game.options.illegal=retry", "play.in_flight=3")
     feed = Feed(tmp_path / "fed")
-    finished(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
+    run_lab(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
     feed.close()
-    finished(tmp_path / "bare", settings)
+    run_lab(tmp_path / "bare", settings)
     assert not (tmp_path / "fed" / FEED).exists()
-    assert log(tmp_path / "fed") == log(tmp_path / "bare")
-    assert weight_files(tmp_path / "fed", 2) == weight_files(tmp_path / "bare", 2)
-    rows = {row["id"]: row for row in log(tmp_path / "fed")}
+    assert read_log(tmp_path / "fed") == read_log(tmp_path / "bare")
+    assert read_weight_files(tmp_path / "fed", 2) == read_weight_files(tmp_path / "bare", 2)
+    rows = {row["id"]: row for row in read_log(tmp_path / "fed")}
     assert len(watcher.seen) > 4
     for id, looks in watcher.seen.items():
         for look in looks:

@@ -19,7 +19,7 @@ from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
-from tests.factories.labs import Quiet, log, resumed, started_warm
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, run_and_resume
 from tests.factories.rollout_parts import make_part
 
 TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
@@ -178,16 +178,18 @@ def test_what_cannot_be_is_one_line(settings: str, why: str, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_a_run_logs_its_instructions_and_resumes_to_the_bit(warm: str, tmp_path: Path) -> None:
     rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
-    setting = started_warm(
+    setting = make_warm_experiment(
         warm, "play.matches=8", f"play.parts=[{{instructions: {{roles: {rule}}}}}]", "iterations=3", "checkpoint.keep=9"
     )
-    for folder in resumed(setting, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
-    rows = log(tmp_path / "whole")
+    for folder in run_and_resume(setting, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
+    rows = read_log(tmp_path / "whole")
     told = [{row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)]
     assert told[0] <= {"take more", "share all"} and "" not in set.union(*told)
     assert not any(row["seats"]["responder"].get("instruction") for row in rows)
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, Quiet())).parts.play.state(3)["parts"][0]
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), setting, RecordingWatcher())).parts.play.state(3)[
+        "parts"
+    ][0]
     tried = state["tried"]["nano_opener"]
     assert len(tried) == 3 and {one["text"] for one in tried} - {"take more", "share all"}, "what it wrote is tried"
     assert sum(one["iterations"] for one in tried) > 0 and state["failed"]["nano_opener"][0].startswith("It read: ")

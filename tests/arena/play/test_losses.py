@@ -21,9 +21,9 @@ from arena.store.failures import read_failures
 from arena.store.losses import find_incomplete_deals, summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import MatchId
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
-from tests.factories.labs import experiment, start
-from tests.factories.negotiations import SEATS, negotiate, plans
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, CommandResult, arena
+from tests.factories.labs import make_experiment, open_lab
+from tests.factories.negotiations import SEATS, make_plans, play_negotiation
 
 LINES = [part.replace(str(ITERATIONS), "1") for part in TINY[:7] if part != "--json"] + TINY[7:]
 RACE = '''
@@ -49,7 +49,9 @@ class Fails:
         self.kind, self.draws_again = kind, draws_again
 
     async def play(self, plan: MatchPlan) -> MatchRecord:
-        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt))
+        record = await play_negotiation(
+            plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt)
+        )
         record = replace(record, identity=plan.identity)
         if plan.attempt:
             return record
@@ -59,12 +61,12 @@ class Fails:
 
 def given_up(kind: Any, draws_again: bool) -> list[str]:
     heard: list[MatchRecord] = []
-    asyncio.run(play_all(plans(12), Fails(kind, draws_again).play, heard.append, 4, 3, must_finish=False))
+    asyncio.run(play_all(make_plans(12), Fails(kind, draws_again).play, heard.append, 4, 3, must_finish=False))
     return [record.id for record in heard if record.failure and record.failure.given_up]
 
 
 def test_a_replay_draws_the_same_again() -> None:
-    plan = plans(1)[0]
+    plan = make_plans(1)[0]
     again = replace(plan, identity=MatchId(1, 0, attempt=2))
     assert [derive_seed(7, plan, seat) for seat in SEATS] == [derive_seed(7, again, seat) for seat in SEATS]
 
@@ -103,7 +105,7 @@ def test_the_line_has_counts_share_cause_and_where_to_look() -> None:
 # In a run
 
 
-def raced(place: Path, when: str, *more: str) -> Told:
+def raced(place: Path, when: str, *more: str) -> CommandResult:
     (place / "race.py").write_text(RACE.format(when=when))
     settings = ("game.name=race.py:Race", "play.matches=16", "play.group=2", "play.attempts=2", *more)
     return arena(*LINES, *NO_IMITATION, *(part for one in settings for part in ("--set", one)), "--out", "run")
@@ -137,7 +139,7 @@ def test_a_run_says_what_it_lost_and_leaves_incomplete_deals_out(place: Path) ->
     counted = log.complete
     assert len(counted) == len(collect_figures(log)) == first["matches"] and not lost & {*counted["seed"]}
 
-    given = experiment()
+    given = make_experiment()
     found = wait(compare(place / "run", given.credit, [given.credit.estimator], length=1)).turns
     assert set(found["match"]) == {row.match for row in reader.credit(1)}
 
@@ -150,8 +152,8 @@ def test_a_run_of_which_most_is_lost_with_its_deals_stops(place: Path) -> None:
 
 def test_imitation_plays_again_what_failed_with_the_same_players_and_says_so(place: Path) -> None:
     (place / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
-    lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
-    whole = start(place / "whole", experiment())
+    lab = open_lab(place / "run", make_experiment("game.name=race.py:Race", "play.attempts=9"))
+    whole = open_lab(place / "whole", make_experiment())
     shown = [wait(one.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for one in (lab, whole)]
     assert [sample.stream.ids for sample in shown[0]] == [sample.stream.ids for sample in shown[1]]
     kept, _ = read_failures(place / "run")
@@ -161,7 +163,7 @@ def test_imitation_plays_again_what_failed_with_the_same_players_and_says_so(pla
 
 def test_imitation_gives_up_after_as_many_attempts_as_play(place: Path) -> None:
     (place / "race.py").write_text(RACE.format(when="True"))
-    lab = start(place / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
+    lab = open_lab(place / "run", make_experiment("game.name=race.py:Race", "play.attempts=2"))
     with pytest.raises(PlayError, match="failed 2 times each"):
         wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert len(read_failures(place / "run")[0]) == 8

@@ -17,7 +17,7 @@ from arena.play.match import MatchPlan
 from arena.play.source import Attempts, PlaySource
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
 
 
 class Dealt(PlaySource):
@@ -46,8 +46,8 @@ class Dealt(PlaySource):
 
 
 def dealt(folder: Path, warm: str, *assignments: str) -> Lab:
-    given = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
-    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), given, Quiet()))
+    given = make_warm_experiment(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
+    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), given, RecordingWatcher()))
     assert isinstance(lab.parts.source, PlaySource)
     lab.parts = replace(lab.parts, source=Dealt(**vars(lab.parts.source)))
     return lab
@@ -106,7 +106,7 @@ def test_selection_is_asked_often_and_credit_remembers_once(
 
 
 def resampled(warm: str) -> Experiment:
-    return started_warm(
+    return make_warm_experiment(
         warm, "play.matches=6", "play.group=2", "play.parts=[{resample: {rounds: 3}}]",
         "credit.select=[{zero_variance: {of: illegal}}]",
         "credit.estimator=rae",
@@ -114,13 +114,13 @@ def resampled(warm: str) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def whole(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("resampled") / "run", Quiet()
-    finished(folder, resampled(warm), watcher)
+def whole(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("resampled") / "run", RecordingWatcher()
+    run_lab(folder, resampled(warm), watcher)
     return folder, watcher
 
 
-def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> None:
+def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, RecordingWatcher]) -> None:
     run = RunFolder.open(whole[0])
     for row in run.reader.metrics():
         told = row["selection"]
@@ -140,7 +140,7 @@ def test_a_run_says_what_was_dropped_and_played(whole: tuple[Path, Quiet]) -> No
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["0001-0006", "0002-0005", None])
 def test_a_resampled_run_resumes_bit_by_bit(
-    whole: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None
+    whole: tuple[Path, RecordingWatcher], warm: str, tmp_path: Path, moment: str | None
 ) -> None:
     folder = tmp_path / "run"
     if moment is None:
@@ -148,9 +148,13 @@ def test_a_resampled_run_resumes_bit_by_bit(
         shutil.rmtree(folder / "checkpoints" / "0002")
     else:
         with pytest.raises(KeyboardInterrupt):
-            wait(start(folder, resampled(warm), Quiet(lambda what, value: (what, value) == ("match", moment))).run())
-    wait(wait(Lab.open(RunFolder.open(folder), resampled(warm), Quiet())).run())
-    assert log(folder) == log(whole[0])
-    assert weight_files(folder, 2) == weight_files(whole[0], 2)
+            wait(
+                open_lab(
+                    folder, resampled(warm), RecordingWatcher(lambda what, value: (what, value) == ("match", moment))
+                ).run()
+            )
+    wait(wait(Lab.open(RunFolder.open(folder), resampled(warm), RecordingWatcher())).run())
+    assert read_log(folder) == read_log(whole[0])
+    assert read_weight_files(folder, 2) == read_weight_files(whole[0], 2)
     states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, whole[0])]
     assert states[0] == states[1]

@@ -16,7 +16,7 @@ from arena.play.stragglers import SelectLogged, Stragglers, plan_of, plan_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import Quiet, finished, start, started_warm
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, run_lab
 
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 
@@ -150,7 +150,7 @@ def test_a_plan_survives_the_checkpoint() -> None:
 
 def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_path: Path) -> None:
     """Though the matches that go on share its batch: the iteration is sealed soon."""
-    lab = start(tmp_path / "run", given(warm))
+    lab = open_lab(tmp_path / "run", given(warm))
 
     async def first() -> tuple[list[str], list[str]]:
         records = (await lab.parts.source.matches(1)).records
@@ -166,7 +166,7 @@ def test_what_an_update_takes_is_logged_before_it_is_handed_out(warm: str, tmp_p
 
 
 def given(warm: str, *more: str) -> Any:
-    return started_warm(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
+    return make_warm_experiment(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
 
 
 def counted(folder: Path) -> None:
@@ -179,8 +179,8 @@ def counted(folder: Path) -> None:
 
 
 def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None:
-    watcher = Quiet()
-    finished(tmp_path / "run", given(warm), watcher)
+    watcher = RecordingWatcher()
+    run_lab(tmp_path / "run", given(warm), watcher)
     counted(tmp_path / "run")
     assert {row["matches"] for row in watcher.rows[:1]} != {8}, "the first update did not wait for all"
     assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
@@ -191,10 +191,12 @@ def test_a_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> No
 def test_a_killed_run_plays_its_stragglers_again(warm: str, tmp_path: Path, ahead: int, then: float) -> None:
     """Also one that is resumed to wait for all."""
     folder, setting = tmp_path / "run", given(warm, f"play.ahead={ahead}")
-    lab = start(folder, setting, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    lab = open_lab(folder, setting, RecordingWatcher(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    again = wait(Lab.open(RunFolder.open(folder), given(warm, f"play.ahead={ahead}", f"play.enough={then}"), Quiet()))
+    again = wait(
+        Lab.open(RunFolder.open(folder), given(warm, f"play.ahead={ahead}", f"play.enough={then}"), RecordingWatcher())
+    )
     assert again.done == 1 and 0 < len(again.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
     wait(again.run())
     counted(folder)

@@ -13,7 +13,7 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, log, weight_files
+from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
 
 ROLE = """\
 role: {name}
@@ -64,7 +64,7 @@ def experiment(roles: Path, *assignments: str) -> Experiment:
 
 
 def finished(folder: Path, given: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     lab = wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher))
     wait(lab.run())
     return lab, watcher.rows
@@ -144,15 +144,15 @@ def test_a_run_of_several_games_goes_on_as_if_never_stopped(
                 Lab.open(
                     RunFolder.create(folder, to_yaml(given), {}),
                     given,
-                    Quiet(lambda w, v: (w, v) == ("match", "0002-0012")),
+                    RecordingWatcher(lambda w, v: (w, v) == ("match", "0002-0012")),
                 )
             ).run()
         )
-    wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
-    assert log(folder) == log(unbroken[0])
-    assert weight_files(folder, 1) == weight_files(unbroken[0], 1) and weight_files(folder, 2) == weight_files(
-        unbroken[0], 2
-    )
+    wait(wait(Lab.open(RunFolder.open(folder), given, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(unbroken[0])
+    assert read_weight_files(folder, 1) == read_weight_files(unbroken[0], 1) and read_weight_files(
+        folder, 2
+    ) == read_weight_files(unbroken[0], 2)
 
 
 @pytest.mark.slow

@@ -27,14 +27,14 @@ from arena.play.parts.base import Progress
 from arena.play.parts.trees import Tree, TreeRule
 from arena.records import MatchRecord, trained_trajectories
 from games.contracts import MatchId
-from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
+from tests.factories.babble import FRAME, NoPastVersions, RandomTextEngine, make_lineup, make_plan
 from tests.factories.rollout_parts import make_part
 
 BOTH = {"opener": "p", "responder": "p"}
 SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary_size)
 
 
-class Unsure(Babbler):
+class Unsure(RandomTextEngine):
     """A babbler that tells entropies, drawn with what it says."""
 
     def _one(self, request: Request) -> Completion:
@@ -44,12 +44,12 @@ class Unsure(Babbler):
 
 
 def table() -> Lineup:
-    return replace(lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=Unsure())  # type: ignore[arg-type]
+    return replace(make_lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=Unsure())  # type: ignore[arg-type]
 
 
 def plans(on: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
     made = [
-        [replace(plan(on, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
+        [replace(make_plan(on, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
         for d in range(deals)
     ]
     return made
@@ -60,7 +60,7 @@ def grow(on: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: in
         part, records = make_part("trees", seed=5, **asdict(rule)), list[MatchRecord]()
         plans = await part.plan(1, [plan for deal in dealt for plan in deal])
         while plans:
-            records += await play_all(plans, lambda p: on.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+            records += await play_all(plans, lambda p: on.play(p, NoPastVersions()), lambda r: None, in_flight)  # type: ignore[arg-type]
             progress = Progress(ended=records, records=records, given_up=[], deals=len(dealt))
             plans = (await part.expand(1, progress)).plans
         return records
@@ -140,7 +140,7 @@ def one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
     on = table()
     (deal,) = plans(on, 1, group)
     for one in deal:
-        record = asyncio.run(on.play(one, Nobody()))  # type: ignore[arg-type]
+        record = asyncio.run(on.play(one, NoPastVersions()))  # type: ignore[arg-type]
         if len(record.turns) > 2 and record.turns[2].seat == record.turns[0].seat:
             return Tree(deal, rule, SIZES, 5), record
     raise AssertionError("all matches are short")
@@ -185,7 +185,7 @@ def test_a_branchs_tokens_count_in_its_limits() -> None:
     found = [p for deal in plans(on) for p in deal if p.identity == branch.identity.lineage()[0]]
     parent = next(r for r in records if r.identity == branch.identity.parent)
     again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
-    cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
+    cut = asyncio.run(short.play(again, NoPastVersions()))  # type: ignore[arg-type]
     assert (cut.status, cut.reason) == ("failed", f"token limit: {shared} tokens written of {shared}")
 
 

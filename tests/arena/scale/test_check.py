@@ -15,7 +15,7 @@ from arena.config.sources import parse_scale, recipe_layer
 from arena.errors import ConfigError
 from arena.scale.cluster import check_scale
 from arena.scale.settings import ScaleSpec
-from tests.factories.commands import NO_IMITATION, TINY, refused
+from tests.factories.commands import NO_IMITATION, TINY, get_refusal
 
 RUN = [*TINY, *NO_IMITATION]
 
@@ -44,7 +44,7 @@ def closed_port() -> int:
     ],
 )
 def test_what_cannot_be_is_refused(asked: str, said: str, tmp_path: Path) -> None:
-    line = refused(*RUN, "--out", f"{tmp_path}/run", "--scale", asked)
+    line = get_refusal(*RUN, "--out", f"{tmp_path}/run", "--scale", asked)
     assert said in line
     assert not list(tmp_path.iterdir()), "no folder was made"
 

@@ -21,9 +21,9 @@ from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
-from tests.factories.requests import contexts, request
-from tests.factories.scaled import ragged
-from tests.factories.short_contexts import assert_full, short_nano, talk
+from tests.factories.requests import make_contexts, make_request
+from tests.factories.scaled import make_ragged_samples
+from tests.factories.short_contexts import assert_context_full, play_talk, save_short_nano
 
 pytest.importorskip("ray")
 
@@ -88,8 +88,8 @@ def served(ranks: Ranks) -> Iterator[Served]:
 def matches(policy: str = "p") -> list[Request]:
     """Twelve replies of six matches, at temperature 1."""
     return [
-        request(ids, seed, f"m{seed // 2}/seat{seed % 2}/0", policy=policy, max_tokens=12)
-        for seed, ids in enumerate(contexts(400, 12))
+        make_request(ids, seed, f"m{seed // 2}/seat{seed % 2}/0", policy=policy, max_tokens=12)
+        for seed, ids in enumerate(make_contexts(400, 12))
     ]
 
 
@@ -122,7 +122,7 @@ def test_two_engines_sample_and_score_what_one_does(served: Served) -> None:
         assert [place.matches for place in engine._slots] == [0, 0]
 
         streams = [Stream([1, *ids], [False] + [True] * len(ids), [0.0] * (len(ids) + 1), [0] * (len(ids) + 1))
-                   for ids in contexts(400, 7)]  # fmt: skip
+                   for ids in make_contexts(400, 7)]  # fmt: skip
         local = InProcessEngine()
         await local.publish("p", 3, ModuleWeights(served.module))
         temperatures = [0.5 + 0.2 * i for i in range(7)]
@@ -147,8 +147,8 @@ def test_a_match_ends_where_the_context_is_full(served: Served, tmp_path: Path) 
 
     async def play() -> None:
         for known in (None, NO_LIMIT):
-            record = await talk(served.engine, short_nano(tmp_path / f"{known}"), known)
-            assert_full(record) if known is None else None
+            record = await play_talk(served.engine, save_short_nano(tmp_path / f"{known}"), known)
+            assert_context_full(record) if known is None else None
             assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
         await served.engine.retire("short")
 
@@ -191,7 +191,7 @@ def test_one_that_starts_while_the_ranks_learn_on_waits_for_the_next_version(ser
         await served.whole()
         await engine.publish("s", 1, await trainer.weights())
         await engine.publish("f", 0, folder)
-        await trainer.update(trainer.plan(ragged(1), np.random.default_rng(0)))
+        await trainer.update(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)))
         await served.signalled(0, signal.SIGKILL)
         while all(place.ready for place in engine._slots):
             await asyncio.sleep(0.01)

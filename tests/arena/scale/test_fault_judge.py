@@ -12,7 +12,7 @@ import pytest
 
 from tests.arena.scale.fault_judge import Verdict, judge
 from tests.factories.commands import ITERATIONS
-from tests.factories.traces import flip_a_byte
+from tests.factories.traces import flip_byte
 
 Rows = list[dict[str, Any]]
 LAST = f"{ITERATIONS:04d}.parquet"
@@ -20,8 +20,8 @@ LAST = f"{ITERATIONS:04d}.parquet"
 
 
 @pytest.fixture
-def run(unbroken: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(unbroken, tmp_path / "run"))
+def run(uninterrupted_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
 
 
 def edited(run: Path, change: Callable[[Rows], object], file: str = "0002.parquet") -> Verdict:
@@ -139,5 +139,5 @@ def test_metrics_that_count_other_matches_are_wrong(run: Path) -> None:
 
 
 def test_a_torn_checkpoint_is_found(run: Path) -> None:
-    flip_a_byte(run / "checkpoints" / f"{ITERATIONS:04d}" / "manifest.json")
+    flip_byte(run / "checkpoints" / f"{ITERATIONS:04d}" / "manifest.json")
     assert "torn" in told(judge(run), "folder")

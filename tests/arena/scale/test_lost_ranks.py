@@ -16,7 +16,7 @@ import pytest
 
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.learn.samples import Sample
-from tests.factories.scaled import Case, arrays, makers, ragged
+from tests.factories.scaled import Case, copy_arrays, make_ragged_samples, make_trainers
 
 ray = pytest.importorskip("ray")
 
@@ -37,13 +37,13 @@ def two(cluster: None) -> Iterator[Ranks]:
 
 async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Weights before, an update's metrics, weights after."""
-    before = arrays(await trainer.weights())
+    before = copy_arrays(await trainer.weights())
     metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
-    return before, metrics, arrays(await trainer.weights())
+    return before, metrics, copy_arrays(await trainer.weights())
 
 
 def trainer_on(ranks: Ranks, case: Case, **rule: Any) -> Any:
-    (trainer,) = makers(partial(ScaledTrainer, ranks), case, **rule)
+    (trainer,) = make_trainers(partial(ScaledTrainer, ranks), case, **rule)
     return trainer
 
 
@@ -64,13 +64,13 @@ def gone(pid: int) -> bool:
 
 def one_of_them_wrong(k: int) -> list[Sample]:
     """Streams of which a single one, so a single rank, has an advantage that is not finite."""
-    first, *others = ragged(k)
+    first, *others = make_ragged_samples(k)
     return [replace(first, advantages=np.full_like(first.advantages, np.inf)), *others]
 
 
 def sampled_elsewhere(k: int) -> list[Sample]:
     """Streams whose sampler computed other log-probabilities than the trainer will."""
-    return [replace(sample, behaviour=sample.behaviour + np.float32(0.2)) for sample in ragged(k)]
+    return [replace(sample, behaviour=sample.behaviour + np.float32(0.2)) for sample in make_ragged_samples(k)]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
@@ -98,7 +98,7 @@ def test_what_stops_an_update_stops_all_ranks_and_leaves_them_at_work(ranks: Ran
 def test_an_error_of_one_rank_is_the_error_and_ends_the_group(two: Ranks) -> None:
     """A token that the model does not have: rank 1 alone fails, rank 0 would wait for it."""
     trainer = trainer_on(two, Case())
-    plan = trainer.plan(ragged(1), np.random.default_rng(0))
+    plan = trainer.plan(make_ragged_samples(1), np.random.default_rng(0))
     number = plan.steps[0].played[1][0].index[0]
     stream = plan.samples[number].stream
     broken = replace(plan.samples[number], stream=replace(stream, ids=[10**6, *stream.ids[1:]]))

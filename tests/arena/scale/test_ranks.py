@@ -12,7 +12,7 @@ import pytest
 from arena.learn.base import MakeTrainer
 from arena.learn.trainer import local_trainer
 from tests.factories.samples import STAGES
-from tests.factories.scaled import CASES, Learned, learned
+from tests.factories.scaled import CASES, TrainingResult, train_case
 
 ray = pytest.importorskip("ray")
 
@@ -24,12 +24,12 @@ CLOSE = 1e-5
 
 
 @cache
-def by_one(name: str) -> Learned:
+def by_one(name: str) -> TrainingResult:
     """What a single rank in this process learns, without ZeRO."""
-    return learned(local_trainer, CASES[name])
+    return train_case(local_trainer, CASES[name])
 
 
-def equal(found: Learned, name: str) -> None:
+def equal(found: TrainingResult, name: str) -> None:
     alone = by_one(name)
     weight, gradient = alone.off(found)
     assert weight < CLOSE and gradient < 1e-4, f"{name}: weights differ by {weight:.2g}, moments by {gradient:.2g}"
@@ -46,7 +46,7 @@ def on_two(ranks: Ranks) -> MakeTrainer:
 
 @pytest.mark.parametrize(("stage", "name"), [(0, "pairs by dpo"), (3, "demonstrations")])
 def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    found = learned(on_two, CASES[name], zero_stage=stage)
+    found = train_case(on_two, CASES[name], zero_stage=stage)
     equal(found, name)
     assert found.moved(CASES[name]) > 5 * CASES[name].spec().lr, "something was learned"
 
@@ -54,10 +54,10 @@ def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTraine
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("name", CASES)
 def test_every_kind_of_update_is_the_same_on_two_ranks(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    equal(learned(on_two, CASES[name], zero_stage=stage), name)
+    equal(train_case(on_two, CASES[name], zero_stage=stage), name)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 @pytest.mark.parametrize("name", ["packed ragged", "adapter"])
 def test_offloaded_moments_are_the_same(stage: Any, name: str, on_two: MakeTrainer) -> None:
-    equal(learned(on_two, CASES[name], zero_stage=stage, offload_optimizer=True), name)
+    equal(train_case(on_two, CASES[name], zero_stage=stage, offload_optimizer=True), name)

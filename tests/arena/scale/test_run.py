@@ -37,14 +37,14 @@ def test_a_run_on_one_rank_and_one_engine_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
+def test_two_ranks_and_two_engines_play_as_many_matches_as_one_process(uninterrupted_run: Path, tmp_path: Path) -> None:
     """In the default folder, which is relative: Ray's processes work elsewhere."""
     run = tmp_path / "runs" / "latest"
     code, said = Scaled("smoke", *TINY, *BOTH, folder=tmp_path).end()
     lines = said.splitlines()
     assert code == 0 and all("4 processors are requested" in line for line in lines), said
-    assert finished(run) == finished(unbroken) and done(run) == ITERATIONS
-    assert versions(run) == versions(unbroken)
+    assert finished(run) == finished(uninterrupted_run) and done(run) == ITERATIONS
+    assert versions(run) == versions(uninterrupted_run)
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from safetensors.numpy import load_file
 
 import agents
 from arena.learn.trainer import local_trainer
-from tests.factories.labs import run_by
-from tests.factories.scaled import worst
+from tests.factories.labs import run_with_trainers
+from tests.factories.scaled import max_difference
 
 ray = pytest.importorskip("ray")
 
@@ -72,12 +72,12 @@ def test_two_ranks_commit_what_one_does(tmp_path: Path, ranks: Ranks, stage: int
     """One rank all the way, and layouts 2 → 1 → 2, the one without ZeRO, that go on from each other's checkpoints."""
     on_two, zero = partial(ScaledTrainer, ranks), [f"learn.zero_stage={stage}"]
     changes = [f"roles={roles_that_learn_from_cut_replies(tmp_path / 'roles')}", *changes]
-    run_by(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
+    run_with_trainers(CONFIG, tmp_path / "one", local_trainer, "iterations=3", *changes)
     for last, by, more in ((1, on_two, zero), (2, local_trainer, []), (3, on_two, zero)):
-        run_by(CONFIG, tmp_path / "many", by, f"iterations={last}", *more, *changes)
+        run_with_trainers(CONFIG, tmp_path / "many", by, f"iterations={last}", *more, *changes)
     for k in range(4):
         one, many = (committed(tmp_path / name, k) for name in ("one", "many"))
         assert one.keys() == many.keys() and one
-        assert worst(one, many) < 1e-5, f"after iteration {k}"
+        assert max_difference(one, many) < 1e-5, f"after iteration {k}"
     first, last_ = (committed(tmp_path / "many", k) for k in (1, 3))
-    assert worst(first, last_) > 2e-5, "something was learned"
+    assert max_difference(first, last_) > 2e-5, "something was learned"

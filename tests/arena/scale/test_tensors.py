@@ -15,7 +15,7 @@ from agents.precision import Precision
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.scaled import ragged
+from tests.factories.scaled import make_ragged_samples
 
 pytest.importorskip("ray")
 
@@ -92,7 +92,7 @@ def test_an_adapter_is_written_as_one_process_writes_it(tmp_path: Path) -> None:
 def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     rank, _ = added("nano")
     trainer: PolicyTrainer = rank._trainers["p"]
-    rank.update("p", pack(trainer.plan(ragged(1), np.random.default_rng(0)).for_rank(0)))
+    rank.update("p", pack(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)).for_rank(0)))
     found = RankTensors(rank.moments("p"), fetching(rank, "moments"))
     expected = dict(trainer.optimiser.moments.each())
     assert found.keys() == expected.keys() and any(value.any() for value in expected.values())

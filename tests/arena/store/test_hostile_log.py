@@ -24,7 +24,7 @@ from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.schema import SCHEMA_VERSION
 from games.contracts import MOST_BRANCHES, MOST_TURNS, Image, MatchId, Message, View
-from tests.factories.store import record
+from tests.factories.store import make_record
 from tests.games.gallery import Gallery
 
 PNG = b"\x89PNG of the log"
@@ -33,7 +33,7 @@ IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 4, 4)
 
 def shown(iteration: int, number: int, image: bytes = PNG) -> MatchRecord:
     """A match whose turn has an image."""
-    one = record(iteration, number)
+    one = make_record(iteration, number)
     named = replace(IMAGE, hash=hashlib.sha256(image).hexdigest())
     turn = one.turns[0]._replace(messages=(Message.of("referee", "look", [named]),))
     return replace(one, turns=(turn,), pictures={named.hash: image})
@@ -77,7 +77,7 @@ def test_files_of_other_names_are_nobody_of_the_log(tmp_path: Path, name: str) -
     """No traceback, no iteration, and they are not removed with the later ones."""
     log = MatchLog(tmp_path / "log")
     for k in (1, 2):
-        log.append(record(k, 0))
+        log.append(make_record(k, 0))
     (tmp_path / "log" / name).write_text("a stranger's")
     assert log.iterations() == [1, 2] and log.discard_after(1) == [2]
     assert sorted(file.name for file in log.folder.iterdir()) == sorted(["0001.jsonl", name])
@@ -92,7 +92,7 @@ def test_an_identity_has_room_in_the_log_or_is_refused(tmp_path: Path) -> None:
     for _ in range(MOST_BRANCHES):
         deepest = deepest.branch(MOST_TURNS - 1)
     log = MatchLog(tmp_path)
-    log.append(record(identity=deepest))
+    log.append(make_record(identity=deepest))
     log.seal(deepest.iteration)
     (row,) = log.read(deepest.iteration)
     assert MatchRecord.from_json(row).identity == deepest == MatchId.parse(row["id"])
@@ -149,7 +149,7 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> None:
     log, (changes, why) = MatchLog(tmp_path), EDITS[edit]
-    log.append(record(1, 0))
+    log.append(make_record(1, 0))
     path = tmp_path / "0001.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
     with pytest.raises(StoreError) as refusal:
@@ -160,7 +160,7 @@ def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> Non
 
 def test_a_branch_whose_parent_is_gone_is_a_match_like_others(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(identity=MatchId(1, 0, 3).branch(4)))
+    log.append(make_record(identity=MatchId(1, 0, 3).branch(4)))
     log.seal(1)
     (found,) = trained_trajectories(map(MatchRecord.from_json, log.read(1)))
     assert (found.match, found.parent, found.parent_turn) == ("0001-0000-r3-b4", "0001-0000-r3", 4)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import ITERATIONS, TINY, Told, arena
-from tests.factories.traces import Left, assert_same, flip_a_byte, left
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import ITERATIONS, TINY, CommandResult, arena
+from tests.factories.traces import RunTrace, assert_same, flip_byte, read_trace
 
 KILLED = -signal.SIGKILL
 
 
 @pytest.fixture
-def expected(unbroken: Path) -> Left:
-    return left(unbroken)
+def expected(uninterrupted_run: Path) -> RunTrace:
+    return read_trace(uninterrupted_run)
 
 
 def command(run: Path) -> list[str | Path]:
@@ -28,8 +28,8 @@ def command(run: Path) -> list[str | Path]:
     return ["resume", run, "--json"] if (run / "config.yaml").exists() else [*TINY, "--out", run]
 
 
-def go_on(run: Path, scratch: Path) -> Told:
-    told = arena_child(scratch, *command(run))
+def go_on(run: Path, scratch: Path) -> CommandResult:
+    told = run_arena_child(scratch, *command(run))
     assert told.code == 0, told.err
     return told
 
@@ -46,7 +46,7 @@ def begun(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and (path.is_dir() or path.stat().st_size > 0)
 
 
-def test_the_tiny_run_shows_something(unbroken: Path, expected: Left) -> None:
+def test_the_tiny_run_shows_something(uninterrupted_run: Path, expected: RunTrace) -> None:
     acts = [turn["valid"] for row in expected.matches for turn in row["turns"]]
     assert any(acts) and not all(acts)
     assert len({row["report"]["ended"] for row in expected.matches}) > 1
@@ -59,7 +59,9 @@ def test_the_tiny_run_shows_something(unbroken: Path, expected: Left) -> None:
 @pytest.mark.parametrize(
     "phases", [["play", "learn"], ["imitate", "save the imitated weights", "play", "learn", "seal", "commit"]]
 )
-def test_a_run_killed_in_several_phases_ends_as_the_unbroken(tmp_path: Path, expected: Left, phases: list[str]) -> None:
+def test_a_run_killed_in_several_phases_ends_as_the_unbroken(
+    tmp_path: Path, expected: RunTrace, phases: list[str]
+) -> None:
     run = tmp_path / "run"
     paths = {
         "imitate": "config.yaml",
@@ -72,14 +74,14 @@ def test_a_run_killed_in_several_phases_ends_as_the_unbroken(tmp_path: Path, exp
     killed = [kill_when(run, tmp_path / "said", begun(run / paths[phase])) for phase in phases]
     assert sum(killed) >= len(killed) - (len(killed) > 2), killed  # the last of all may be too quick for us to see
     go_on(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
     """Return the number of durable steps (fsyncs, renames, removals) and the seconds of a whole run."""
     folder = tmp_path_factory.mktemp("measured")
-    child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+    child = Child(folder, *TINY, "--out", folder / "run", hurt=ChildFault(count_steps=folder / "steps"))
     assert child.end().code == 0
     return int((folder / "steps").read_text()), time.monotonic() - child.begun
 
@@ -87,21 +89,21 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(12))
 def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
-    tmp_path: Path, measured: tuple[int, float], expected: Left, number: int
+    tmp_path: Path, measured: tuple[int, float], expected: RunTrace, number: int
 ) -> None:
     """SIGKILL before a random one of the fsyncs, renames and removals of the whole run."""
     steps, run = measured[0], tmp_path / "run"
     step = random.Random(number).randint(1, steps)
-    told = arena_child(tmp_path / "said", *command(run), hurt=Hurt(kill_at_step=step))
+    told = run_arena_child(tmp_path / "said", *command(run), hurt=ChildFault(kill_at_step=step))
     assert told.code == KILLED, f"step {step} of {steps}: {told}"
     go_on(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_a_run_killed_at_a_random_moment_ends_as_the_unbroken(
-    tmp_path: Path, measured: tuple[int, float], expected: Left, number: int
+    tmp_path: Path, measured: tuple[int, float], expected: RunTrace, number: int
 ) -> None:
     moment = random.Random(number).uniform(0.05, 0.95) * measured[1]
     run = tmp_path / "run"
@@ -109,7 +111,7 @@ def test_a_run_killed_at_a_random_moment_ends_as_the_unbroken(
         shutil.rmtree(run)
         moment *= 0.7
     go_on(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
@@ -120,7 +122,7 @@ def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: Left) -> None:
+def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: RunTrace) -> None:
     run, python = tmp_path / "run", [sys.executable, "-m", "arena"]
     first = subprocess.Popen([*python, *TINY, "--out", run], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not begun(run / "log" / "0002.jsonl")() and first.poll() is None:
@@ -129,18 +131,20 @@ def test_separate_processes_from_the_shell_end_alike(tmp_path: Path, expected: L
     first.wait()
     done = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("file", ["policies/shared/model.safetensors", "manifest.json"])
-def test_a_torn_checkpoint_is_skipped_and_told(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_torn_checkpoint_is_skipped_and_told(
+    tmp_path: Path, uninterrupted_run: Path, expected: RunTrace, file: str
+) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
-    flip_a_byte(newest / file)
+    flip_byte(newest / file)
     told = arena("resume", run, "--json")
     assert told.code == 0, told.err
     name = file.rsplit("/", 1)[-1]
     assert f"checkpoint {newest} is torn" in told.err and name in told.err
     assert told.err.startswith("arena: ") and told.err.count("\n") == 1
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)

@@ -27,7 +27,7 @@ from arena.store.locks import is_in_use, read_holder
 from arena.store.reader import RunReader
 from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
-from tests.factories.hostile import at_most
+from tests.factories.hostile import limit_seconds
 
 
 def _study(run: Path) -> Plan:
@@ -72,6 +72,6 @@ def test_nobody_waits_for_a_pipe(tmp_path: Path, name: str) -> None:
     (run / place).unlink(missing_ok=True)
     os.mkfifo(run / place)
     begun = monotonic()
-    with at_most(5), suppress(StoreError, OSError):
+    with limit_seconds(5), suppress(StoreError, OSError):
         read(run)
     assert monotonic() - begun < 4  # the error of the clock is an OSError, too

@@ -8,13 +8,13 @@ import games
 from games.adapters.gem import GemGame
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.adapted import dealt, reason
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
 
 pytest.importorskip("gem")
 MINES, GUESS = "gem:game:Minesweeper-v0-easy", "gem:game:GuessTheNumber-v0-easy"
 
 
-started = partial(dealt, GemGame)
+started = partial(make_dealt_game, GemGame)
 
 
 @pytest.mark.slow_after(3)
@@ -98,7 +98,7 @@ def test_a_clone_goes_on_alone() -> None:
     ],
 )
 def test_what_cannot_be_had_is_told_in_a_line(name: str, told: str) -> None:
-    assert told in reason(name)
+    assert told in get_refusal_reason(name)
 
 
 def test_a_corpus_is_asked_for_and_never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import games
 from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
 from games.conformance.kit import check
-from tests.factories.adapted import dealt, reason
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
 
 LAKE = "gymnasium:FrozenLake-v1(is_slippery=false)"
 
@@ -64,7 +64,7 @@ for kind in (Odd, Rebuilt, Uncopied):
     gymnasium.register(f"Arena{kind.__name__}-v0", entry_point=kind, max_episode_steps=9)
 
 
-started = partial(dealt, GymnasiumGame)
+started = partial(make_dealt_game, GymnasiumGame)
 
 
 @pytest.mark.slow_after(2)
@@ -157,7 +157,7 @@ def test_an_act_that_the_environment_fails_on_changes_nothing() -> None:
     ],
 )
 def test_what_is_no_game_of_gymnasium_is_told_in_a_line(name: str, options: dict[str, Any], told: str) -> None:
-    assert told in reason(name, **options)
+    assert told in get_refusal_reason(name, **options)
 
 
 def test_pictures_are_refused() -> None:

@@ -14,13 +14,13 @@ from games.adapters import miniwob as adapter
 from games.adapters.miniwob import MiniWob
 from games.adapters.pool import Pool
 from games.conformance.kit import check
-from tests.factories.adapted import dealt, reason
-from tests.factories.faults import FAULTS, injected
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
+from tests.factories.faults import FAULTS, inject_faults
 
 pytest.importorskip("miniwob")
 HAS_BROWSER = shutil.which("chromedriver") is not None
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_BROWSER, reason="needs chromium-driver")]
-started = partial(dealt, MiniWob)
+started = partial(make_dealt_game, MiniWob)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_page_is_shown() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_match_whose_browser_fails_is_played_again(fault: str, pool: Pool, folder: Path) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "miniwob:click-button", {"max_turns": 3}, ["press Tab"], fault, lambda _: pool.children[0].pid,
         (adapter, "SECONDS"), inner=lambda tree: next(each for each in tree if each.name() == "chromium"),
     )  # fmt: skip
@@ -135,9 +135,9 @@ def test_a_match_whose_browser_fails_is_played_again(fault: str, pool: Pool, fol
     ],
 )
 def test_what_is_no_task_is_told_in_a_line(name: str, options: dict[str, Any], told: str) -> None:
-    assert told in reason(name, **options)
+    assert told in get_refusal_reason(name, **options)
 
 
 def test_without_a_browser_a_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "apt-get install chromium chromium-driver" in reason("miniwob:click-button")
+    assert "apt-get install chromium chromium-driver" in get_refusal_reason("miniwob:click-button")

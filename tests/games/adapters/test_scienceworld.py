@@ -17,7 +17,7 @@ from games.adapters.pool import Pool
 from games.adapters.scienceworld import ScienceWorld, clean_text
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.faults import FAULTS, injected
+from tests.factories.faults import FAULTS, inject_faults
 
 pytest.importorskip("scienceworld")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")]
@@ -156,7 +156,7 @@ def _children(pid: int) -> list[int]:
 def test_a_match_whose_machine_fails_is_played_again(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     options = {"listed": False, "max_turns": 3}
-    reasons = injected(
+    reasons = inject_faults(
         PLANT, options, ["look around"], fault, lambda _: worlds.POOL.children[0].pid, (worlds, "SECONDS")
     )
     told = {"kill": "has ended", "hang": "no answer in time", "crash": "Py4J"}
@@ -167,7 +167,7 @@ def test_a_match_whose_machine_fails_is_played_again(fault: str, monkeypatch: py
 def test_a_machine_that_exceeds_a_turns_limit_is_ended_and_not_lent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     started(listed=False).close()
-    reasons = injected(
+    reasons = inject_faults(
         PLANT, {"listed": False, "max_turns": 3}, ["look around"], "hang", lambda _: worlds.POOL.children[0].pid,
         (worlds, "SECONDS"), Limits(turn_seconds=20.0),
     )  # fmt: skip

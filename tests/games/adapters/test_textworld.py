@@ -18,7 +18,7 @@ from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
 from games.adapters.textworld_games import Kind, build, compile_game
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.faults import FAULTS, TIMES, Kept, attempts
+from tests.factories.faults import FAULTS, TIMES, ResourceCheck, play_attempts
 
 pytest.importorskip("textworld")
 SMALL = "textworld:coin_collector(level=2)"
@@ -205,7 +205,7 @@ def test_a_match_whose_game_is_not_made_is_played_again(
     cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children: list[psutil.Process] = []
-    popen, kept, first = subprocess.Popen, Kept(), False
+    popen, kept, first = subprocess.Popen, ResourceCheck(), False
 
     def begin(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
         child = popen(*args, **options)
@@ -225,7 +225,7 @@ def test_a_match_whose_game_is_not_made_is_played_again(
         for file in cache.iterdir():
             file.unlink()
         options = {"games": 1, "max_turns": 2}
-        kept.check(attempts("textworld:coin_collector(level=1)", options, ["look"], number, before), children)
+        kept.check(play_attempts("textworld:coin_collector(level=1)", options, ["look"], number, before), children)
     told = "made no game within 1 s" if fault == "hang" else "TextWorld cannot make the game"
     assert all(told in reason for reason in kept.reasons), kept.reasons
 

@@ -15,7 +15,7 @@ from simulators.base import is_held_out
 from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
 from simulators.desk.speech import read_speech
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import broken, kept_over_many
 
 VARIANTS = [
@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("domain", ["shop", "airline"])
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options):
-    assert broken(lambda: Desk(**options), seeds=cases(2, 3), acts=cases(50, 100)) == []
+    assert broken(lambda: Desk(**options), seeds=count_cases(2, 3), acts=count_cases(50, 100)) == []
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from simulators.desk.device.handset import Handset, Name
 from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, list_needed, read_claims, word_statement
 from simulators.desk.device.steps import MAX_STEPS, read_steps
 from simulators.desk.phone.seat import MAX_USES
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import broken, kept_over_many
 
 VARIANTS = [
@@ -32,7 +32,7 @@ def phone(**options: Any) -> Desk:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_it_keeps_what_simulators_promise(options: dict[str, Any]) -> None:
-    assert broken(lambda: phone(**options), seeds=cases(2, 4), acts=cases(50, 100)) == []
+    assert broken(lambda: phone(**options), seeds=count_cases(2, 4), acts=count_cases(50, 100)) == []
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_it_does_over_a_thousand_seeds(options: dict[str, Any], capsys: pytest.C
 @pytest.mark.parametrize("persona", ["cooperative", "mixed"])
 def test_the_account_alone_solves_just_the_tasks_without_faults_of_the_phone(persona: str) -> None:
     game, solved, faults = phone(persona=persona), 0, set()
-    for seed in range(cases(40, 400)):
+    for seed in range(count_cases(40, 400)):
         game.reset(seed=seed)
         goal = game.customer.goal
         bad = [name for name in SETTINGS if handset(game).state(name) != SETTINGS[name].good]
@@ -59,7 +59,7 @@ def test_the_account_alone_solves_just_the_tasks_without_faults_of_the_phone(per
         assert alone == (not bad or bool(goal.reasons)), seed
         solved += bool(alone)
         assert play(game, seed, "oracle")["success"], seed
-    assert 0 < solved < cases(40, 400) and len(faults) > 8
+    assert 0 < solved < count_cases(40, 400) and len(faults) > 8
 
 
 def test_whether_it_works_is_a_function_of_account_and_phone() -> None:
@@ -175,7 +175,7 @@ def test_who_errs_says_so_and_does_it_when_told_again() -> None:
 def test_the_agent_sees_nothing_of_the_phone_that_it_was_not_told() -> None:
     """The same match with another phone: views are the same to the byte until the agent asks about a difference."""
     for terse in (False, True):
-        for seed in range(cases(15, 100)):
+        for seed in range(count_cases(15, 100)):
             games = [phone(terse=terse, persona="mixed") for _ in range(2)]
             for game in games:
                 game.reset(seed=seed)
@@ -309,7 +309,7 @@ def test_its_options_and_roles() -> None:
 
 
 def test_random_acts_of_both_seats_end() -> None:
-    for seed in range(cases(5, 50)):
+    for seed in range(count_cases(5, 50)):
         assert list(both_random(phone(person="played", person_faults=3), seed))
 
 

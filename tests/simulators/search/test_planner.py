@@ -4,7 +4,7 @@ import pytest
 
 from simulators.conformance import play
 from simulators.search import SearchPlanner
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import broken, kept_over_many
 
 OPTIONS = {
@@ -21,7 +21,7 @@ OPTIONS = {
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: SearchPlanner(**options), seeds=cases(3, 8), acts=cases(80, 200)) == []
+    assert broken(lambda: SearchPlanner(**options), seeds=count_cases(3, 8), acts=count_cases(80, 200)) == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from simulators.conformance import play, walk
 from simulators.search import Search
 from simulators.search.scoring import normalise
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import broken, kept_over_many
 
 OPTIONS = {
@@ -27,7 +27,7 @@ OPTIONS = {
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_it_keeps_what_simulators_promise(options) -> None:
-    assert broken(lambda: Search(**options), seeds=cases(3, 8), acts=cases(100, 300)) == []
+    assert broken(lambda: Search(**options), seeds=count_cases(3, 8), acts=count_cases(100, 300)) == []
 
 
 @pytest.mark.slow

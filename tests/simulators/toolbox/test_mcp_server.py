@@ -10,7 +10,7 @@ import pytest
 from simulators.toolbox import mcp_server, stdio
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
-from tests.factories.mcp_children import SERVER, running
+from tests.factories.mcp_children import SERVER, count_servers
 
 
 def server(fault: str = "") -> McpServer:
@@ -23,18 +23,18 @@ def _leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 20.0)
     yield
     deadline = time.monotonic() + 20
-    while running() and time.monotonic() < deadline:
+    while count_servers() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running()
+    assert not count_servers()
 
 
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     shop = server()
-    assert not running()
+    assert not count_servers()
     assert [tool.name for tool in shop.tools()] == ["add", "count", "act", "greet"]
     assert shop.call("add", {"a": 2, "b": 3}, 5).text == "5"
     assert [shop.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
-    assert running() == 1
+    assert count_servers() == 1
     shop.close()
     assert shop.call("count", {}, 5).text == "1"  # another server
     shop.close()
@@ -78,7 +78,7 @@ def test_of_standard_error_only_the_end_is_kept() -> None:
 def test_what_a_server_starts_ends_with_it() -> None:
     shop = server("child")
     assert shop.call("act", {}, 20).text == "fine"
-    assert running() == 2
+    assert count_servers() == 2
     shop.close()  # the fixture waits until neither runs
 
 

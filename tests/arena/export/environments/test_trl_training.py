@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.nano import build_nano
-from tests.factories.environments import written
+from tests.factories.environments import export_environment
 
 OPEN, CLOSE = '<call>{"name": "act", "arguments": {"act": "', '"}}</call>'
 TEMPLATE = (
@@ -59,7 +59,7 @@ def trainer_of(module: ModuleType, folder: Path, acts: tuple[str, str], steps: i
 def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
     told = ("--option", "rounds=1", "--against", "first_legal")  # who always cooperates: 5 for COOPERATE, 10 for DEFECT
-    module = written("prisoners_dilemma", "trl", tmp_path / "env", *told)
+    module = export_environment("prisoners_dilemma", "trl", tmp_path / "env", *told)
     trainer = trainer_of(module, tmp_path, ("COOPERATE", "DEFECT"), steps=16, batch=16, lr=3e-4)
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
@@ -71,7 +71,7 @@ def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    module = written("kuhn_poker", "trl", tmp_path / "env")
+    module = export_environment("kuhn_poker", "trl", tmp_path / "env")
     trainer = trainer_of(module, tmp_path, ("PASS", "BET"), steps=2, batch=8, lr=1e-3)
     model = trainer.model
     before = [weights.detach().clone() for weights in model.parameters()]
