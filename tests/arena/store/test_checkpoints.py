@@ -173,10 +173,10 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_one(tmp_path: Path) -> Non
         import sys
         from pathlib import Path
         sys.path[:0] = sys.argv[2:]
-        from tests.factories.store import fill
+        from tests.factories.store import write_checkpoint
         from arena.store import checkpoints
         for iteration in range(1, 10**6):
-            checkpoints.write(Path(sys.argv[1]), iteration, fill)
+            checkpoints.write(Path(sys.argv[1]), iteration, write_checkpoint)
             checkpoints.prune(Path(sys.argv[1]), 2)
             print(iteration, flush=True)
     """
