@@ -12,7 +12,9 @@ from agents import attention
 LAYER: Any = SimpleNamespace(num_key_value_groups=2, is_causal=True)
 
 
-def drawn(rows: int, queries: int, keys: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def draw_query_key_value(
+    rows: int, queries: int, keys: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Query of four heads, key and value of two."""
     rng = torch.Generator().manual_seed(queries * keys + rows)
     shapes = (rows, 4, queries, 8), (rows, 2, keys, 8), (rows, 2, keys, 8)
@@ -20,7 +22,7 @@ def drawn(rows: int, queries: int, keys: int, dtype: torch.dtype) -> tuple[torch
     return query, key, value
 
 
-def padded(rows: int, queries: int, keys: int) -> torch.Tensor:
+def make_padded_causal_mask(rows: int, queries: int, keys: int) -> torch.Tensor:
     """Causal, and the first row's oldest key is padding, which its own queries see as little as anybody's."""
     mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries).expand(rows, 1, queries, keys).clone()
     mask[0, :, :, 0] = False
@@ -29,11 +31,11 @@ def padded(rows: int, queries: int, keys: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (5, 5), (3, 11)])
 @pytest.mark.parametrize("masked", [True, False])
-def test_it_is_torchs_attention_up_to_the_rounding_of_bfloat16(queries: int, keys: int, masked: bool) -> None:
+def test_matches_torch_attention_up_to_bfloat16_rounding(queries: int, keys: int, masked: bool) -> None:
     if not masked and 1 < queries < keys:
         pytest.skip("queries after others always come with a mask")
-    mask = padded(3, queries, keys) if masked and keys > 1 else None
-    given = drawn(3, queries, keys, torch.bfloat16)
+    mask = make_padded_causal_mask(3, queries, keys) if masked and keys > 1 else None
+    given = draw_query_key_value(3, queries, keys, torch.bfloat16)
     found, _ = attention.attend(LAYER, *given, mask, scaling=0.3)
     exact = [one.detach().double().requires_grad_() for one in given]
     expected, _ = sdpa_attention_forward(LAYER, *exact, mask, scaling=0.3)
@@ -47,21 +49,21 @@ def test_it_is_torchs_attention_up_to_the_rounding_of_bfloat16(queries: int, key
         torch.testing.assert_close(mine.grad.double(), theirs.grad, atol=0.06, rtol=0.06)
 
 
-def test_its_gradient_is_that_of_finite_differences() -> None:
-    bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~padded(2, 3, 5), -1e30)
-    given = drawn(2, 3, 5, torch.double)
+def test_gradient_matches_finite_differences() -> None:
+    bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~make_padded_causal_mask(2, 3, 5), -1e30)
+    given = draw_query_key_value(2, 3, 5, torch.double)
     assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), given)
 
 
-def test_padding_that_sees_nothing_is_finite() -> None:
+def test_fully_masked_rows_are_finite() -> None:
     """Rows of padding run through the model like others: a NaN of theirs would reach everybody."""
     nothing = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
-    found, _ = attention.attend(LAYER, *drawn(1, 4, 4, torch.bfloat16), nothing)
+    found, _ = attention.attend(LAYER, *draw_query_key_value(1, 4, 4, torch.bfloat16), nothing)
     assert torch.isfinite(found).all()
 
 
-def test_autocast_decides_in_what_it_computes() -> None:
-    given = drawn(2, 4, 4, torch.float32)
+def test_computes_in_autocast_dtype() -> None:
+    given = draw_query_key_value(2, 4, 4, torch.float32)
     whole, _ = attention.attend(LAYER, *given, None)
     with torch.autocast("cpu", torch.bfloat16):
         halved, _ = attention.attend(LAYER, *given, None)
@@ -71,17 +73,17 @@ def test_autocast_decides_in_what_it_computes() -> None:
 
 
 @pytest.mark.parametrize("other", [{"dropout": 0.5}, {"sliding_window": 4}, {"is_causal": False}])
-def test_what_it_does_not_know_goes_to_torchs(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_falls_back_to_torch_for_unknown_settings(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: asked.append(settings))
-    attention.attend(LAYER, *drawn(1, 2, 2, torch.bfloat16), None, **other)
+    attention.attend(LAYER, *draw_query_key_value(1, 2, 2, torch.bfloat16), None, **other)
     assert asked == [other]
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    together, apart = drawn(5, 6, 6, torch.bfloat16), drawn(5, 6, 6, torch.bfloat16)
-    mask = padded(5, 6, 6) if masked else None
+def test_splits_many_rows_into_chunks(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, apart = draw_query_key_value(5, 6, 6, torch.bfloat16), draw_query_key_value(5, 6, 6, torch.bfloat16)
+    mask = make_padded_causal_mask(5, 6, 6) if masked else None
     whole, _ = attention.attend(LAYER, *together, mask)
     monkeypatch.setattr(attention, "MAX_SCORES", 2 * 4 * 6 * 6)
     taken: list[int] = []
@@ -95,8 +97,8 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
     torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(whole.sum(), together))
 
 
-def test_long_rows_go_to_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_falls_back_to_torch_for_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "MAX_SCORES", 1 * 4 * 3 * 3)
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: "torch's")
-    assert attention.attend(LAYER, *drawn(1, 3, 4, torch.bfloat16), None) == "torch's"
-    assert attention.attend(LAYER, *drawn(1, 3, 3, torch.bfloat16), None) != "torch's"
+    assert attention.attend(LAYER, *draw_query_key_value(1, 3, 4, torch.bfloat16), None) == "torch's"
+    assert attention.attend(LAYER, *draw_query_key_value(1, 3, 3, torch.bfloat16), None) != "torch's"

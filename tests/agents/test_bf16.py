@@ -17,7 +17,7 @@ from agents.weights import load_tokenizer, resolve
 from tests.factories.models import CONFIGS, make_model
 
 
-def said(model: Any) -> torch.Tensor:
+def compute_logits(model: Any) -> torch.Tensor:
     """Logits under autocast."""
     device = next(model.parameters()).device
     ids = torch.arange(20, device=device).reshape(2, 10) % 24
@@ -27,22 +27,22 @@ def said(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
+def test_converted_model_has_bit_equal_logits(family: str) -> None:
     model = make_model(family)
-    before = said(model)
+    before = compute_logits(model)
     made = convert_to_bf16(model)
-    assert torch.equal(said(made), before) and torch.equal(said(model), before)
+    assert torch.equal(compute_logits(made), before) and torch.equal(compute_logits(model), before)
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
+def test_refreshed_copy_follows_its_model(family: str) -> None:
     model = make_model(family)
-    made, before = convert_to_bf16(model), said(model)
+    made, before = convert_to_bf16(model), compute_logits(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
     refresh_copy(made, model)
-    assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
+    assert torch.equal(compute_logits(made), compute_logits(model)) and not torch.equal(compute_logits(made), before)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -53,7 +53,7 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
         monkeypatch.setattr("agents.bf16._can_pack", lambda layer: False)
     model = make_model("tied")
     made = convert_to_bf16(model)
-    assert torch.equal(said(made), said(model))
+    assert torch.equal(compute_logits(made), compute_logits(model))
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     assert {made.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
     mine, theirs = dict(made.named_parameters()), dict(model.named_parameters())
@@ -61,12 +61,12 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
     assert mine.keys() == rest and all(mine[name] is theirs[name] for name in rest)
 
 
-def test_what_is_half_already_is_shared_whole() -> None:
+def test_converting_a_bfloat16_copy_shares_its_weights() -> None:
     """A frozen policy is loaded so, and then published."""
     once = convert_to_bf16(make_model("biases"))
     twice = convert_to_bf16(once)
     refresh_copy(twice, once)
-    assert torch.equal(said(once), said(twice))
+    assert torch.equal(compute_logits(once), compute_logits(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 
 
@@ -74,7 +74,7 @@ needs_packing = pytest.mark.skipif(not can_pack_here(), reason="matrices are not
 
 
 @pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
-def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
+def test_layers_with_the_same_input_are_joined(packed: bool) -> None:
     """And what reads something else, or stands alone, is not part of it."""
     layer = convert_to_bf16(make_model("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
@@ -88,7 +88,7 @@ def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
 
 
 @needs_packing
-def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
+def test_joined_parts_work_in_any_call_order() -> None:
     """A model may read its layers in another order, one of them twice, or of other inputs: of another's states."""
     plain = [torch.nn.Linear(16, out, bias=out == 8) for out in (8, 4, 4)]
     parts = JoinedLinears(plain).parts
@@ -99,7 +99,7 @@ def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
 
 
 @needs_packing
-def test_parts_change_once_all_of_them_are_renewed() -> None:
+def test_joined_product_changes_when_all_parts_are_copied() -> None:
     plain = [torch.nn.Linear(16, 8) for _ in range(2)]
     joined, x = JoinedLinears(plain), torch.randn(3, 16)
     before = joined(x)
@@ -112,7 +112,7 @@ def test_parts_change_once_all_of_them_are_renewed() -> None:
     assert torch.equal(joined(x), JoinedLinears(plain)(x)) and not torch.equal(joined(x), before)
 
 
-def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
+def test_joined_matrices_are_refreshed_in_place() -> None:
     """A recorded step looks for them there."""
     model = make_model("biases")
     made = convert_to_bf16(model, packed=False)
@@ -129,13 +129,13 @@ def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
 
 
 @pytest.mark.parametrize("moves", [True, False])
-def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
+def test_bfloat16_weights_are_not_duplicated(moves: bool) -> None:
     """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
     model = make_model("biases").bfloat16()
-    before = said(model)
+    before = compute_logits(model)
     places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
     made = convert_to_bf16(model, packed=False, may_move=moves)
-    assert torch.equal(said(made), before) and torch.equal(said(model), before)
+    assert torch.equal(compute_logits(made), before) and torch.equal(compute_logits(model), before)
     mine, its = (one.model.layers[0].self_attn for one in (made, model))
     assert (find_group((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
     for layer, source in ((mine.q_proj, its.q_proj), (mine.v_proj, its.v_proj)):
@@ -143,7 +143,7 @@ def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
     assert (places == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
 
 
-def test_nobody_learns_through_it() -> None:
+def test_conversion_keeps_requires_grad_of_the_model() -> None:
     """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
     model = make_model("tied")
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
@@ -151,7 +151,7 @@ def test_nobody_learns_through_it() -> None:
     assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
-def saved_in_bf16(family: str, folder: Path) -> Any:
+def save_in_bf16(family: str, folder: Path) -> Any:
     """A model, and the folder that it was saved to."""
     model = make_model(family).bfloat16()
     model.config = copy.deepcopy(model.config)  # saving notes the dtype in it, and others are made of the same
@@ -161,10 +161,10 @@ def saved_in_bf16(family: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_first(
+def test_bfloat16_folder_is_loaded_without_float32_copy(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved_in_bf16(family, tmp_path)
+    save_in_bf16(family, tmp_path)
     asked: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
@@ -174,7 +174,7 @@ def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_fir
     monkeypatch.setattr(policy, "load_module", load)
     made = load_frozen(tmp_path, Precision.BF16, packed=False)
     by_way_of_float32 = convert_to_bf16(load_module(tmp_path, frozen=True), packed=False)
-    assert torch.equal(said(made), said(by_way_of_float32))
+    assert torch.equal(compute_logits(made), compute_logits(by_way_of_float32))
     mine, theirs = dict(made.named_parameters()), dict(by_way_of_float32.named_parameters())
     assert mine.keys() == theirs.keys() and all(p.dtype == torch.float32 for p in mine.values())
     assert all(torch.equal(p, theirs[name]) for name, p in mine.items())
@@ -182,10 +182,8 @@ def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_fir
     assert asked == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
 
 
-def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved_in_bf16("tied", tmp_path)
+def test_buffers_are_recomputed_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_in_bf16("tied", tmp_path)
     asked: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
@@ -200,7 +198,7 @@ def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
 
 
 def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
-    model = saved_in_bf16("tied", tmp_path)
+    model = save_in_bf16("tied", tmp_path)
     assert is_bf16(tmp_path)
     model.model.norm.float()
     model.save_pretrained(tmp_path)
@@ -208,7 +206,7 @@ def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: P
 
 
 def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
-    saved_in_bf16("tied", tmp_path)
+    save_in_bf16("tied", tmp_path)
     whole = load_frozen(tmp_path, Precision.FP32, packed=False)
     assert type(whole.model.layers[0].mlp.up_proj) is torch.nn.Linear
     assert {p.dtype for p in whole.parameters()} == {torch.float32}
@@ -218,7 +216,7 @@ def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0, 5, 1000, -1])
 def test_torn_weights_are_one_line(keep: int, tmp_path: Path) -> None:
-    saved_in_bf16("tied", tmp_path)
+    save_in_bf16("tied", tmp_path)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(WeightsError, match="torn"):

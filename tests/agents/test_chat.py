@@ -43,7 +43,7 @@ SMOLLM2_LACKS = re.compile("[\x04\x06\x13\x14\x16\x1d\U00040000-\U000bffff]")
 """Its vocabulary has no tokens for some bytes: those of six control characters and of unassigned planes."""
 
 
-def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
+def count_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
     """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
     ours = theirs = 0
@@ -61,7 +61,7 @@ def test_no_control_id_comes_out_of_content(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     count = MORE if name in ("smollm2", "nano") else MANY
-    ours, theirs = attack(frames[name], tokenizers[name], count, seed=1)
+    ours, theirs = count_leaks(frames[name], tokenizers[name], count, seed=1)
     assert ours == 0
     assert theirs > 0.3 * count  # else the strings would be no test
 
@@ -71,7 +71,7 @@ def test_no_control_id_comes_out_of_content(
 def test_no_control_id_comes_out_of_a_hundred_thousand_strings_for_any_family(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
-    assert attack(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
+    assert count_leaks(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -119,20 +119,20 @@ EXACT = ("llama3", "qwen", "gemma", "mistral", "nano", "smollm2")
 SYSTEMLESS = ("gemma", "mistral")
 
 
-def templated(tokenizer: Any, texts: list[str], system: str | None) -> list[dict[str, str]]:
+def render_template(tokenizer: Any, texts: list[str], system: str | None) -> list[dict[str, str]]:
     turns = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
     return turns if system is None else [{"role": "system", "content": system}, *turns]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_frame_is_the_template(name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+def test_frame_matches_the_template(name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     frame, tokenizer = frames[name], tokenizers[name]
     system, *turns = CONVERSATION
     ids = frame.open(system, [(turns[0], turns[1]), (turns[2], turns[3])]) + frame.ask(turns[4])
     if name in SYSTEMLESS:
-        messages = templated(tokenizer, [f"{system}\n\n{turns[0]}", *turns[1:]], None)
+        messages = render_template(tokenizer, [f"{system}\n\n{turns[0]}", *turns[1:]], None)
     else:
-        messages = templated(tokenizer, turns, system)
+        messages = render_template(tokenizer, turns, system)
     rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     if name in EXACT:
         assert ids == tokenizer.encode(rendered, add_special_tokens=False)
@@ -141,7 +141,7 @@ def test_the_frame_is_the_template(name: str, frames: dict[str, ChatFrame], toke
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_played_turn_and_a_shown_example_are_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
+def test_played_turn_and_example_have_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
     frame = frames[name]
     shown = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
     opened = frame.open("Be brief.", [("hi", "ho")])
@@ -151,7 +151,7 @@ def test_a_played_turn_and_a_shown_example_are_the_same_ids(name: str, frames: d
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFrame]) -> None:
+def test_stopped_and_truncated_replies_are_closed_alike(name: str, frames: dict[str, ChatFrame]) -> None:
     frame = frames[name]
     assert frame.stop_id in frame.stop_ids <= frame.control_ids
     assert frame.close("length")[-len(frame.close("stop")) - 1] == frame.stop_id
@@ -161,13 +161,13 @@ def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFr
 
 def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[str, ChatFrame], tokenizers: Any) -> None:
     frame, tokenizer = frames["gemma"], tokenizers["gemma"]
-    messages = templated(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
+    messages = render_template(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
     rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert frame.open("Be brief.") + frame.ask("Hello?") == tokenizer.encode(rendered, add_special_tokens=False)
     assert tokenizer.decode(frame.open("")) == "<bos>"
 
 
-def test_a_frame_of_plain_text_says_so(frames: dict[str, ChatFrame]) -> None:
+def test_frame_reports_plain_text_control_tokens(frames: dict[str, ChatFrame]) -> None:
     assert {name for name, frame in frames.items() if frame.is_forgeable} == {"llama2"}
 
 
@@ -195,12 +195,12 @@ def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(template: 
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_fast_tokenizer_is_refused() -> None:
+def test_refuses_slow_tokenizer() -> None:
     with pytest.raises(ChatError, match="fast"):
         ChatFrame(object())
 
 
-def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
+def test_nano_template_is_terse(frames: dict[str, ChatFrame]) -> None:
     frame = frames["nano"]
     lengths = {"OFFER 1 0 2": 4, "ACCEPT": 1, "WALK": 1, "they OFFER 1 0 2": 5, "pool 1 2 3 values 4 0 2": 8}
     assert {text: len(frame.encode(text)) for text in lengths} == lengths
@@ -208,7 +208,7 @@ def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
     assert frame.close("stop") == []
 
 
-def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any]) -> None:
+def test_generation_marks_are_reported(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     marked = (
         "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{% generation %}{{ m.content }}"
@@ -218,11 +218,11 @@ def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any
     tokenizer.chat_template = marked
     assert ChatFrame(tokenizer).parts.reply_tail == "<|im_end|>\n"
     talk = Chat(("Hello?", "Yes.", "So?"), system=False)
-    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    expected = tokenizer.apply_chat_template(**render_chat(talk), tokenize=False)
     assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
-def conversation(chat: Chat) -> dict[str, Any]:
+def render_chat(chat: Chat) -> dict[str, Any]:
     variables = chat.variables()
     return {"conversation": variables.pop("messages"), **variables}
 
@@ -233,7 +233,7 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
     rendered = Renderings(tokenizer, [*CHATS])
     for chat in CHATS:
         try:
-            expected = tokenizer.apply_chat_template(**conversation(chat), tokenize=False)
+            expected = tokenizer.apply_chat_template(**render_chat(chat), tokenize=False)
         except TemplateError:
             with pytest.raises(TemplateRefusal):
                 rendered.text(chat)
@@ -251,17 +251,17 @@ def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -
     assert first.prints_time and not ChatFrame(FAMILIES["qwen"]()).prints_time
 
 
-def test_a_template_is_told_that_there_are_no_tools() -> None:
+def test_template_gets_tools_none() -> None:
     """As transformers tells it: with an empty list Llama 3.1's template asks for function calls."""
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{{ 'Call a function.' if tools is not none }}" + CHATML
     talk = Chat(("Hello?",), system=False)
-    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    expected = tokenizer.apply_chat_template(**render_chat(talk), tokenize=False)
     assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
 @pytest.mark.slow
-def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> None:
+def test_endless_template_is_stopped(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     begun = time.monotonic()
@@ -282,7 +282,7 @@ ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
         ("import nowhere_at_all", "exit code 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
     ],
 )
-def test_a_process_that_dies_is_blamed_for_what_ended_it(
+def test_reports_why_the_template_process_died(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, why: str
 ) -> None:
     child = tmp_path / "child.py"
@@ -295,7 +295,7 @@ def test_a_process_that_dies_is_blamed_for_what_ended_it(
     assert chat.texts[0] in Renderings(build_nano_tokenizer(), [chat]).text(chat)
 
 
-def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_killed_template_process_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     child, mark = tmp_path / "child.py", tmp_path / "mark"
     first = f"if not pathlib.Path({str(mark)!r}).exists():\n    pathlib.Path({str(mark)!r}).touch()\n    "
     own = Path(chat_template_child.__file__).read_text()

@@ -26,7 +26,7 @@ def test_all_work_is_done_in_one_thread_in_the_order_it_was_asked_for() -> None:
     assert len({thread for _, thread in done}) == 1 and done[0][1] != threading.get_ident()
 
 
-def test_the_loop_goes_on_meanwhile() -> None:
+def test_event_loop_stays_responsive() -> None:
     """The work ends by what the loop does while it runs."""
     beaten = threading.Event()
 
@@ -42,7 +42,7 @@ def test_the_loop_goes_on_meanwhile() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
-def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None:
+def test_loop_threads_end_before_work_begins() -> None:
     """Loading a model in the main thread left one, and made every decoding step take twice as long."""
     code = (
         "import asyncio, os, torch, faiss\n"  # which brings a libgomp of its own
@@ -62,7 +62,7 @@ def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None
     assert said.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
 
 
-def test_errors_arrive_where_they_are_awaited() -> None:
+def test_errors_reach_the_awaiting_caller() -> None:
     def fail() -> None:
         raise ValueError("no")
 

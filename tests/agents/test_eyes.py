@@ -47,7 +47,7 @@ def eyes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 SMALL, WIDE, TALL = make_picture(1), make_picture(2, 16, 48), make_picture(3, 40, 24)
 
 
-def streams(vision: Vision) -> list[Stream]:
+def make_streams(vision: Vision) -> list[Stream]:
     """One image per turn; several in a turn, of different sizes; the same one twice; text before the first."""
     return [
         make_stream(vision, [[SMALL], [WIDE]]),
@@ -63,7 +63,7 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
     model, vision = eyes
     if vision.is_bidirectional:
         costs = Costs()
-    given = streams(vision)
+    given = make_streams(vision)
     together = score_streams(StreamScorer(model), given, [1.0] * len(given), 10**5, costs)
     for one, scores in zip(given, together, strict=True):
         with torch.no_grad():
@@ -74,7 +74,7 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
 
 def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    given = streams(vision)[:3]
+    given = make_streams(vision)[:3]
     for each in plan_passes(given, 10**5):
         StreamScorer(model)(build_batch(given, [1.0] * 3, each)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
@@ -88,7 +88,7 @@ def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
         assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-6), name
 
 
-def request(one: Stream, key: str, tokens: int = 4, temperature: float = 1.0) -> Request:
+def make_request(one: Stream, key: str, tokens: int = 4, temperature: float = 1.0) -> Request:
     return Request(
         policy="p", ids=tuple(one.ids), media=tuple(one.media), key=key, max_tokens=tokens, temperature=temperature,
         top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(len(one.ids),),
@@ -107,8 +107,8 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
         held = [Stream() for _ in range(4)]
         for number, images in enumerate(turns):
             for i, one in enumerate(held):
-                _observe(vision, one, images[: 1 + i % 2] if i else images, number, i)
-            asked = [request(one, str(i)) for i, one in enumerate(held)]
+                observe_images(vision, one, images[: 1 + i % 2] if i else images, number, i)
+            asked = [make_request(one, str(i)) for i, one in enumerate(held)]
             for one, said in zip(held, await engine.generate(asked), strict=True):
                 one.append_sampled(said.ids, said.logprobs, number)
         scored = await engine.score("p", held, [1.0] * len(held))
@@ -123,7 +123,7 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
         assert np.array(one.logprobs)[one.mask] == pytest.approx(wanted, abs=NEAR)
 
 
-def _observe(vision: Vision, one: Stream, images: Sequence[Any], number: int, seed: int) -> None:
+def observe_images(vision: Vision, one: Stream, images: Sequence[Any], number: int, seed: int) -> None:
     """Append a turn of images; the rows differ in length, so that they are padded."""
     text = [int(id) for id in np.random.default_rng(number + 7 * (seed == 3)).integers(20, WORDS, 5 + seed)]
     ids, media = text[:2], []
@@ -158,7 +158,7 @@ def test_an_image_is_never_scaled_to_whatever_a_log_states(eyes: tuple[Any, Visi
     assert "\n" not in str(error.value)
 
 
-def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
+def test_black_image_changes_the_context(eyes: tuple[Any, Vision]) -> None:
     """SmolVLM's own forward pass takes it for padding, and its tokens are then those of other images."""
     model, vision = eyes
     pixels = torch.zeros((3, vision.size or 16, vision.size or 16))
@@ -168,7 +168,7 @@ def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
     assert torch.allclose(alone, both[: len(alone)], atol=1e-5)
 
 
-def test_patches_have_their_places_in_bfloat16_too() -> None:
+def test_patch_positions_are_exact_in_bfloat16() -> None:
     """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16, by rounding fractions of the side."""
     model = make_vision_model("smolvlm")
     vision = create_vision(model.config)
@@ -196,7 +196,7 @@ def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -
     media = list({each.hash: each for each in one.media}.values())
     grids = [(*vision.grid(each), place) for each in media for place in range(each.length)]
     seen = ImageFeatures(vision, torch.zeros((len(grids), 1)), torch.tensor(grids))
-    rows = torch.tensor([[-1 if key >= 0 else _row(media, key) for key in one.keys]])
+    rows = torch.tensor([[-1 if key >= 0 else make_row(media, key) for key in one.keys]])
     places = torch.arange(len(one))[None]
     assert len(one) > 600 and torch.equal(seen.positions(places, rows), wanted)
     with torch.autocast("cpu", torch.bfloat16):
@@ -207,5 +207,5 @@ def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -
         assert torch.equal(seen.positions(places[:, cut:], rows[:, cut:], before), wanted[:, :, cut:])
 
 
-def _row(media: Sequence[MediaSpan], key: int) -> int:
+def make_row(media: Sequence[MediaSpan], key: int) -> int:
     return [key for each in media for key in each.token_keys()].index(key)

@@ -19,7 +19,7 @@ from tests.factories.image_files import REFUSED, encode_noise, make_data_url, ma
 
 
 @pytest.mark.parametrize(("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")])
-def test_three_types_are_read_without_decoding_pixels(kind: str, media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_png_jpeg_and_webp_without_decoding(kind: str, media: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encode_noise(kind=kind)
 
     def load(self: Any) -> None:
@@ -48,7 +48,7 @@ def test_hostile_parts_are_refused_in_one_line_and_nothing_is_fetched(
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.sampled_from(["PNG", "JPEG", "WEBP"]))
-def test_any_bytes_are_an_image_or_one_line(junk: bytes, at: int, kind: str) -> None:
+def test_arbitrary_bytes_are_read_or_refused_in_one_line(junk: bytes, at: int, kind: str) -> None:
     good = encode_noise(kind=kind, size=(8, 8))
     for data in (junk, good[:at] + junk, good[:at] + junk + good[at + len(junk) :]):
         try:
@@ -68,7 +68,7 @@ def test_a_chat_has_a_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
         images.read(make_image_part(encode_noise()))
 
 
-def test_files_lie_in_the_folder(tmp_path: Path) -> None:
+def test_image_files_stay_inside_the_folder(tmp_path: Path) -> None:
     folder, data = tmp_path / "rows", encode_noise()
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "a.png").write_bytes(data)

@@ -9,17 +9,17 @@ from agents.memory import Memory, plan_restart
 
 
 @given(st.integers(0, 1000))
-def test_all_always_goes_on(taken: int) -> None:
+def test_full_memory_always_continues(taken: int) -> None:
     assert plan_restart(Memory(), taken) is None
 
 
-def test_a_window_goes_on_until_it_is_full_then_starts_anew_every_turn() -> None:
+def test_window_continues_until_full_then_restarts_every_turn() -> None:
     assert [plan_restart(Memory(kind="window", turns=2), taken) for taken in range(5)] == [None, None, None, 2, 2]
     assert [plan_restart(Memory(kind="window", turns=0), taken) for taken in range(3)] == [None, 0, 0]
 
 
 @given(st.integers(0, 20), st.integers(0, 60))
-def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
+def test_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
     shown = 0  # exchanges in the stream when the last turn is taken
     for before in range(taken + 1):
         kept = plan_restart(Memory(kind="window", turns=turns), before)
@@ -41,6 +41,6 @@ def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> No
         ({"kind": "recall"}, "'all', 'window' or 'summary'"),
     ],
 )
-def test_memories_that_make_no_sense_are_refused(fields: dict[str, object], told: str) -> None:
+def test_refuses_invalid_memory(fields: dict[str, object], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         Memory.model_validate(fields)

@@ -16,7 +16,7 @@ EXPRESSIONS = [
 
 
 @given(st.sampled_from(EXPRESSIONS), st.text("abc <>x/\nE:rror", max_size=40), st.booleans())
-def test_they_find_what_python_does(expression: str, text: str, lines: bool) -> None:
+def test_matches_equal_those_of_re(expression: str, text: str, lines: bool) -> None:
     theirs, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
     found = [match[1 if theirs.groups else 0] or "" for match in theirs.finditer(text)]
     assert ours.first(text) == (found[0] if found else None)
@@ -24,13 +24,13 @@ def test_they_find_what_python_does(expression: str, text: str, lines: bool) -> 
     assert (text in ours) == bool(found)
 
 
-def test_of_a_text_that_is_none_a_line_tells() -> None:
+def test_refuses_non_text_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^'\(a' is no regular expression: missing \)"):
         Pattern("(a")
 
 
 @pytest.mark.parametrize("search", ["first", "last", "__contains__"])
-def test_a_search_without_end_is_a_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_search_is_refused_in_one_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Python's `re` this takes years."""
     monkeypatch.setattr(patterns, "SEARCH_SECONDS", 0.05)
     with pytest.raises(PatternError, match=r"'\(a\|aa\)\+\$' takes over 0.05 s on a text of 5,001 characters: write"):

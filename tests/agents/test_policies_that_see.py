@@ -24,7 +24,7 @@ from arena.cli.loop import wait
 from games.contracts import Image
 
 
-def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
+def make_picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
     """Return a random picture and its bytes."""
     file = io.BytesIO()
     Pixels.fromarray(np.random.default_rng(seed).integers(0, 255, (size, size, 3), dtype=np.uint8)).save(file, "PNG")
@@ -32,10 +32,10 @@ def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
     return Image(hashlib.sha256(data).hexdigest(), "image/png", size, size), data
 
 
-def seen(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
+def make_stream(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
     """Return a stream in which a policy reads a text and a picture."""
     frame = load_tokenizer_and_frame(folder)[1]
-    image, data = picture(seed)
+    image, data = make_picture(seed)
     stream, ids = Stream(), [*frame.open(""), *frame.ask((text, image))]
     assert frame.image
     span = MediaSpan(ids.index(frame.image.id), frame.image.tokens, image.hash, data)
@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small language model with SmolLM2's reserved token, and with eyes."""
     place = tmp_path_factory.mktemp("small")
     source, folder = place / "source", place / "eyes"
@@ -78,7 +78,7 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
         weights.resolve("nano-vml")
 
 
-def test_the_other_nano_policies_are_what_they_were() -> None:
+def test_other_nano_policies_are_unchanged() -> None:
     assert (nano.SIZES["nano"].recipe, nano.SIZES["nano5m"].recipe) == ("61036fdc", "976eb540")
     assert (
         hashlib.sha256(nano.build_nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16]
@@ -100,7 +100,7 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
     folder = weights.resolve("nano-vlm")
     model, frame = load_module(folder), load_tokenizer_and_frame(folder)[1]
     assert frame.image
-    stream = seen(folder)
+    stream = make_stream(folder)
     with torch.no_grad():
         hidden = model.base_model.text_model(torch.tensor([stream.ids])).last_hidden_state[0, -1]
         model.lm_head.weight[frame.image.id] = 100 * hidden / hidden.norm()
@@ -122,8 +122,8 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
     assert scores.entropy == pytest.approx(said.entropy, abs=1e-4)
 
 
-def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) -> None:
-    seeing = weights.load_model(small)
+def test_adding_vision_keeps_the_language_model(small_policies: Path, tmp_path: Path) -> None:
+    seeing = weights.load_model(small_policies)
     language = LlamaForCausalLM(LlamaConfig(**seeing.config.text_config.to_diff_dict()))
     language.model.load_state_dict(seeing.model.text_model.state_dict())
     language.tie_weights()
@@ -132,13 +132,13 @@ def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) ->
         assert torch.equal(seeing(input_ids=ids).logits, language.eval()(input_ids=ids).logits)
     assert seeing.lm_head.weight is seeing.model.text_model.embed_tokens.weight
     again = tmp_path / "again"
-    smollm2_eyes.build_smollm2_eyes(again, small.parent / "source", 3)
-    assert (again / "model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
+    smollm2_eyes.build_smollm2_eyes(again, small_policies.parent / "source", 3)
+    assert (again / "model.safetensors").read_bytes() == (small_policies / "model.safetensors").read_bytes()
 
 
-def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path: Path) -> None:
-    base, stream = load_module(small, frozen=True), seen(small)
-    frame = load_tokenizer_and_frame(small)[1]
+def test_adapter_skips_the_vision_encoder_and_round_trips(small_policies: Path, tmp_path: Path) -> None:
+    base, stream = load_module(small_policies, frozen=True), make_stream(small_policies)
+    frame = load_tokenizer_and_frame(small_policies)[1]
     stream.append_sampled(frame.encode("A"), [0.0], 0)
     model = create_adapter(base, AdapterSpec(rank=2), 1)
     names = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -147,16 +147,16 @@ def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path
         for name, parameter in model.named_parameters():
             if name.endswith(".b"):
                 parameter.normal_()
-    save_adapter(model, tmp_path / "adapter", str(small))
+    save_adapter(model, tmp_path / "adapter", str(small_policies))
     (one,), (other,), (plain,) = (
         score_with_entropy(StreamScorer(m), [stream], [1.0])
-        for m in (model, load_adapter(load_module(small, frozen=True), tmp_path / "adapter"), base)
+        for m in (model, load_adapter(load_module(small_policies, frozen=True), tmp_path / "adapter"), base)
     )
     assert one.logprobs == other.logprobs != plain.logprobs
 
 
 @pytest.mark.slow
-def test_smollm2_with_eyes_writes_as_smollm2() -> None:
+def test_smollm2_with_vision_writes_as_smollm2() -> None:
     folder = weights.resolve(smollm2_eyes.NAME)
     seeing, language = weights.load_model(folder), weights.load_model(weights.resolve(weights.DEFAULT))
     assert sum(p.numel() for p in seeing.parameters()) == smollm2_eyes.PARAMETERS

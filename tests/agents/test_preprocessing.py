@@ -21,7 +21,7 @@ from games.pictures import decode_picture
 from tests.factories.eyes import BYTES, PROCESSOR, make_config, make_picture
 
 
-def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
+def make_vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     return create_vision(make_config(family), folder)
 
@@ -29,7 +29,7 @@ def vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
 @pytest.mark.parametrize("size", [(24, 24), (16, 48), (40, 24), (200, 130), (3, 3)])
 def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], tmp_path: Path) -> None:
-    ours = vision(family, tmp_path, PROCESSOR)
+    ours = make_vision(family, tmp_path, PROCESSOR)
     theirs = Qwen2VLImageProcessorPil(**PROCESSOR)
     image = make_picture(5, *size)
     wanted = theirs(decode_picture(BYTES[image.hash]), return_tensors="np")
@@ -56,7 +56,7 @@ def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], t
 )  # fmt: skip
 def test_pixels_are_those_of_transformers(family: str, theirs: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     settings |= {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], "rescale_factor": 1 / 255}
-    ours = vision(family, tmp_path, settings)
+    ours = make_vision(family, tmp_path, settings)
     image = make_picture(6, 70, 70)
     (wanted,) = theirs(**settings)(decode_picture(BYTES[image.hash]), return_tensors="np")["pixel_values"]
     assert np.array_equal(ours.scale_image(BYTES[image.hash]).numpy(), wanted.reshape(3, *wanted.shape[-2:]))
@@ -83,7 +83,7 @@ def test_a_budget_of_pixels_is_kept(height: int, width: int, most: int) -> None:
         assert fit.size and fit.size[0] * fit.size[1] <= most and fit.tokens >= 1
 
 
-def test_a_budget_that_a_model_cannot_keep_is_refused() -> None:
+def test_refuses_unachievable_pixel_budget() -> None:
     with pytest.raises(WeightsError, match="a token has 784 pixels, so an image cannot have 100"):
         Qwen2(15, 0, 0, Preprocessing()).make_token(100)
     smolvlm = create_vision(make_config("smolvlm"))
@@ -114,9 +114,7 @@ def test_a_saved_policy_keeps_its_budget(tmp_path: Path) -> None:
         ({"size": {"shortest_edge": 9000, "longest_edge": 100}}, "min_pixels is more than max_pixels"),
     ],
 )
-def test_settings_that_no_processor_has_are_refused_in_one_line(
-    settings: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+def test_refuses_invalid_processor_settings_in_one_line(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=reason) as error:
-        vision("qwen2_vl", tmp_path, settings)
+        make_vision("qwen2_vl", tmp_path, settings)
     assert "\n" not in str(error.value)

@@ -83,12 +83,12 @@ def test_what_follows_a_stop_text_is_not_read() -> None:
     assert FREE.parse("ACCEPT | hi They: no", stop=["###", " They:"]) == Reply("hi", "ACCEPT", "", True)
 
 
-def test_the_game_gets_the_act_and_the_talk() -> None:
+def test_game_receives_act_and_talk() -> None:
     assert Reply("hi", "ACCEPT", "secret", True).game_text == "ACCEPT | hi"
     assert Reply("", "ACCEPT", "secret", True).game_text == "ACCEPT"
 
 
-def test_fields_are_short_lines_without_anything_invisible() -> None:
+def test_refuses_long_or_invisible_field_names() -> None:
     nasty = "a\x1b[31m\u202eb\u200bc\ud800d\ud83d\ude00\u2066\ufeff\tz\u2029y\U000e0041"
     assert visible(nasty) == "a[31mbc\ufffdd😀 z y"
     assert visible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"
@@ -109,7 +109,7 @@ def test_fields_are_short_lines_without_anything_invisible() -> None:
         ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
     ],
 )
-def test_formats_that_make_no_sense_are_refused(fields: dict[str, Any], told: str) -> None:
+def test_refuses_invalid_formats(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told):
         ReplySpec.model_validate(fields)
 
@@ -125,7 +125,7 @@ SOUP = st.lists(st.sampled_from(MARKS) | st.text(st.characters(), max_size=3), m
 @given(st.text(st.characters()) | SOUP, st.sampled_from([FREE, TAGGED, JSON, *BARE]))
 @example("\ud800", JSON)
 @example("\0" * 10, TAGGED)
-def test_any_text_is_read(text: str, spec: ReplySpec) -> None:
+def test_reads_arbitrary_text(text: str, spec: ReplySpec) -> None:
     reply = spec.parse(text, stop=["STOP"])
     assert reply.ok == bool(reply.action)
     assert len(reply.public) <= PUBLIC_LENGTH and "|" not in reply.action
@@ -140,7 +140,7 @@ WORDS = st.text("abc XYZ 012.,äß猫😀", max_size=30).map(lambda text: " ".jo
 
 @FUZZ
 @given(WORDS.filter(bool), WORDS, WORDS, st.sampled_from([FREE, TAGGED, JSON]))
-def test_what_is_written_is_read(action: str, public: str, private: str, spec: ReplySpec) -> None:
+def test_written_reply_round_trips(action: str, public: str, private: str, spec: ReplySpec) -> None:
     written = spec.write(action, public, private)
     assert spec.parse(written) == Reply(public, action, private if spec is not FREE else "", True)
     assert spec.parse(f"{written}\n") == spec.parse(written)
@@ -148,7 +148,7 @@ def test_what_is_written_is_read(action: str, public: str, private: str, spec: R
 
 @FUZZ
 @given(SOUP, SOUP, st.sampled_from(["open", "closed", "twice"]))
-def test_nothing_thought_reaches_the_game(before: str, after: str, how: str) -> None:
+def test_thoughts_never_reach_the_game(before: str, after: str, how: str) -> None:
     secret = "S3CRET" if how == "closed" else "<think>S3CRET" if how == "open" else "<think>x</think>S3CRET"
     thought = f"<think>{secret}</think>" if how != "open" else secret
     for spec in (TAGGED, ReplySpec(format="tagged", action="offer", private="think")):

@@ -67,7 +67,7 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
         torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
 
 
-def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
+def compute_gradients(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
     """By parameter, of a sum over log-probabilities and entropies in which every token weighs something else."""
     model.zero_grad()
     scores = StreamScorer(model, **settings)(batch)
@@ -87,8 +87,8 @@ def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, openi
     model = make_tiny_llama()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not frozen or frozen not in name)
-    expected = gradients_of(model, batch, bf16=bf16)
-    found = gradients_of(model, batch, bf16=bf16, gradient_checkpointing=True)
+    expected = compute_gradients(model, batch, bf16=bf16)
+    found = compute_gradients(model, batch, bf16=bf16, gradient_checkpointing=True)
     assert found.keys() == expected.keys() and all(gradient.any() for gradient in found.values())
     for name, gradient in found.items():
         tolerance = 1e-2 * float(expected[name].abs().max()) if bf16 else 1e-6
@@ -121,7 +121,7 @@ def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
     assert kept[True] < kept[False] / 2
 
 
-def test_an_opening_longer_than_a_sliding_window_is_shared() -> None:
+def test_prefix_longer_than_sliding_window_is_shared() -> None:
     config = MistralConfig(
         vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, initializer_range=0.4, sliding_window=6,
@@ -209,7 +209,7 @@ def test_the_common_prefix_is_shared_by_all_and_cannot_be_longer(sequences: list
 
 
 @given(seeds, st.integers(1, 200))
-def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> None:
+def test_pack_keeps_the_budget_and_every_stream(seed: int, budget: int) -> None:
     streams, heat = random_streams(seed)
     seen: list[int] = []
     for batch in pack(streams, heat, budget):
@@ -227,23 +227,21 @@ def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> 
     assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled_count]
 
 
-def computed(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
+def count_computed_tokens(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
     """Tokens that groups come to, and what starting a pass for each costs."""
     prefixes = [len(find_common_prefix([sequences[i] for i in group])) for group in groups]
     return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=8).map(tuple), min_size=1, max_size=12), st.integers(0, 12))
-def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
-    sequences: list[tuple[int, ...]], start: int
-) -> None:
+def test_families_partition_the_streams_and_never_cost_more(sequences: list[tuple[int, ...]], start: int) -> None:
     numbered = dict(enumerate(sequences))
     groups = PrefixTree(numbered, Costs(start)).find_families()
     assert sorted(i for group in groups for i in group) == sorted(numbered)
-    assert computed(numbered, groups, start) <= computed(numbered, [list(numbered)], start)
+    assert count_computed_tokens(numbered, groups, start) <= count_computed_tokens(numbered, [list(numbered)], start)
 
 
-def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> None:
+def test_each_prompt_is_computed_once_despite_common_prefixes() -> None:
     """Eight deals of eight replies: all share 40 tokens of rules, deals by twos one more, and a deal's prompt has 91.
 
     By hand, with 60 for starting a pass: 8 * (60 + 91 + 8 * 5) = 1528 tokens; as one, 60 + 40 + 64 * 56 = 3684.
@@ -253,7 +251,7 @@ def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> 
     sequences = {i: (*prompts[i // 8], *rng.integers(400, 10**6, 5).tolist()) for i in range(64)}
     groups = PrefixTree(sequences, Costs(60)).find_families()
     assert sorted(map(sorted, groups)) == [list(range(8 * deal, 8 * deal + 8)) for deal in range(8)]
-    assert computed(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
+    assert count_computed_tokens(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
 
 
 def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:

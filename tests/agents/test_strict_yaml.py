@@ -21,7 +21,7 @@ from tests.factories.thorough import count_cases
 FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
 
 
-def fault(text: str) -> str:
+def get_fault(text: str) -> str:
     with pytest.raises(YamlError) as caught:
         load(text, "f.yaml")
     told = str(caught.value)
@@ -90,13 +90,13 @@ BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("a
         ("---\n...\n", "f.yaml:1: the text is empty"),
     ],
 )  # fmt: skip
-def test_everything_wrong_is_one_line_with_file_line_and_field(text: str, told: str) -> None:
-    assert fault(text).startswith(told)
+def test_errors_are_one_line_with_file_line_and_field(text: str, told: str) -> None:
+    assert get_fault(text).startswith(told)
 
 
-def test_a_mere_depth_is_allowed_up_to_the_limit() -> None:
+def test_nesting_is_allowed_up_to_the_limit() -> None:
     assert load("[" * MAX_DEPTH + "]" * MAX_DEPTH, "f")
-    fault("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
+    get_fault("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
 
 
 def test_the_source_cannot_break_the_line() -> None:
@@ -115,7 +115,7 @@ def test_the_source_cannot_break_the_line() -> None:
         (b"", ":1: the text is empty"),
     ],
 )
-def test_files_that_are_no_text(tmp_path: Path, data: bytes, told: str) -> None:
+def test_refuses_binary_files(tmp_path: Path, data: bytes, told: str) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
     with pytest.raises(YamlError) as caught:
@@ -123,7 +123,7 @@ def test_files_that_are_no_text(tmp_path: Path, data: bytes, told: str) -> None:
     assert str(caught.value).startswith(f"{path}{told}")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_refuses_unreadable_files(tmp_path: Path) -> None:
     for path, told in (
         (tmp_path / "none.yaml", "No such file"),
         (tmp_path, "Is a directory"),
@@ -198,13 +198,13 @@ def test_line_of_finds_the_field_or_what_is_nearest_above() -> None:
     assert find_line("[", ("a",)) == 1
 
 
-def test_nearest() -> None:
+def test_suggests_nearest_name() -> None:
     assert nearest("negotation", ["chess", "negotiation"]) == " — did you mean 'negotiation'?"
     assert nearest("NANO", ["Nano"]) == " — did you mean 'Nano'?"
     assert nearest("zzz", ["chess"]) == nearest("x" * 10**6, ["chess"]) == nearest("a", []) == ""
 
 
-def never_raises_but_yaml_errors(text: str) -> None:
+def assert_only_yaml_errors(text: str) -> None:
     try:
         value = load(text, "f.yaml")
     except YamlError as error:
@@ -231,7 +231,7 @@ TREES = st.recursive(
 @given(st.text() | SOUP | st.text(st.characters()))
 @example("a: " + "[" * 20_000)
 def test_text_never_raises_anything_else(text: str) -> None:
-    never_raises_but_yaml_errors(text)
+    assert_only_yaml_errors(text)
 
 
 @FUZZ
@@ -250,7 +250,7 @@ def test_bytes_never_raise_anything_else(tmp_path_factory: pytest.TempPathFactor
 @given(TREES, st.integers(0, 400), st.integers(0, 8), st.sampled_from(["", *SNIPPETS]), st.booleans())
 def test_mutated_documents_never_raise_anything_else(tree: Any, at: int, cut: int, put: str, flow: bool) -> None:
     text = yaml.safe_dump(tree, default_flow_style=flow, allow_unicode=True)
-    never_raises_but_yaml_errors(text[:at] + put + text[at + cut :])
+    assert_only_yaml_errors(text[:at] + put + text[at + cut :])
 
 
 @given(TREES)
@@ -297,7 +297,7 @@ def test_a_value_is_written_out_as_often_as_it_occurs() -> None:
 @pytest.mark.parametrize(
     "value", [{"a": "\0"}, {"a": "\ud800"}, {"a": [float("nan")]}, {"a": 10**500}, {1: 2}, {"a": (1,)}]
 )
-def test_what_could_not_be_read_back_is_not_written(value: Any) -> None:
+def test_refuses_to_write_unreadable_values(value: Any) -> None:
     with pytest.raises(YamlError):
         dump(value, "it")
 
@@ -327,4 +327,4 @@ def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
 @pytest.mark.parametrize("unit", [*SNIPPETS, "a: ", "- 1\n", "[1,", "{a: ", "x ", "\\x41", "# x\n", "a\n "])
 @pytest.mark.parametrize("head", ["", "a: ", "a: '", 'a: "', "a: |\n  "])
 def test_a_megabyte_of_anything_is_read_or_refused(head: str, unit: str) -> None:
-    never_raises_but_yaml_errors(head + unit * ((MAX_BYTES - 20) // len(unit)))
+    assert_only_yaml_errors(head + unit * ((MAX_BYTES - 20) // len(unit)))

@@ -36,12 +36,12 @@ ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 
 @st.composite
-def _several(draw: st.DrawFn) -> list[ToolCall]:
+def draw_several_calls(draw: st.DrawFn) -> list[ToolCall]:
     pairs = draw(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3))
     return [ToolCall(make_call_id(place), name, arguments) for place, (name, arguments) in enumerate(pairs)]
 
 
-def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
+def make_definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
     """Definitions that give every argument the type that it has; one tool for each call."""
     kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
     return [
@@ -63,8 +63,8 @@ def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "qwen_xml"])
 @settings(max_examples=count_cases(60, 300), deadline=None)
-@given(calls=_several())
-def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
+@given(calls=draw_several_calls())
+def test_written_calls_round_trip(name: str, calls: list[ToolCall]) -> None:
     try:
         text = join_pieces(write_calls(name, calls))
     except ChatError:
@@ -76,15 +76,15 @@ def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
 
 
 @settings(max_examples=count_cases(60, 300), deadline=None)
-@given(calls=_several())
-def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> None:
+@given(calls=draw_several_calls())
+def test_xml_is_typed_by_the_definitions_or_refused(calls: list[ToolCall]) -> None:
     call = calls[0]
     try:
         text = join_pieces(write_calls("qwen_xml", [call]))
     except ChatError:
         assert "</parameter>" in repr(call) or "</think>" in repr(call)
         return
-    assert read_calls("qwen_xml", text, definitions([call])) == ("", (call,), "")
+    assert read_calls("qwen_xml", text, make_definitions([call])) == ("", (call,), "")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -196,14 +196,14 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 
 @pytest.mark.parametrize("name", THEIRS)
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
-def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
+def test_transformers_parses_calls_alike(name: str, arguments: dict[str, Any]) -> None:
     theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
     if name == "lfm2":  # its parser there splits texts at quotes, commas and brackets
         arguments = {key: re.sub(r"\W", "", text) if isinstance(text, str) else text for key, text in arguments.items()}
     calls = [ToolCall(make_call_id(0), "find", arguments)]
     text = join_pieces(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
-    tools = definitions(calls)
+    tools = make_definitions(calls)
     parsed = TOKENIZER.parse_response(text + end, getattr(theirs, THEIRS[name]), prefix="", tools=tools)
     functions = [call["function"] for call in parsed["tool_calls"]]
     assert functions == [
@@ -211,7 +211,7 @@ def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str
     ]
 
 
-def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adding_a_format_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """FunctionGemma's marks, for instance, around what Hermes writes."""
 
     def write(calls: Any) -> tool_formats.Pieces:

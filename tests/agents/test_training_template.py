@@ -27,7 +27,7 @@ TOOLS = [PLAIN[0], {"role": "tool", "content": "3"}, {"role": "user", "content":
 CONVERSATIONS = [PLAIN, [SYSTEM, *PLAIN], [SYSTEM, *THOUGHT], PLAIN[:3], PLAIN[:1], [SYSTEM], TOOLS]
 
 
-def tokenizer_of(name: str) -> Any:
+def make_tokenizer(name: str) -> Any:
     if name == "nano":
         return build_nano_tokenizer()
     tokenizer = FAMILIES["qwen" if name in ("stripping", "chatml") else name]()
@@ -36,7 +36,7 @@ def tokenizer_of(name: str) -> Any:
     return tokenizer
 
 
-def masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
+def decode_masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
     """The ids of a conversation, and the text that the mask covers."""
     given = {"return_dict": True, "return_assistant_tokens_mask": True}
     told = tokenizer.apply_chat_template(messages, chat_template=template, **given)
@@ -45,8 +45,8 @@ def masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tup
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "nano", "stripping", "chatml"])
-def test_a_marked_template_renders_what_it_rendered(name: str) -> None:
-    tokenizer = tokenizer_of(name)
+def test_marks_do_not_change_the_rendering(name: str) -> None:
+    tokenizer = make_tokenizer(name)
     frame = ChatFrame(tokenizer)
     template = mark_template(tokenizer, frame)
     for messages in CONVERSATIONS:
@@ -65,26 +65,26 @@ def test_a_marked_template_renders_what_it_rendered(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama3", "nano", "stripping", "chatml"])
 def test_marks_cover_replies_and_what_ends_them(name: str) -> None:
-    tokenizer = tokenizer_of(name)
+    tokenizer = make_tokenizer(name)
     frame = ChatFrame(tokenizer)
     template = mark_template(tokenizer, frame)
     for messages in (PLAIN, [SYSTEM, *PLAIN]):
         second = "No." if frame.parts.trims else " No."
-        assert masked(tokenizer, messages, template)[1] == f"Take 1.{frame.stop}{second}{frame.stop}"
-    assert masked(tokenizer, PLAIN[:3], template)[1] == f"Take 1.{frame.stop}"
+        assert decode_masked(tokenizer, messages, template)[1] == f"Take 1.{frame.stop}{second}{frame.stop}"
+    assert decode_masked(tokenizer, PLAIN[:3], template)[1] == f"Take 1.{frame.stop}"
 
 
 @pytest.mark.parametrize("name", ["llama3", "qwen", "nano", "stripping", "chatml"])
-def test_the_frames_template_is_what_a_policy_reads(name: str) -> None:
+def test_frame_template_matches_policy_context(name: str) -> None:
     """Thoughts of earlier replies included, also where the model's own template drops them."""
-    tokenizer = tokenizer_of(name)
+    tokenizer = make_tokenizer(name)
     frame = ChatFrame(tokenizer)
     assert frame.rewrites_thoughts is (name in ("qwen", "stripping"))
     template = build_frame_template(frame)
     assert template
     for system in ("Be brief.", ""):
         messages = [*([{"role": "system", "content": system}] if system else []), *THOUGHT]
-        ids, text = masked(tokenizer, messages, template)
+        ids, text = decode_masked(tokenizer, messages, template)
         read = frame.open(system)
         for user, reply in zip(THOUGHT[::2], THOUGHT[1::2], strict=True):
             # sampled, a tag is its own token
@@ -94,9 +94,9 @@ def test_the_frames_template_is_what_a_policy_reads(name: str) -> None:
         assert text == "".join(f"{reply['content']}{frame.stop}" for reply in THOUGHT[1::2])
 
 
-def test_without_a_system_turn_no_template_is_what_was_read() -> None:
+def test_no_template_without_a_system_turn() -> None:
     for name in ("gemma", "llama2", "mistral"):
-        tokenizer = tokenizer_of(name)
+        tokenizer = make_tokenizer(name)
         assert build_frame_template(ChatFrame(tokenizer)) is None
         assert mark_template(tokenizer, ChatFrame(tokenizer)) == tokenizer.chat_template
 

@@ -30,7 +30,7 @@ SIZES = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2}
 HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8}
 
 
-def grown(seed: int) -> tuple[list[Stream], list[float]]:
+def grow_streams(seed: int) -> tuple[list[Stream], list[float]]:
     """Streams that leave one another anywhere, also in the midst of what was sampled, and twins."""
     rng = np.random.default_rng(seed)
     streams = [make_stream(rng.integers(0, VOCABULARY, 20).tolist(), rng, int(rng.integers(1, 8)))]
@@ -48,7 +48,7 @@ def grown(seed: int) -> tuple[list[Stream], list[float]]:
 @settings(max_examples=40, deadline=None)
 @given(seeds, st.sampled_from([1, 60, 10**4]))
 def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int) -> None:
-    streams, heat = grown(seed)
+    streams, heat = grow_streams(seed)
     scored = score_streams(StreamScorer(EXACT), streams, heat, budget, JOIN)
     with torch.no_grad():
         for stream, temperature, found in zip(streams, heat, scored, strict=True):
@@ -58,7 +58,7 @@ def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int)
 @settings(max_examples=15, deadline=None)
 @given(seeds)
 def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> None:
-    streams, heat = grown(seed)
+    streams, heat = grow_streams(seed)
     rng = np.random.default_rng(seed)
     weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
     parts = [(score_alone(EXACT, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]
@@ -74,8 +74,8 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
 
 
 @given(seeds, st.integers(1, 200), st.sampled_from([0, 1, 50, 10**9]))
-def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) -> None:
-    streams, heat = grown(seed)
+def test_each_stream_is_a_tree_path(seed: int, budget: int, scores: int) -> None:
+    streams, heat = grow_streams(seed)
     given_ = list(plan_passes(streams, budget, costs=Costs(8, scores)))
     seen: list[int] = []
     for one, batch in zip(given_, pack(streams, heat, budget, costs=Costs(8, scores)), strict=True):
@@ -105,16 +105,16 @@ def test_every_stream_is_a_path_of_its_row(seed: int, budget: int, scores: int) 
 
 @settings(max_examples=40, deadline=None)
 @given(seeds)
-def test_with_room_enough_no_shared_token_is_computed_twice(seed: int) -> None:
+def test_shared_tokens_are_computed_once_within_budget(seed: int) -> None:
     """As many tokens as the tree of their prefixes has nodes, or a few more (`MIN_SHARED`) for each stream."""
-    streams = [stream for stream in grown(seed)[0] if stream.sampled_count]
+    streams = [stream for stream in grow_streams(seed)[0] if stream.sampled_count]
     nodes = {tuple(s.ids[:k]) for s in streams for k in range(1, len(s) + 1)}
     dear = Costs(start=10**6, scores=10**9)
     found = [one.prefix + sum(row.size for row in one.rows) for one in plan_passes(streams, 10**6, costs=dear)]
     assert len(nodes) <= sum(found) < len(nodes) + MIN_SHARED * len(streams)
 
 
-def nested() -> list[Stream]:
+def make_nested_streams() -> list[Stream]:
     """Forty tokens of a trunk, three branches of five, and one of them goes on twice with four."""
     trunk, arms = [k % VOCABULARY for k in range(40)], [[arm] * 5 for arm in (1, 2, 3)]
     streams = []
@@ -125,10 +125,14 @@ def nested() -> list[Stream]:
     return streams
 
 
-def test_branches_inside_a_branch_by_hand() -> None:
+def test_nested_branches_match_worked_example() -> None:
     """40 + 3 * 5 + 2 * 4 tokens in a tree; without, nine once and four rows as long as the longest, of 40 more."""
-    assert [(one.prefix, one.tokens) for one in plan_passes(nested(), 1000, costs=Costs(64, 10**6))] == [(9, 63)]
-    assert [(one.prefix, one.tokens) for one in plan_passes(nested(), 1000, costs=Costs(64))] == [(9, 9 + 4 * 40)]
+    assert [(one.prefix, one.tokens) for one in plan_passes(make_nested_streams(), 1000, costs=Costs(64, 10**6))] == [
+        (9, 63)
+    ]
+    assert [(one.prefix, one.tokens) for one in plan_passes(make_nested_streams(), 1000, costs=Costs(64))] == [
+        (9, 9 + 4 * 40)
+    ]
 
 
 def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() -> None:
@@ -138,7 +142,7 @@ def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() ->
     assert list(plan_passes(streams, 300, costs=JOIN)) == list(plan_passes(streams, 300, costs=Costs(JOIN.start)))
 
 
-def test_a_tree_is_taken_where_it_saves_more_than_its_attention_costs() -> None:
+def test_tree_is_used_where_it_saves_computation() -> None:
     """Two streams that share 64 tokens and have 64 of their own: 64 saved against 64 * 64 scores, 64 a token."""
     rng = np.random.default_rng(0)
     shared = rng.integers(0, VOCABULARY, 64).tolist()
@@ -152,7 +156,7 @@ def test_a_tree_is_taken_where_it_saves_more_than_its_attention_costs() -> None:
     assert rows == {63: [2], 64: [1]}
 
 
-def test_only_models_that_see_paths_get_trees() -> None:
+def test_only_models_with_path_masks_get_trees() -> None:
     """A window, layers of two kinds, and a model without attention: their rows are streams."""
     near = MistralForCausalLM(MistralConfig(sliding_window=6, **SIZES, **HEADS))
     far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
@@ -165,7 +169,7 @@ def test_only_models_that_see_paths_get_trees() -> None:
 
 @pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bf16"])
 def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: bool) -> None:
-    (batch,) = pack(nested(), [1.0, 0.5, 1.0, 2.0], 10**4, costs=JOIN)
+    (batch,) = pack(make_nested_streams(), [1.0, 0.5, 1.0, 2.0], 10**4, costs=JOIN)
     assert batch.tree is not None
     found = []
     for recomputed in (False, True):
@@ -184,7 +188,7 @@ def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]
     assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
 
 
-def stripped(turns: int, shown: int) -> list[Stream]:
+def make_stripped_streams(turns: int, shown: int) -> list[Stream]:
     """A stream a turn: the history of what was shown, and the turn's own thought, which the next ones do not see."""
     rng, history, streams = np.random.default_rng(0), list[int](), []
     for turn in range(turns):
@@ -198,13 +202,13 @@ def stripped(turns: int, shown: int) -> list[Stream]:
 @pytest.mark.slow
 def test_a_match_of_very_many_turns_is_packed() -> None:
     """Branches of a trunk at 1,500 places: Python's recursion ended at a thousand."""
-    found = list(plan_passes(stripped(1500, 3), 10**5, costs=Costs(64, 1536)))
+    found = list(plan_passes(make_stripped_streams(1500, 3), 10**5, costs=Costs(64, 1536)))
     assert sorted(i for one in found for i in one.index) == list(range(1500))
 
 
 @given(seeds, st.integers(100, 20_000))
 def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
-    streams, heat = grown(seed)
+    streams, heat = grow_streams(seed)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(packing, "MAX_MASK_ENTRIES", most)
         for batch in pack(streams, heat, 10**6, costs=JOIN):
@@ -213,6 +217,6 @@ def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
 
 def test_contexts_longer_than_the_mask_allows_are_several_trees() -> None:
     """15,000 tokens in the last one, whatever the budget."""
-    found = list(plan_passes(stripped(150, 100), 10**7, costs=JOIN))
+    found = list(plan_passes(make_stripped_streams(150, 100), 10**7, costs=JOIN))
     trees = [(one.prefix, row.size) for one in found for row in one.rows if len(row.streams) > 1]
     assert len(trees) > 1 and all(size * (prefix + size) <= packing.MAX_MASK_ENTRIES for prefix, size in trees)

@@ -39,7 +39,7 @@ def nano() -> Any:
     return load_model(resolve("nano"))
 
 
-def serving(model: Any, **options: Any) -> InProcessEngine:
+def make_engine(model: Any, **options: Any) -> InProcessEngine:
     engine = InProcessEngine(**options)
     wait(engine.publish("p", 3, ModuleWeights(model)))
     return engine
@@ -51,7 +51,7 @@ def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any
     model, context = make_tiny_llama(), [1, 2, 3]
     requests = [make_request(context, seed, f"k{seed}", max_tokens=3 + seed, **changes) for seed in range(4)]
     for one, plain in zip(
-        generate(serving(model, entropy=True), requests), generate(serving(model), requests), strict=True
+        generate(make_engine(model, entropy=True), requests), generate(make_engine(model), requests), strict=True
     ):
         assert (one.ids, one.logprobs) == (plain.ids, plain.logprobs) and plain.entropy is None
         assert one.entropy is not None and len(one.entropy) == len(one.ids)
@@ -76,7 +76,7 @@ def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k
         make_request(ids, seed=i, key=str(i), temperature=temperature, top_k=top_k, top_p=top_p)
         for i, ids in enumerate(make_contexts(24, 12))
     ]
-    for one, got in zip(asked, generate(serving(model), asked), strict=True):
+    for one, got in zip(asked, generate(make_engine(model), asked), strict=True):
         assert len(got.ids) == 6 and got.version == 3
         assert_agrees(model, one, got)
 
@@ -85,13 +85,13 @@ def test_requests_of_different_sampling_share_a_batch() -> None:
     model = make_tiny_llama()
     kinds: list[dict[str, Any]] = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
     asked = [make_request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(make_contexts(24, 10))]
-    got = generate(serving(model), asked)
+    got = generate(make_engine(model), asked)
     for one, completion in zip(asked, got, strict=True):
         assert_agrees(model, one, completion)
         assert len(completion.ids) == one.max_tokens
 
 
-def conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -> list[Completion]:
+def play_conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -> list[Completion]:
     """Four turns of one stream; `fresh`: nothing is known of those before."""
     ids, done = [1, 2, 3, 4, 5], []
     for turn in range(turns):
@@ -103,13 +103,13 @@ def conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -
     return done
 
 
-def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
+def test_cache_saves_tokens_without_changing_replies(nano: Any) -> None:
     fed: list[int] = []
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: fed.append(given[0].numel()))
     try:
-        kept = conversation(serving(nano))
+        kept = play_conversation(make_engine(nano))
         with_cache, fed[:] = sum(fed), []
-        fresh = conversation(serving(nano), fresh=True)
+        fresh = play_conversation(make_engine(nano), fresh=True)
     finally:
         hook.remove()
     assert [c.ids for c in kept] == [c.ids for c in fresh]
@@ -118,14 +118,14 @@ def test_a_kept_cache_saves_tokens_and_changes_nothing(nano: Any) -> None:
     assert with_cache < sum(fed)
 
 
-def test_a_cache_too_small_for_anybody_changes_nothing(nano: Any) -> None:
-    roomy = conversation(serving(nano))
-    assert [c.ids for c in conversation(serving(nano, cache_bytes=1))] == [c.ids for c in roomy]
+def test_tiny_cache_changes_no_reply(nano: Any) -> None:
+    roomy = play_conversation(make_engine(nano))
+    assert [c.ids for c in play_conversation(make_engine(nano, cache_bytes=1))] == [c.ids for c in roomy]
 
 
 def test_a_cache_of_other_ids_is_not_used() -> None:
     model = make_tiny_llama()
-    engine = serving(model)
+    engine = make_engine(model)
     generate(engine, [make_request([1, 2, 3, 4])])
     other = make_request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
     (got,) = generate(engine, [other])
@@ -138,16 +138,16 @@ def test_a_cache_of_other_ids_is_not_used() -> None:
 @pytest.mark.parametrize("max_batch", [256, 5])
 def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_batch: int) -> None:
     asked = [make_request(ids, i, str(i)) for i, ids in enumerate(make_contexts(nano.config.vocab_size, 24))]
-    among = generate(serving(nano, max_batch=max_batch), asked)
+    among = generate(make_engine(nano, max_batch=max_batch), asked)
     for i in (0, 3, 11, 23):
-        (alone,) = generate(serving(nano), [asked[i]])
+        (alone,) = generate(make_engine(nano), [asked[i]])
         assert alone.ids == among[i].ids
         np.testing.assert_allclose(alone.logprobs, among[i].logprobs, atol=1e-4)
     assert len({c.ids for c in among}) == len(among), "different seeds, different replies"
 
 
-def test_all_that_wait_are_decoded_together(nano: Any) -> None:
-    engine, batches = serving(nano), []
+def test_waiting_requests_are_decoded_together(nano: Any) -> None:
+    engine, batches = make_engine(nano), []
     estimate_costs(nano)  # which are tried once for a model
     hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: batches.append(len(given[0])))
 
@@ -163,7 +163,7 @@ def test_all_that_wait_are_decoded_together(nano: Any) -> None:
 
 def test_publishing_drops_what_older_weights_had_computed() -> None:
     model = make_tiny_llama(seed=0)
-    engine = serving(model)
+    engine = make_engine(model)
     first = make_request(make_contexts(24, 2)[1], seed=1)
     (said,) = generate(engine, [first])
     with torch.no_grad():
@@ -178,7 +178,7 @@ def test_publishing_drops_what_older_weights_had_computed() -> None:
 
 def test_policies_are_served_apart() -> None:
     one, other = make_tiny_llama(seed=0), make_tiny_llama(seed=1)
-    engine = serving(one)
+    engine = make_engine(one)
     wait(engine.publish("q", 9, ModuleWeights(other)))
     asked = [make_request([1, 2, 3], 0), make_request([1, 2, 3], 0, policy="q")]
     mine, theirs = generate(engine, asked)
@@ -190,7 +190,7 @@ def test_policies_are_served_apart() -> None:
 def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
     model = make_tiny_llama()
     asked = make_request([3, 1, 4, 1, 5], temperature=0.0)
-    (got,) = generate(serving(model), [asked])
+    (got,) = generate(make_engine(model), [asked])
     ids = list(asked.ids)
     with torch.no_grad():
         for token in got.ids:
@@ -201,23 +201,23 @@ def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it() -> None:
     model = make_tiny_llama()
-    (whole,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=8)])
+    (whole,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=8)])
     assert (whole.finish, len(whole.ids)) == ("length", 8)
     end = whole.ids[4]
-    (stopped,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
+    (stopped,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
     assert stopped.finish == "stop"
     assert stopped.ids == whole.ids[: whole.ids.index(end) + 1]
-    (last,) = generate(serving(model), [make_request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
+    (last,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
     assert (last.finish, last.ids) == ("stop", whole.ids[:1])
 
 
 def test_a_policy_that_nobody_published_is_an_error() -> None:
     with pytest.raises(KeyError, match="no weights are published for policy 'ghost'"):
-        generate(serving(make_tiny_llama()), [make_request([1, 2], policy="ghost")])
+        generate(make_engine(make_tiny_llama()), [make_request([1, 2], policy="ghost")])
 
 
-def test_what_the_model_raises_reaches_those_who_wait() -> None:
-    engine = serving(make_tiny_llama(vocabulary=8))
+def test_model_errors_reach_waiting_requests() -> None:
+    engine = make_engine(make_tiny_llama(vocabulary=8))
     with pytest.raises((RuntimeError, ValueError, IndexError)):
         asyncio.run(asyncio.wait_for(engine.generate([make_request([1, 2, 99])]), 5))
     assert len(generate(engine, [make_request([1, 2, 3])])[0].ids) == 6, "and the engine goes on"
@@ -230,7 +230,7 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float,
         make_request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k)
         for seed in range(count)
     ]
-    drawn = Counter(c.ids[0] for c in generate(serving(model), asked))
+    drawn = Counter(c.ids[0] for c in generate(make_engine(model), asked))
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[1, 2, 3]])).logits[0, -1].double().numpy()
     expected = np.exp(truncate_distribution(logits, temperature, top_k, 1.0)) * count
@@ -242,7 +242,7 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float,
 
 def test_scores_are_those_of_the_sampler() -> None:
     model = make_tiny_llama()
-    engine = serving(model)
+    engine = make_engine(model)
     asked = make_request([1, 2, 3, 4, 5], temperature=0.8)
     (got,) = generate(engine, [asked])
     stream = Stream()
@@ -253,7 +253,7 @@ def test_scores_are_those_of_the_sampler() -> None:
 
 
 @pytest.mark.parametrize("width", [5, 256, 700])
-def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
+def test_draw_is_the_first_token_with_cumulative_probability_above_it(width: int) -> None:
     """Against numpy on the whole row; never a token of no probability, also at the very ends."""
     rng = np.random.default_rng(width)
     p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
@@ -268,21 +268,22 @@ def test_a_draw_lies_where_the_sums_from_the_left_pass_it(width: int) -> None:
 
 def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -> None:
     model, asked = make_tiny_llama(), make_request([1, 2, 3])
-    engine = serving(model, precision=Precision.BF16)
+    engine = make_engine(model, precision=Precision.BF16)
     before = generate(engine, [asked])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)
     wait(engine.publish("p", 4, ModuleWeights(model)))
     assert (
-        generate(engine, [asked])[0].logprobs == generate(serving(model, precision=Precision.BF16), [asked])[0].logprobs
+        generate(engine, [asked])[0].logprobs
+        == generate(make_engine(model, precision=Precision.BF16), [asked])[0].logprobs
     )
     assert generate(engine, [asked])[0].logprobs != before[0].logprobs
 
 
 def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(6)], record_passes(monkeypatch)
-    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
+    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
         assert_agrees(nano, one, got)
     assert shapes == [(1, 54), *[(6, 1)] * 6], "a tree without a trunk, then everybody's own tokens"
 
@@ -295,13 +296,13 @@ def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatc
         for own in range(3)
     ]
     shapes = record_passes(monkeypatch)
-    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
+    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
         assert_agrees(nano, one, got)
     assert shapes[:3] == [(1, 4), (1, 2 * 3 + 2 * (1 + 2 + 1)), (6, 1)]
 
 
-def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = serving(nano)
+def test_prefix_is_computed_from_its_cached_part(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make_engine(nano)
     generate(engine, [make_request([1, 2, 3, 4, own], key=f"{own}") for own in (5, 6)])
     shapes, later = record_passes(monkeypatch), make_request([1, 2, 3, 9, 9, 9], key="later")
     (got,) = generate(engine, [later])
@@ -309,9 +310,9 @@ def test_an_opening_is_computed_from_what_is_known_of_it(nano: Any, monkeypatch:
     assert shapes[:2] == [(1, 2), (1, 1)], "9 9 behind 1 2 3, then the last 9"
 
 
-def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> None:
+def test_number_of_cached_prefixes_is_bounded(nano: Any) -> None:
     """A frozen policy plays for ever, and each of its contexts may begin otherwise."""
-    engine = serving(nano)
+    engine = make_engine(nano)
     for first in range(MAX_PREFIXES + 9):
         generate(engine, [make_request([first, 1, 2], key=f"{first}", max_tokens=1)])
     kept = engine._served["p"].prefixes
@@ -325,7 +326,7 @@ def test_no_more_openings_are_kept_than_are_compared_in_no_time(nano: Any) -> No
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.engines.decoding.MAX_TREE_TOKENS", {"cpu": 20, "cuda": 20})
     asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(5)], record_passes(monkeypatch)
-    for one, got in zip(asked, generate(serving(nano), asked), strict=True):
+    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
         assert_agrees(nano, one, got)
     assert shapes[:4] == [(1, 18), (1, 18), (1, 9), (5, 1)]
 
@@ -334,7 +335,7 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
     """Each draws for itself, as it would alone; who has sampled the same so far is computed once."""
     model, shapes = make_tiny_llama(), record_passes(monkeypatch)
     asked = [make_request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
-    got = generate(serving(model), asked)
+    got = generate(make_engine(model), asked)
     rows = [rows for rows, width in shapes if width == 1]
     beginnings = [len({one.ids[:n] for one in got if len(one.ids) > n}) for n in range(6)]
     assert beginnings[0] == 1 < max(beginnings) < 20, "they part, but not at once"
@@ -342,13 +343,13 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
     assert max(rows) <= max(beginnings), "rows that nobody uses are used again"
     for one, completion in zip(asked, got, strict=True):
         assert_agrees(model, one, completion)
-        (alone,) = generate(serving(model), [one])
+        (alone,) = generate(make_engine(model), [one])
         assert alone.ids == completion.ids
 
 
 def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
     """Requests that were one row until late have each the cache of its own ids."""
-    engine = serving(nano)
+    engine = make_engine(nano)
     first = [make_request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
     replies = generate(engine, first)
     assert [one.ids for one in replies[::2]] == [one.ids for one in replies[1::2]]
@@ -358,9 +359,9 @@ def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -> None:
+def test_released_policy_holds_no_memory_and_is_still_served(bf16: bool) -> None:
     engine, asked = (
-        serving(make_tiny_llama(), precision=Precision.BF16 if bf16 else Precision.FP32),
+        make_engine(make_tiny_llama(), precision=Precision.BF16 if bf16 else Precision.FP32),
         make_request([1, 2, 3]),
     )
     (before,) = generate(engine, [asked])
@@ -372,7 +373,7 @@ def test_a_policy_at_rest_holds_nothing_and_is_served_all_the_same(bf16: bool) -
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def disable_garbage_collection() -> Iterator[None]:
     """Nobody looks for cycles meanwhile."""
     gc.disable()
     try:
@@ -381,9 +382,7 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
-    nano: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_buffers_are_freed_without_garbage_collection(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large process is hardly ever searched for cycles, and each of these holds what all rows have seen."""
     buffers = list[ref[torch.Tensor]]()
 
@@ -393,14 +392,14 @@ def test_the_buffers_of_a_batch_go_with_it_and_wait_for_no_collector(
             buffers.append(ref(self.full_data))
 
     monkeypatch.setattr(decoding, "BatchKV", Kept)
-    engine = serving(nano)
-    with uncollected():
+    engine = make_engine(nano)
+    with disable_garbage_collection():
         generate(engine, [make_request([1, 2, 3, 4, own], key=f"{own}") for own in range(5)])
         assert buffers and not [kept for kept in buffers if kept() is not None]
 
 
-def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
-    engine = serving(make_tiny_llama())
+def test_retiring_a_policy_fails_its_waiting_requests() -> None:
+    engine = make_engine(make_tiny_llama())
 
     async def ask() -> list[Completion]:
         waiting = asyncio.create_task(engine.generate([make_request([1, 2, 3])]))
@@ -412,7 +411,7 @@ def test_who_waits_for_a_policy_that_is_retired_is_told() -> None:
         asyncio.run(ask())
 
 
-class Fragile(torch.nn.Module):
+class FailingEmbedding(torch.nn.Module):
     """An embedding that raises for any batch with a certain token."""
 
     def __init__(self, inner: Any, token: int) -> None:
@@ -430,7 +429,7 @@ class Fragile(torch.nn.Module):
         return self.inner(ids)
 
 
-def answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion | BaseException]:
+def collect_answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion | BaseException]:
     """What each of these gets that are asked at once by different clients."""
 
     async def every() -> list[Any]:
@@ -443,10 +442,10 @@ def answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion
 def test_an_error_of_one_request_reaches_no_other() -> None:
     """Those decoded beside it say what they say without it."""
     asked = [make_request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
-    alone = generate(serving(make_tiny_llama()), asked)
+    alone = generate(make_engine(make_tiny_llama()), asked)
     model = make_tiny_llama()
-    model.set_input_embeddings(Fragile(model.get_input_embeddings(), 20))
-    told = answers(serving(model), [*asked[:4], make_request([1, 20], 0, "bad"), *asked[4:]])
+    model.set_input_embeddings(FailingEmbedding(model.get_input_embeddings(), 20))
+    told = collect_answers(make_engine(model), [*asked[:4], make_request([1, 20], 0, "bad"), *asked[4:]])
     assert isinstance(told.pop(4), RuntimeError)
     for one, other in zip(told, alone, strict=True):
         assert isinstance(one, Completion) and one.ids == other.ids
@@ -457,8 +456,10 @@ def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
     ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU an index out of range ends the process's work for good."""
-    engine, seen = serving(make_tiny_llama()), record_passes(monkeypatch)
-    told = answers(engine, [make_request([1, 2]), make_request(ids, key="bad"), make_request([1, 3], key="other")])
+    engine, seen = make_engine(make_tiny_llama()), record_passes(monkeypatch)
+    told = collect_answers(
+        engine, [make_request([1, 2]), make_request(ids, key="bad"), make_request([1, 3], key="other")]
+    )
     assert [isinstance(one, Completion) for one in told] == [True, False, True]
     assert "vocabulary of 24" in str(told[1]) and (2, 1) in seen, "the others share a batch"
 
@@ -481,5 +482,5 @@ def test_the_outermost_settings_are_sampled(changes: dict[str, Any]) -> None:
     model = make_tiny_llama()
     with torch.no_grad():
         model.lm_head.weight.mul_(1e4)
-    (got,) = generate(serving(model), [make_request([1, 2, 3], **changes)])
+    (got,) = generate(make_engine(model), [make_request([1, 2, 3], **changes)])
     assert len(got.ids) == 6 and np.isfinite(got.logprobs).all()

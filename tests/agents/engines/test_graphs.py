@@ -39,13 +39,13 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def serving(model: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
+def make_engine(model: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
     engine = InProcessEngine(precision)
     wait(engine.publish("p", 1, ModuleWeights(model)))
     return engine
 
 
-def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
+def play_conversation(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
     """Two turns of nine streams, some of them alike at first, that end one by one."""
     asked = [
         make_request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
@@ -62,7 +62,7 @@ def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Co
 @pytest.mark.parametrize("name", STEPPED)
 def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_float64_model(name).float().to(device)
-    engine, used = serving(model), []
+    engine, used = make_engine(model), []
     one_step = GraphCache.__call__
     monkeypatch.setattr(GraphCache, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
     asked = [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(VOCABULARY, 9))]
@@ -73,13 +73,11 @@ def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_rounded_shapes_say_what_plain_steps_say(
-    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padded_shapes_match_plain_steps(precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_float64_model("qwen3").float().to(device)
-    rounded = talk(serving(model, precision))
+    rounded = play_conversation(make_engine(model, precision))
     monkeypatch.setattr("agents.engines.in_process.can_record", lambda model: False)
-    plain = talk(serving(model, precision))
+    plain = play_conversation(make_engine(model, precision))
     if precision is Precision.FP32:
         assert [one.ids for one in rounded] == [one.ids for one in plain]
     for one, other in zip(rounded, plain, strict=True):
@@ -89,28 +87,26 @@ def test_rounded_shapes_say_what_plain_steps_say(
 
 @pytest.mark.parametrize("device", [GPU])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_replay_is_what_the_host_would_have_started(
-    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay_equals_eager_execution(precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_float64_model("llama").float().to(device)
-    engine = serving(model, precision)
-    talk(engine)
-    recorded = talk(engine)
+    engine = make_engine(model, precision)
+    play_conversation(engine)
+    recorded = play_conversation(engine)
     (kept,) = engine._replays.values()
     assert any(one.graph is not None for one in kept._steps.values())
     monkeypatch.setattr(graphs, "CAPTURE_AT", NEVER)
-    plain = serving(model, precision)
-    talk(plain)
-    assert recorded == talk(plain)
+    plain = make_engine(model, precision)
+    play_conversation(plain)
+    assert recorded == play_conversation(plain)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_weights_that_have_learned_are_heard(precision: Precision, device: str) -> None:
+def test_replays_use_updated_weights(precision: Precision, device: str) -> None:
     """In place, as an optimiser changes them; then at another place; then after their copies were freed."""
     model, rng = make_float64_model("llama").float().to(device), torch.Generator().manual_seed(0)
-    engine = serving(model, precision)
+    engine = make_engine(model, precision)
     for version in range(2, 5):
-        talk(engine)
+        play_conversation(engine)
         with torch.no_grad():
             for parameter in model.parameters():
                 moved = parameter + 0.2 * torch.randn(parameter.shape, generator=rng).to(device)
@@ -122,23 +118,23 @@ def test_weights_that_have_learned_are_heard(precision: Precision, device: str) 
             wait(engine.release("p"))
             assert not engine._replays
         wait(engine.publish("p", version, ModuleWeights(model)))
-        fresh = serving(copy.deepcopy(model), precision)
+        fresh = make_engine(copy.deepcopy(model), precision)
         wait(fresh.publish("p", version, ModuleWeights(fresh._served["p"].weights)))
-        assert talk(engine) == talk(fresh)
+        assert play_conversation(engine) == play_conversation(fresh)
 
 
-def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
+def test_nan_weights_leave_no_trace(device: str) -> None:
     model = make_float64_model("llama").float().to(device)
-    engine = serving(model)
-    before = talk(engine)
+    engine = make_engine(model)
+    before = play_conversation(engine)
     with torch.no_grad():
         model.model.layers[0].self_attn.v_proj.weight.fill_(float("nan"))
     wait(engine.publish("p", 2, ModuleWeights(model)))
     with pytest.raises(WeightsError, match="NaN"):
-        talk(engine)
+        play_conversation(engine)
     model.load_state_dict(make_float64_model("llama").float().state_dict())
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    assert talk(engine) == before
+    assert play_conversation(engine) == before
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -153,7 +149,7 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
             wait(each.publish(name, 1, wrap_adapter(model, base, Path("there"), "base")))
     for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
         fresh._replays.clear()
-        assert talk(engine, policies) == talk(fresh, policies)
+        assert play_conversation(engine, policies) == play_conversation(fresh, policies)
     randomise_adapter(models["a"], 9)
     wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
     with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
@@ -164,7 +160,7 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
 
 def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
     model = make_float64_model("llama").float().to(device)
-    engine = serving(model)
+    engine = make_engine(model)
     for count in (2, 20, 3, 33, 2):
         asked = [
             make_request(ids, i, f"{count}.{i}") for i, ids in enumerate(make_contexts(VOCABULARY, count, seed=count))

@@ -17,12 +17,12 @@ from tests.factories.toy_engine import PLACE, ToyEngine
 
 
 @pytest.fixture(autouse=True)
-def table(monkeypatch: pytest.MonkeyPatch) -> None:
+def toy_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINES, "toy", f"{PLACE}:ToyEngine")
     monkeypatch.setitem(ENGINES, "uninstalled", f"{PLACE}:Uninstalled")
 
 
-def test_a_class_in_the_table_is_an_engine() -> None:
+def test_registered_class_is_an_engine() -> None:
     spec = EngineSpec.model_validate({"kind": "toy"})
     assert type(make_engine(spec)) is ToyEngine and spec.capabilities is ToyEngine.capabilities
     assert type(make_engine(EngineSpec())) is InProcessEngine
@@ -58,7 +58,7 @@ def test_engines_are_listed_with_what_they_serve() -> None:
     assert rows["uninstalled"]["state"] == "not installed: pip install no-such-engine"
 
 
-def test_what_an_engine_lacks_is_told() -> None:
+def test_missing_capability_is_reported() -> None:
     assert list_kinds_with("records_entropy") == "in_process"
     with pytest.raises(EngineError, match=r"engine\.entropy: toy does not report entropies: set .* to in_process, or"):
         check_engine(EngineSpec(kind="toy", entropy=True))

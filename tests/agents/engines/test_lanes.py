@@ -26,12 +26,12 @@ from tests.factories.requests import assert_agrees, generate, make_contexts, mak
 NAMES = ("a", "b", "c", "d")
 
 
-def base_of(bf16: bool = False, family: str = "untied") -> Any:
+def make_base(bf16: bool = False, family: str = "untied") -> Any:
     base = make_model(family).requires_grad_(False)
     return convert_to_bf16(base, packed=False) if bf16 else base
 
 
-def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
+def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     """Four adapters of different ranks and layers, served."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
     made = [randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
@@ -41,7 +41,7 @@ def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     return models
 
 
-def mixed(count: int = 24) -> list[Request]:
+def make_mixed_requests(count: int = 24) -> list[Request]:
     """Requests of all four, in no order."""
     given = make_contexts(24, count)
     return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
@@ -50,26 +50,26 @@ def mixed(count: int = 24) -> list[Request]:
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("family", ["untied", "biases", "experts"])
 def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
-    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16, family)
-    models = four(base, engine)
-    asked = mixed()
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16, family)
+    models = publish_adapters(base, engine)
+    asked = make_mixed_requests()
     for one, got in zip(asked, generate(engine, asked), strict=True):
         assert got.version == NAMES.index(one.policy)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             assert_agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
 
 
-def test_all_four_go_through_the_base_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_share_base_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = InProcessEngine()
-    four(base_of(), engine)
+    publish_adapters(make_base(), engine)
     shapes = record_passes(monkeypatch)
-    generate(engine, mixed())
+    generate(engine, make_mixed_requests())
     assert max(rows for rows, _ in shapes) == 24
 
 
-def test_they_are_scored_apart_too() -> None:
-    engine, base = InProcessEngine(), base_of()
-    models = four(base, engine)
+def test_adapters_are_scored_separately() -> None:
+    engine, base = InProcessEngine(), make_base()
+    models = publish_adapters(base, engine)
     stream = Stream()
     stream.observe([1, 2, 3])
     stream.append_sampled([4, 5, 6, 7], [0.0] * 4, 0)
@@ -82,9 +82,9 @@ def test_they_are_scored_apart_too() -> None:
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
-    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16)
-    models, asked = four(base, engine), mixed()
+def test_updated_adapter_is_served_after_publishing(bf16: bool) -> None:
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16)
+    models, asked = publish_adapters(base, engine), make_mixed_requests()
     before = generate(engine, asked)
     randomise_adapter(models["b"], 99)
     wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
@@ -96,10 +96,12 @@ def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
         assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
         assert (new.version == 7) == (one.policy == "b")
         if not bf16:  # in which the same words, said again, differ as much as in other company
-            assert (one.policy == "b") == (_first(new) != pytest.approx(_first(old), abs=1e-3))
+            assert (one.policy == "b") == (
+                compare_first_token(new) != pytest.approx(compare_first_token(old), abs=1e-3)
+            )
 
 
-def _first(completion: Completion) -> list[float]:
+def compare_first_token(completion: Completion) -> list[float]:
     return [*completion.logprobs, *completion.ids]
 
 
@@ -128,7 +130,7 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
 
 def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
     """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
-    base = base_of()
+    base = make_base()
     lanes = Lanes(base, bf16=False)
     lanes.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
@@ -154,11 +156,11 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
 
 def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
     """Side by side 0 times NaN is NaN: the policies that share its batch are decoded again without it."""
-    engine, base = InProcessEngine(), base_of()
-    models = four(base, engine)
+    engine, base = InProcessEngine(), make_base()
+    models = publish_adapters(base, engine)
     with torch.no_grad():
         next(low_rank_layers(models["b"]))[1].b.fill_(torch.nan)
-    asked = mixed()
+    asked = make_mixed_requests()
 
     async def every() -> list[Any]:
         return await asyncio.gather(*(engine.generate([one]) for one in asked), return_exceptions=True)

@@ -26,7 +26,7 @@ time.sleep(999)
 """
 
 
-def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
+def test_children_end_with_a_killed_owner(tmp_path: Path) -> None:
     """Also one without the mark that writes in the folder, as Ray's agents do, whose parent may be dead already."""
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -58,7 +58,7 @@ def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
         one.wait()
 
 
-def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminated_reaper_kills_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(reaper.MARK, "")
     started = reaper.watch(tmp_path)
     child = subprocess.Popen(["sleep", "999"])
@@ -69,7 +69,7 @@ def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: py
     assert os.environ[reaper.MARK] == str(tmp_path)
 
 
-def test_an_owner_that_reaps_by_itself_lives_on(tmp_path: Path) -> None:
+def test_owner_may_reap_its_own_children(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
     with (folder / "log").open("w") as log:

@@ -19,12 +19,12 @@ LENGTHS = (7, 1, 12, 4)
 """Tokens of the rows' pasts."""
 
 
-def new(batch: BatchKV) -> slice:
+def next_column(batch: BatchKV) -> slice:
     """The column that comes next."""
     return slice(batch.filled, batch.filled + 1)
 
 
-def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def compute_reference(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
     output = model(input_ids=ids[None], use_cache=True)
     kept = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
@@ -32,23 +32,26 @@ def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", STEPPED)
-def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
+def test_steps_match_whole_sequence(name: str) -> None:
     model, steps_ahead = make_float64_model(name), 3
     assert supports_step(model)
     streams = [
         torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
     ]
     with torch.no_grad():
-        pasts = [KV(tuple(ids[:n].tolist()), whole(model, ids[:n])[1]) for n, ids in zip(LENGTHS, streams, strict=True)]
+        pasts = [
+            KV(tuple(ids[:n].tolist()), compute_reference(model, ids[:n])[1])
+            for n, ids in zip(LENGTHS, streams, strict=True)
+        ]
         batch = BatchKV(pasts, room=steps_ahead)
         for ahead in range(steps_ahead):
             tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
             batch.mask[:, batch.filled] = True
             places = torch.tensor([[n + ahead] for n in LENGTHS])
-            logits = step(model, batch.data, tokens, places, batch.mask[:, : batch.filled + 1], new(batch))
+            logits = step(model, batch.data, tokens, places, batch.mask[:, : batch.filled + 1], next_column(batch))
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
-                expected, kept = whole(model, ids[: n + ahead + 1])
+                expected, kept = compute_reference(model, ids[: n + ahead + 1])
                 torch.testing.assert_close(logits[i], expected, rtol=1e-9, atol=1e-9)
                 torch.testing.assert_close(batch.copy_out(i), kept, rtol=1e-9, atol=1e-9)
 
@@ -66,7 +69,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
             for batch in batches:
                 batch.mask[:, ahead] = True
             places = torch.full((3, 1), ahead)
-            logits = step(model, ours.data, tokens + ahead, places, ours.mask[:, : ahead + 1], new(ours))
+            logits = step(model, ours.data, tokens + ahead, places, ours.mask[:, : ahead + 1], next_column(ours))
             expected = model(
                 input_ids=(tokens + ahead)[:, None],
                 attention_mask=theirs.mask[:, : ahead + 1].long(),
@@ -80,7 +83,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None:
+def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
     """In bfloat16 all columns are read, as long as that is cheaper than to copy those that count."""
     model = make_float64_model("qwen3").to(dtype)
     nothing = empty_kv(model.config, dtype, torch.device("cpu"))
@@ -94,7 +97,7 @@ def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None
             assert wide.shape[1] == (room if dtype == torch.bfloat16 and room <= 2 * (ahead + 1) else ahead + 1)
             tokens, places = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
             with torch.no_grad():
-                rows.append(step(model, batch.data, tokens, places, wide, new(batch)).float())
+                rows.append(step(model, batch.data, tokens, places, wide, next_column(batch)).float())
             batch.advance(1)
         said.append(torch.stack(rows))
     for other in said[1:]:
@@ -117,7 +120,7 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
     assert kept.any() and kept.is_contiguous()
 
 
-def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
+def test_supports_weights_loaded_only_during_their_layer() -> None:
     """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
     model = make_float64_model("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
@@ -127,7 +130,7 @@ def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
         batch = BatchKV([nothing] * 3, room=1)
         batch.mask[:, 0] = True
         with torch.no_grad():
-            return step(model, batch.data, tokens, places, batch.mask[:, :1], new(batch))
+            return step(model, batch.data, tokens, places, batch.mask[:, :1], next_column(batch))
 
     expected = logits()
     for layer in model.modules():
@@ -140,19 +143,19 @@ def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
     torch.testing.assert_close(logits(), expected, rtol=1e-12, atol=1e-12)
 
 
-def windowed(family: type[PreTrainedConfig], **more: Any) -> Any:
+def make_windowed_model(family: type[PreTrainedConfig], **more: Any) -> Any:
     return AutoModelForCausalLM.from_config(family(**GROUPED, sliding_window=4, **more))
 
 
 def test_other_kinds_go_through_transformers() -> None:
     """A window on the past, experts, capped logits, no rotation: none is written as `step` is."""
-    assert not supports_step(windowed(MistralConfig))
-    assert not supports_step(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
-    assert supports_step(windowed(Qwen2Config, use_sliding_window=False))
+    assert not supports_step(make_windowed_model(MistralConfig))
+    assert not supports_step(make_windowed_model(Qwen2Config, use_sliding_window=True, max_window_layers=1))
+    assert supports_step(make_windowed_model(Qwen2Config, use_sliding_window=False))
     assert {name for name in CONFIGS if supports_step(make_model(name))} == {"tied", "untied", "biases"}
 
 
-def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_steps_only_where_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def counted(model: Any, data: torch.Tensor, tokens: torch.Tensor, *more: Any) -> torch.Tensor:

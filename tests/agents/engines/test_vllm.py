@@ -53,7 +53,7 @@ def engine() -> Iterator[VLLMEngine]:
     scratch = made._scratch
     wait(made.close())
     assert scratch and not scratch.exists()
-    assert _ended(_children(os.getpid()))
+    assert wait_until_ended(list_children(os.getpid()))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def base() -> Any:
     return load_model(resolve("nano-1")).requires_grad_(False)
 
 
-def asked(count: int, **changes: Any) -> list[Request]:
+def make_requests(count: int, **changes: Any) -> list[Request]:
     given = make_contexts(200, count)
     return [make_request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
 
@@ -76,7 +76,7 @@ def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
     return list(wait(engine.generate(requests)))
 
 
-def _children(pid: int) -> set[psutil.Process]:
+def list_children(pid: int) -> set[psutil.Process]:
     """What a process started and still runs; Python's own tracker of shared memory apart."""
     found = set()
     for child in psutil.Process(pid).children(recursive=True):
@@ -86,7 +86,7 @@ def _children(pid: int) -> set[psutil.Process]:
     return found
 
 
-def _ended(processes: Iterable[psutil.Process]) -> bool:
+def wait_until_ended(processes: Iterable[psutil.Process]) -> bool:
     """Whether all of them are gone within a minute."""
     deadline = time.monotonic() + 60
     while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
@@ -96,7 +96,7 @@ def _ended(processes: Iterable[psutil.Process]) -> bool:
     return True
 
 
-def test_the_loop_lives_on_while_a_server_starts(engine: VLLMEngine, model: Any) -> None:
+def test_event_loop_stays_responsive_while_a_server_starts(engine: VLLMEngine, model: Any) -> None:
     async def beats() -> int:
         starting, count = asyncio.ensure_future(engine.publish("p", 3, ModuleWeights(model))), 0
         while not starting.done():
@@ -110,7 +110,7 @@ def test_the_loop_lives_on_while_a_server_starts(engine: VLLMEngine, model: Any)
 
 def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngine, model: Any) -> None:
     wait(engine.publish("p", 3, ModuleWeights(model)))
-    requests = asked(40)
+    requests = make_requests(40)
     for one, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == 3 and len(got.ids) == 6
         if one.temperature:
@@ -122,12 +122,12 @@ def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngi
 def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, model: Any) -> None:
     here = InProcessEngine()
     wait(here.publish("p", 3, ModuleWeights(model)))
-    requests = asked(40, temperature=0.0, max_tokens=16)
+    requests = make_requests(40, temperature=0.0, max_tokens=16)
     assert [c.ids for c in generate(engine, requests)] == [c.ids for c in generate(here, requests)]
 
 
 def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> None:
-    requests = asked(20, temperature=1.0)
+    requests = make_requests(20, temperature=1.0)
     together = generate(engine, requests)
     assert [c.ids for c in together] == [generate(engine, [one])[0].ids for one in requests]
     assert len({c.ids for c in generate(engine, [make_request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
@@ -148,9 +148,9 @@ def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
     assert engine.figures()["cached_tokens"] - before >= 256, "two blocks of 128"
 
 
-def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, model: Any) -> None:
+def test_updated_weights_are_served_after_publishing(engine: VLLMEngine, model: Any) -> None:
     """The tied head too, and nothing cached of the older weights."""
-    requests = asked(20, temperature=1.0)
+    requests = make_requests(20, temperature=1.0)
     before = generate(engine, requests)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -162,7 +162,7 @@ def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, mod
         assert got.logprobs != old.logprobs
 
 
-def tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
+def change_tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
     """What vLLM's process receives: nano's tensors, changed."""
     torch.manual_seed(seed)
     for name, parameter in load_model(resolve("nano")).named_parameters():
@@ -176,9 +176,9 @@ def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> Non
         assert wait(engine.expect("received", resolve("nano"), {*dict(wanted.named_parameters())})) == 1
         wait(engine.receive("received", version, f"{__name__}:tensors", {"seed": seed}))
         with torch.no_grad():
-            for (_, changed), parameter in zip(tensors(0, seed), wanted.parameters(), strict=True):
+            for (_, changed), parameter in zip(change_tensors(0, seed), wanted.parameters(), strict=True):
                 parameter.copy_(changed)
-        requests = [replace(one, policy="received") for one in asked(20, temperature=1.0)]
+        requests = [replace(one, policy="received") for one in make_requests(20, temperature=1.0)]
         for one, got in zip(requests, generate(engine, requests), strict=True):
             assert got.version == version
             assert_agrees(wanted, one, got)
@@ -207,7 +207,8 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
     for _ in range(2):
         names = list(models)
         requests = [
-            make_request(one.ids, i, one.key, policy=names[i % 5]) for i, one in enumerate(asked(30, temperature=1.0))
+            make_request(one.ids, i, one.key, policy=names[i % 5])
+            for i, one in enumerate(make_requests(30, temperature=1.0))
         ]
         for one, got in zip(requests, generate(engine, requests), strict=True):
             assert_agrees(models[one.policy], one, got)
@@ -218,8 +219,8 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
         wait(engine.retire(name))
 
 
-def test_what_cannot_start_says_why_in_a_line() -> None:
-    others = _children(os.getpid())
+def test_failed_start_is_reported_in_one_line() -> None:
+    others = list_children(os.getpid())
     made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
     wait(made.open())
     wait(made.publish("p", 0, FolderWeights(resolve("nano"))))
@@ -227,7 +228,7 @@ def test_what_cannot_start_says_why_in_a_line() -> None:
         generate(made, [make_request([1, 2, 3])])
     wait(made.close())
     assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
-    assert _ended(_children(os.getpid()) - others)
+    assert wait_until_ended(list_children(os.getpid()) - others)
 
 
 @pytest.mark.parametrize("max_model_len", [256, 4096])
@@ -291,7 +292,7 @@ learn: {lr: 1e-3}
 
 
 @pytest.mark.parametrize("moment", [0.1, 0.4, 0.7])
-def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float, tmp_path: Path) -> None:
+def test_killed_run_leaves_no_process_and_resumes(moment: float, tmp_path: Path) -> None:
     """A run takes about half a minute; `moment` is the share of one after which SIGKILL comes."""
     config = tmp_path / "small.yaml"
     config.write_text(RUN)
@@ -304,7 +305,7 @@ def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float,
             time.sleep(0.05)
         assert run.poll() is None, "it was to be killed"
         run.send_signal(signal.SIGKILL)
-    assert _ended(family)
+    assert wait_until_ended(family)
     assert not [folder for folder in Path("/dev/shm").glob("arena-vllm-*") if folder.stat().st_ctime > started_at]
     if (tmp_path / "run" / "config.yaml").exists():
         done = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)

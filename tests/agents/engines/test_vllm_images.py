@@ -14,7 +14,7 @@ from agents.layouts import create_vision
 from tests.factories.eyes import FAMILIES, IMAGE, QWENS, make_config, make_picture, make_stream
 
 
-def request(vision: Vision) -> Request:
+def make_image_request(vision: Vision) -> Request:
     one = make_stream(vision, [[make_picture(1)], [make_picture(2, 300, 500), make_picture(3, 40, 24)]])
     return Request(
         policy="p", ids=tuple(one.ids), media=tuple(one.media), key="k", max_tokens=1, temperature=1.0, top_p=1.0,
@@ -26,7 +26,7 @@ def request(vision: Vision) -> Request:
 def test_a_prompt_has_a_placeholder_and_a_picture_per_image(family: str) -> None:
     vision = create_vision(make_config(family))
     assert vision and VLLMEngine.capabilities.has_vision
-    asked = request(vision)
+    asked = make_image_request(vision)
     prompt = make_image_prompt(vision, asked)
     assert prompt.keys() == {"prompt_token_ids", "multi_modal_data"}, "vllm.inputs.TokensPrompt"
     ids, pictures = prompt["prompt_token_ids"], prompt["multi_modal_data"]["image"]
@@ -42,13 +42,13 @@ def test_other_families_are_refused_in_one_line(family: str) -> None:
     vision = create_vision(make_config(family))
     assert vision
     with pytest.raises(EngineError, match=r"set engine\.kind to in_process"):
-        make_image_prompt(vision, request(vision))
+        make_image_prompt(vision, make_image_request(vision))
 
 
 def test_an_image_that_cannot_be_read_is_named() -> None:
     vision = create_vision(make_config("qwen2_vl"))
     assert vision
-    asked = request(vision)
+    asked = make_image_request(vision)
     first = replace(asked.media[0], data=b"https://example.org/cat.png")
     with pytest.raises(ValueError, match=f"image {first.hash}: the image cannot be read: its format is unknown"):
         make_image_prompt(vision, replace(asked, media=(first, *asked.media[1:])))

@@ -21,12 +21,12 @@ from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 FAMILIES = [*TOOL_FAMILIES, "nano"]
 
 
-def user(text: str) -> dict[str, Any]:
+def make_user_message(text: str) -> dict[str, Any]:
     """A user's message."""
     return {"role": "user", "content": text}
 
 
-class Talk:
+class ScriptedConversation:
     """Conversations whose replies are given by hand."""
 
     def __init__(self, family: str) -> None:
@@ -48,9 +48,11 @@ class Talk:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) -> None:
-    talk, f = Talk(family), load_frame(family)
+    talk, f = ScriptedConversation(family), load_frame(family)
     calls = (ToolCall(make_call_id(0), "add", {"a": 1, "b": "é"}),)
-    first, _ = talk.say(make_chat_request({"role": "system", "content": "S"}, user("Go"), tools=TOOLS), "", calls)
+    first, _ = talk.say(
+        make_chat_request({"role": "system", "content": "S"}, make_user_message("Go"), tools=TOOLS), "", calls
+    )
     system, tools = ("S", TOOLS) if f.tools else (f"S\n\n{describe_tools(TOOLS)}", ())
     opens = f.opens_turn(tools, system)
     assert first == f.open(system, (), tools, opens) + f.ask("Go", opens)
@@ -60,7 +62,8 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
         "function": {"name": "add", "arguments": '{"b":"\\u00e9","a":1}'},
     }
     history = [
-        {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": [echo]},
+        {"role": "system", "content": "S"}, make_user_message("Go"),
+        {"role": "assistant", "content": "", "tool_calls": [echo]},
         {"role": "tool", "tool_call_id": make_call_id(0), "content": "r <|im_end|>"},
     ]  # fmt: skip
     second, why = talk.say(make_chat_request(*history, tools=TOOLS), "Done.")
@@ -75,7 +78,7 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
 
 @pytest.mark.parametrize("family", ["qwen25", "qwen_xml", "llama31"])
 def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
-    tokenizer, f, talk = build_tool_tokenizer(family), load_frame(family), Talk(family)
+    tokenizer, f, talk = build_tool_tokenizer(family), load_frame(family), ScriptedConversation(family)
     calls = tuple(
         ToolCall(make_call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
     )
@@ -84,7 +87,8 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
         for one in calls
     ]
     messages: list[dict[str, Any]] = [
-        {"role": "system", "content": "S"}, user("Go"), {"role": "assistant", "content": "", "tool_calls": listed},
+        {"role": "system", "content": "S"}, make_user_message("Go"),
+        {"role": "assistant", "content": "", "tool_calls": listed},
         *({"role": "tool", "tool_call_id": one.id, "content": f"r{one.id}"} for one in calls),
     ]  # fmt: skip
     talk.say(make_chat_request(*messages[:2], tools=TOOLS), "", calls)
@@ -98,54 +102,64 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
 
 
 def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
-    talk = Talk("qwen25")
+    talk = ScriptedConversation("qwen25")
     talk.say(make_chat_request(GREETING), "One.")
     past = [GREETING, {"role": "assistant", "content": "One."}]
-    first, why = talk.say(make_chat_request(*past, user("a")), "A.")
+    first, why = talk.say(make_chat_request(*past, make_user_message("a")), "A.")
     assert not why and len(talk.all.streams) == 1
-    second, why = talk.say(make_chat_request(*past, user("b")), "B.")
+    second, why = talk.say(make_chat_request(*past, make_user_message("b")), "B.")
     assert why == "rewrites the user's message" and len(talk.all.streams) == 2
     common = len(first) - len(load_frame("qwen25").ask("a"))
     assert first[:common] == second[:common]
     assert not any(talk.all.streams[1].mask[:common]), "the first reply is trained once, in its own stream"
     for messages, reason in [
-        ([*past[:1], {"role": "assistant", "content": "Uno."}, user("a")], "rewrites the assistant's message"),
-        ([user("Other")], "begins another conversation"),
+        (
+            [*past[:1], {"role": "assistant", "content": "Uno."}, make_user_message("a")],
+            "rewrites the assistant's message",
+        ),
+        ([make_user_message("Other")], "begins another conversation"),
         ([GREETING], "drops or inserts messages"),
     ]:
         assert talk.say(make_chat_request(*messages), "C.")[1] == reason
-    assert talk.say(make_chat_request(*past, user("a"), tools=TOOLS), "D.")[1] == "changes the tools' definitions"
+    assert (
+        talk.say(make_chat_request(*past, make_user_message("a"), tools=TOOLS), "D.")[1]
+        == "changes the tools' definitions"
+    )
 
 
 @pytest.mark.parametrize("reply", [" <think>hm</think> One.", '\n<think internal="QQ==">\nhm\n</think>\n\nOne.'])
 def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
-    talk = Talk("qwen25")
+    talk = ScriptedConversation("qwen25")
     placed, _ = talk.all.place(make_chat_request(GREETING))
     ids = [*load_frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), load_frame("qwen25").stop_id]
     known = [*placed.new_ids, *ids]
     done = Completion(tuple(ids), (0.0,) * len(ids), "stop", 0)
     talk.all.record(placed, ChatMessage("assistant", "<think>hm</think>\n  One."), done, 0)
-    context, why = talk.say(make_chat_request(GREETING, {"role": "assistant", "content": reply}, user("x")))
+    context, why = talk.say(
+        make_chat_request(GREETING, {"role": "assistant", "content": reply}, make_user_message("x"))
+    )
     assert not why and context[: len(known)] == known
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int) -> None:
     rng = random.Random(seed)
-    talk, asked = Talk(rng.choice(FAMILIES)), list[tuple[list[int], int]]()
-    histories: list[list[dict[str, Any]]] = [[user("start")]]
+    talk, asked = ScriptedConversation(rng.choice(FAMILIES)), list[tuple[list[int], int]]()
+    histories: list[list[dict[str, Any]]] = [[make_user_message("start")]]
     for turn in range(25):
         history = list(rng.choice(histories[-6:]))
         move = rng.random()
         if move < 0.2 and len(history) > 2:
-            history[rng.randrange(0, len(history) - 1)] = user(f"edit {turn}")
+            history[rng.randrange(0, len(history) - 1)] = make_user_message(f"edit {turn}")
         elif move < 0.3:
-            history = [user(f"new {turn}")]
+            history = [make_user_message(f"new {turn}")]
         elif move < 0.4 and len(history) > 2:
             history = history[-1:]
         context, _ = talk.say(make_chat_request(*history), f"reply {turn}")
         asked.append((context, turn))
-        histories.append([*history, {"role": "assistant", "content": f"reply {turn}"}, user(f"more {turn}")])
+        histories.append(
+            [*history, {"role": "assistant", "content": f"reply {turn}"}, make_user_message(f"more {turn}")]
+        )
     streams = talk.all.streams
     for context, turn in asked:
         (stream,) = [stream for stream in streams if turn in stream.turns]
@@ -153,10 +167,10 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
         assert stream.ids[:begin] == context
         count = stream.turns.count(turn)
         assert stream.turns[begin : begin + count] == [turn] * count and all(stream.mask[begin : begin + count])
-    assert sum(stream.sampled_count for stream in streams) == sum(len(frame_ids(talk, turn)) for _, turn in asked)
+    assert sum(stream.sampled_count for stream in streams) == sum(len(encode_reply(talk, turn)) for _, turn in asked)
 
 
-def frame_ids(talk: Talk, turn: int) -> list[int]:
+def encode_reply(talk: ScriptedConversation, turn: int) -> list[int]:
     """The ids of the reply of a turn."""
     return [*talk.frame.encode(f"reply {turn}"), talk.frame.stop_id]
 
@@ -178,13 +192,13 @@ def test_a_call_that_the_format_cannot_express_is_refused() -> None:
     call = {"id": "too-long-for-mistral", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     result = {"role": "tool", "tool_call_id": call["id"], "content": "1"}
     with pytest.raises(RequestError, match="nine letters"):
-        Talk("mistral").all.place(
+        ScriptedConversation("mistral").all.place(
             make_chat_request(GREETING, {"role": "assistant", "tool_calls": [call]}, result, tools=TOOLS)
         )
 
 
 def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
-    talk = Talk("seeing")
+    talk = ScriptedConversation("seeing")
     one, two = (make_image_part(encode_noise(k)) for k in (1, 2))
 
     def asked(*contents: Any) -> AgentRequest:

@@ -18,7 +18,7 @@ from agents.harness.program import Program, parse_act
 SLEEP = "import time; time.sleep(600)"
 
 
-def acts(code: str, *observations: dict[str, Any]) -> list[str]:
+def play_program(code: str, *observations: dict[str, Any]) -> list[str]:
     """The acts of a program with this code, which is closed afterwards."""
 
     async def play() -> list[str]:
@@ -44,12 +44,12 @@ def acts(code: str, *observations: dict[str, Any]) -> list[str]:
     ],
 )
 def test_the_act_is_a_line_of_json_or_all_that_is_printed(code: str, act: str) -> None:
-    assert acts(code, {"seed": 3}) == [act]
+    assert play_program(code, {"seed": 3}) == [act]
 
 
 def test_a_program_plays_on_while_it_answers_by_lines_and_is_started_again_otherwise() -> None:
     code = "import os, json\nfor _ in range(3): print(json.dumps({'act': input() + str(os.getpid())}), flush=True)"
-    first = acts(code, {"n": 0}, {"n": 1}, {"n": 2}, {"n": 3})
+    first = play_program(code, {"n": 0}, {"n": 1}, {"n": 2}, {"n": 3})
     assert [act[: len('{"n": 0}')] for act in first] == ['{"n": 0}', '{"n": 1}', '{"n": 2}', '{"n": 3}']
     processes = [act.partition("}")[2] for act in first]
     assert processes[0] == processes[1] == processes[2] != processes[3]
@@ -68,7 +68,7 @@ def test_a_program_plays_on_while_it_answers_by_lines_and_is_started_again_other
 )
 def test_a_program_that_fails_says_why_in_a_line(code: str, words: str) -> None:
     with pytest.raises(HarnessError, match=words) as error:
-        acts(code)
+        play_program(code)
     assert "\n" not in str(error.value)
 
 
@@ -77,12 +77,12 @@ def test_a_program_that_cannot_be_started() -> None:
         asyncio.run(Program(["/nowhere"], {}).act({}))
 
 
-def test_lines_that_are_no_acts() -> None:
+def test_refuses_lines_without_an_act() -> None:
     for line in (b"", b"{", b"[]", b'{"act": null}', b'{"acts": "x"}', b"\xff{", b"{" * 10_000, b'{"act":' * 5000):
         assert parse_act(line) is None
 
 
-def gone(pid: int) -> bool:
+def wait_until_gone(pid: int) -> bool:
     """Whether a process ends within a few seconds."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
@@ -92,7 +92,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-def brood(place: Path) -> str:
+def write_child_code(place: Path) -> str:
     """Code that starts children: in its group, in a session of its own, and one whose parent has gone."""
     return f"""
 import os, subprocess, sys
@@ -112,11 +112,11 @@ while len(open({str(place)!r}).readlines()) < 4: pass
 
 
 @pytest.mark.parametrize("end", ["print('done')", SLEEP, "os.abort()"])
-def test_nothing_outlives_a_program(tmp_path: Path, end: str) -> None:
+def test_no_process_outlives_a_program(tmp_path: Path, end: str) -> None:
     place = tmp_path / "pids"
 
     async def play() -> None:
-        program = Program([sys.executable, "-c", brood(place) + end], {})
+        program = Program([sys.executable, "-c", write_child_code(place) + end], {})
         task = asyncio.create_task(program.act({}))
         await asyncio.wait([task], timeout=0.1)
         while not place.exists() or len(place.read_text().splitlines()) < 4:
@@ -129,12 +129,12 @@ def test_nothing_outlives_a_program(tmp_path: Path, end: str) -> None:
 
     asyncio.run(play())
     pids = [int(line) for line in place.read_text().split()]
-    assert len(pids) == 4 and all(map(gone, pids))
+    assert len(pids) == 4 and all(map(wait_until_gone, pids))
 
 
-def test_a_killed_caller_leaves_nothing(tmp_path: Path) -> None:
+def test_killed_caller_leaves_no_process(tmp_path: Path) -> None:
     place = tmp_path / "pids"
-    words = [sys.executable, "-c", brood(place) + SLEEP]
+    words = [sys.executable, "-c", write_child_code(place) + SLEEP]
     code = f"""
 import asyncio
 from agents.harness.program import Program
@@ -145,7 +145,7 @@ asyncio.run(Program({words!r}, {{}}).act({{}}))
         time.sleep(0.02)
     caller.kill()
     caller.wait()
-    assert all(gone(int(line)) for line in place.read_text().split())
+    assert all(wait_until_gone(int(line)) for line in place.read_text().split())
 
 
 def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
     assert not made.exists()
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parses_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my agent.py").touch()
     python = sys.executable

@@ -17,7 +17,7 @@ from tests.factories.harness import GREETING, make_chat_request
 CALL = {"id": "call1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": "é"}'}}
 
 
-def called(arguments: str, content: Any = None, result: Any = "2") -> list[dict[str, Any]]:
+def make_call_chat(arguments: str, content: Any = None, result: Any = "2") -> list[dict[str, Any]]:
     """A conversation with a call and its result."""
     call = {**CALL, "function": {"name": "add", "arguments": arguments}}
     reply = {"role": "assistant", "tool_calls": [call], **({} if content == "absent" else {"content": content})}
@@ -27,8 +27,11 @@ def called(arguments: str, content: Any = None, result: Any = "2") -> list[dict[
 @pytest.mark.parametrize("arguments", ['{"b":"\\u00e9","a":1}', '{ "a" : 1,\n "b" : "é" }', '{"a": 1.0, "b": "é"}'])
 @pytest.mark.parametrize("content", [None, "", "absent", " \n", [], [{"type": "text", "text": ""}]], ids=str)
 def test_a_rewritten_call_is_the_same_message(arguments: str, content: Any) -> None:
-    first = make_chat_request(*called('{"a": 1, "b": "é"}'))
-    assert make_chat_request(*called(arguments, content, [{"type": "text", "text": "2"}])).messages == first.messages
+    first = make_chat_request(*make_call_chat('{"a": 1, "b": "é"}'))
+    assert (
+        make_chat_request(*make_call_chat(arguments, content, [{"type": "text", "text": "2"}])).messages
+        == first.messages
+    )
 
 
 def test_both_apis_give_the_same_conversation() -> None:
@@ -57,8 +60,8 @@ def test_both_apis_give_the_same_conversation() -> None:
 
 
 def test_a_repeated_request_has_the_same_key_and_another_seed_has_not() -> None:
-    first = make_chat_request(*called('{"a": 1}'), tools=TOOLS, stream=True, temperature=0.3)
-    assert first.key == make_chat_request(*called('{ "a":1 }', ""), tools=TOOLS).key
+    first = make_chat_request(*make_call_chat('{"a": 1}'), tools=TOOLS, stream=True, temperature=0.3)
+    assert first.key == make_chat_request(*make_call_chat('{ "a":1 }', ""), tools=TOOLS).key
     assert (
         len(
             {
@@ -94,7 +97,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     ),
     "open": ({"messages": [GREETING, {"role": "assistant", "tool_calls": [CALL]}, GREETING]}, None, "call1"),
     "twice": ({"messages": [GREETING, {"role": "assistant", "tool_calls": [CALL, CALL]}]}, None, "one id"),
-    "arguments": ({"messages": called("{")}, None, "JSON object"),
+    "arguments": ({"messages": make_call_chat("{")}, None, "JSON object"),
     "tokens": ({"messages": [GREETING], "max_tokens": 0}, None, "positive"),
     "tools": ({"messages": [GREETING], "tools": [{"type": "web_search"}]}, None, "functions"),
     "seed": ({"messages": [GREETING], "seed": "x"}, None, "integer"),
@@ -123,7 +126,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(["chat", "responses"]), JSON | st.fixed_dictionaries({"messages": JSON, "input": JSON}))
-def test_any_json_is_parsed_or_refused(api: Any, data: Any) -> None:
+def test_arbitrary_json_is_parsed_or_refused(api: Any, data: Any) -> None:
     body = json.dumps(data).encode()
     try:
         assert parse(api, body).messages
@@ -132,7 +135,7 @@ def test_any_json_is_parsed_or_refused(api: Any, data: Any) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_are_parsed_or_refused(body: bytes) -> None:
+def test_arbitrary_bytes_are_parsed_or_refused(body: bytes) -> None:
     for read in (lambda: parse("chat", body), lambda: parse_rewards(body)):
         with pytest.raises(RequestError):
             read()

@@ -13,7 +13,7 @@ PAIRS = list(itertools.product(range(1, 11), repeat=2))
 HAGGLERS = ("truthful_haggler", "conceding_haggler", "hard_haggler")
 
 
-def match(game, names, deal=None, seed=0, **options):
+def play_scripted(game, names, deal=None, seed=0, **options):
     """An ended match of these scripted policies, in the seats' order."""
     table = games.make(game, **options)
     table.reset(seed=seed, options=deal)
@@ -21,13 +21,15 @@ def match(game, names, deal=None, seed=0, **options):
     return table
 
 
-def mean(game, one, two):
+def compute_mean_payoff(game, one, two):
     """What the first of two bidders earns on average over all pairs of values."""
-    played = [match(game, (one, two), {"values": pair}, seed) for seed, pair in enumerate(PAIRS)]  # ties go both ways
+    played = [
+        play_scripted(game, (one, two), {"values": pair}, seed) for seed, pair in enumerate(PAIRS)
+    ]  # ties go both ways
     return statistics.fmean(table.payoffs()["player_0"] for table in played)
 
 
-def test_bids():
+def test_bids_match_worked_examples():
     for players, value, shaded in ((2, 10, 5), (2, 7, 4), (3, 9, 6), (3, 10, 7), (4, 8, 6), (6, 1, 1)):
         game = games.make("first_price_auction", players=players)
         game.reset(options={"values": [value] * players})
@@ -40,12 +42,16 @@ def test_bids():
 def test_truth_pays_best_where_the_second_price_is_paid():
     bidders = [name for name in SCRIPTED if "second_price_auction" in GAMES[name]]
     for other in bidders:
-        earned = {name: mean("second_price_auction", name, other) for name in bidders}
+        earned = {name: compute_mean_payoff("second_price_auction", name, other) for name in bidders}
         assert earned["truthful_bidder"] == max(earned.values())
 
 
 def test_shading_pays_best_among_shaders_where_the_first_price_is_paid():
-    earned = {name: mean("first_price_auction", name, "shading_bidder") for name in SCRIPTED if "bidder" in name}
+    earned = {
+        name: compute_mean_payoff("first_price_auction", name, "shading_bidder")
+        for name in SCRIPTED
+        if "bidder" in name
+    }
     assert earned["truthful_bidder"] == 0 < earned["greedy_bidder"] < earned["shading_bidder"]
 
 
@@ -54,7 +60,7 @@ def test_shading_pays_best_among_shaders_where_the_first_price_is_paid():
 def test_hagglers_never_lose_and_conceders_miss_no_gain(opens, limit):
     for names in itertools.product(HAGGLERS, repeat=2):
         for cost, value in PAIRS:
-            game = match("haggle", names, {"cost": cost, "value": value}, opens=opens, max_turns=limit)
+            game = play_scripted("haggle", names, {"cost": cost, "value": value}, opens=opens, max_turns=limit)
             assert min(game.payoffs().values()) >= 0
             if names == ("conceding_haggler",) * 2:
                 assert game.report()["deal"] == (value >= cost)
@@ -62,9 +68,9 @@ def test_hagglers_never_lose_and_conceders_miss_no_gain(opens, limit):
 
 def test_hagglers_worked_by_hand():
     deal = {"cost": 3, "value": 8}
-    assert match("haggle", ("truthful_haggler",) * 2, deal).payoffs() == {"seller": 0, "buyer": 5}
-    assert match("haggle", ("hard_haggler", "truthful_haggler"), deal).payoffs() == {"seller": 4, "buyer": 1}
-    assert match("haggle", ("hard_haggler",) * 2, deal).report()["ended"] == "turns"  # 7 wanted, 4 offered
+    assert play_scripted("haggle", ("truthful_haggler",) * 2, deal).payoffs() == {"seller": 0, "buyer": 5}
+    assert play_scripted("haggle", ("hard_haggler", "truthful_haggler"), deal).payoffs() == {"seller": 4, "buyer": 1}
+    assert play_scripted("haggle", ("hard_haggler",) * 2, deal).report()["ended"] == "turns"  # 7 wanted, 4 offered
     game = games.make("haggle")
     game.reset(options=deal)
     asked = []
@@ -75,9 +81,9 @@ def test_hagglers_worked_by_hand():
     assert asked == ["PRICE 10", "PRICE 1", "PRICE 7", "PRICE 4", "PRICE 5", "ACCEPT"]
 
 
-def test_the_hard_take_more_from_conceders_and_deal_less():
+def test_tough_bidders_gain_more_from_conceders_and_deal_less():
     def outcome(*names):
-        played = [match("haggle", names, {"cost": cost, "value": value}) for cost, value in PAIRS]
+        played = [play_scripted("haggle", names, {"cost": cost, "value": value}) for cost, value in PAIRS]
         seller = statistics.fmean(game.payoffs()["seller"] for game in played if game.report()["deal"])
         return seller, sum(game.report()["deal"] for game in played)
 
@@ -91,14 +97,17 @@ def test_the_hard_take_more_from_conceders_and_deal_less():
         ("fair", "fair", (5, 5)), ("greedy", "fair", (0, 0)), ("fair", "greedy", (5, 5)), ("greedy", "greedy", (9, 1)),
     ],
 )  # fmt: skip
-def test_splitters(proposer, responder, paid):
-    game = match("ultimatum", (f"{proposer}_splitter", f"{responder}_splitter"))
+def test_splitters_match_worked_examples(proposer, responder, paid):
+    game = play_scripted("ultimatum", (f"{proposer}_splitter", f"{responder}_splitter"))
     assert tuple(game.payoffs().values()) == paid
 
 
 def test_splitters_of_odd_and_tiny_pies():
-    assert match("ultimatum", ("fair_splitter", "fair_splitter"), pie=7).payoffs() == {"proposer": 4, "responder": 3}
-    assert match("ultimatum", ("greedy_splitter", "fair_splitter"), pie=1).report()["deal"]
+    assert play_scripted("ultimatum", ("fair_splitter", "fair_splitter"), pie=7).payoffs() == {
+        "proposer": 4,
+        "responder": 3,
+    }
+    assert play_scripted("ultimatum", ("greedy_splitter", "fair_splitter"), pie=1).report()["deal"]
 
 
 @pytest.mark.parametrize(
@@ -114,16 +123,16 @@ def test_splitters_of_odd_and_tiny_pies():
     ],
 )
 def test_public_goods_worked_by_hand(names, paid):
-    assert tuple(match("public_goods", names).payoffs().values()) == paid
+    assert tuple(play_scripted("public_goods", names).payoffs().values()) == paid
 
 
-def rolls(dice, sides=6):
+def list_rolls(dice, sides=6):
     return [list(roll) for roll in itertools.product(range(sides), repeat=dice)]
 
 
 @pytest.mark.parametrize(("dice", "sides"), [(1, 6), (2, 4)])
-def test_the_chance_that_a_bid_is_true(dice, sides):
-    for own, told in itertools.product(rolls(dice, sides), (0, 3, -1)):
+def test_probability_that_a_bid_is_true(dice, sides):
+    for own, told in itertools.product(list_rolls(dice, sides), (0, 3, -1)):
         game = games.make("liars_dice", dice=dice, sides=sides)
         game.reset(options={"chance": own * 2})
         every = game.infos["first"]["legal"]
@@ -131,7 +140,7 @@ def test_the_chance_that_a_bid_is_true(dice, sides):
         view = make_view(game)
         for bid in every:
             count, face = map(int, bid.split()[1:])
-            tables = [[die + 1 for die in own + other] for other in rolls(dice, sides)]
+            tables = [[die + 1 for die in own + other] for other in list_rolls(dice, sides)]
             true = [sum(die in (face, sides) for die in table) >= count for table in tables]
             assert bid_probability(view, bid) == pytest.approx(statistics.fmean(true))
 
@@ -149,9 +158,12 @@ def test_dice_worked_by_hand():
 
 @pytest.mark.parametrize("dice", [1, 2])
 def test_the_plain_dealer_beats_the_bluffer_from_either_seat(dice):
-    deals = [one + two for one, two in itertools.product(rolls(dice), repeat=2)]
+    deals = [one + two for one, two in itertools.product(list_rolls(dice), repeat=2)]
     for seat, names in (("first", ("plain_dealer", "bluffer")), ("second", ("bluffer", "plain_dealer"))):
-        earned = [match("liars_dice", names, {"chance": deal}, dice=dice).payoffs()[seat] for deal in deals[:: dice**3]]
+        earned = [
+            play_scripted("liars_dice", names, {"chance": deal}, dice=dice).payoffs()[seat]
+            for deal in deals[:: dice**3]
+        ]
         assert statistics.fmean(earned) > 0.1, (seat, statistics.fmean(earned))
 
 

@@ -48,11 +48,11 @@ class Server(server.Server):
         return made, line
 
 
-def stalls(handler):
+def stall(handler):
     time.sleep(1.5)
 
 
-def drips(handler):
+def drip(handler):
     handler.send_response(200)
     handler.end_headers()
     for _ in range(200):
@@ -61,19 +61,19 @@ def drips(handler):
         time.sleep(0.02)
 
 
-def floods(handler, status=200):
+def flood(handler, status=200):
     handler.send_response(status)
     handler.end_headers()
     for _ in range(2000):
         handler.wfile.write(b"x" * 100_000)
 
 
-def hangs_up(handler):
+def hang_up(handler):
     handler.connection.close()
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def short_waits(monkeypatch):
     monkeypatch.setattr(module, "BACKOFF", 0.01)
     for variable in ("OPENAI_BASE_URL", "SSL_CERT_FILE", "SSL_CERT_DIR", *PROXIES, *map(str.upper, PROXIES)):
         monkeypatch.delenv(variable, raising=False)
@@ -103,26 +103,26 @@ def test_a_cut_reply_says_so_and_the_parts_of_a_text_are_joined():
         assert server.ask()[1].text == "BET | go"
 
 
-def message(finish="stop", **fields):
+def make_empty(finish="stop", **fields):
     return {**make_completion(), "choices": [{"message": {"role": "assistant", **fields}, "finish_reason": finish}]}
 
 
 CALL = {"id": "1", "type": "function", "function": {"name": "bet", "arguments": "{}"}}
 TEXTLESS = {
-    "null": (message(content=None), "it is empty"),
-    "nothing": (message(), "it is empty"),
-    "an empty string": (message(content=""), "it is empty"),
-    "blanks": (message(content=" \n\u200b\t"), "it is empty"),
-    "no parts": (message(content=[]), "it is empty"),
-    "a thought": (message(content=None, reasoning_content="BET"), "there is a thought (reasoning_content) alone"),
-    "vLLM's thought": (message(content=None, reasoning="BET"), "there is a thought"),
-    "a thought as a part": (message(content=[{"type": "thinking", "thinking": "BET"}]), "it is empty"),
-    "a refusal": (message(content=None, refusal="I do not gamble."), "the model refuses (I do not gamble.)"),
-    "a tool call": (message("tool_calls", content=None, tool_calls=[CALL]), "it is a call of a tool"),
-    "an old call": (message("function_call", content="", function_call=CALL["function"]), "it is a call of a tool"),
-    "a filter": (message("content_filter", content=None), "the server cut it off (finish_reason content_filter)"),
-    "a filter in the middle": (message("content_filter", content="BE"), "the server cut it off"),
-    "an aborted reply": (message("abort", content="BE"), "the server cut it off (finish_reason abort)"),
+    "null": (make_empty(content=None), "it is empty"),
+    "nothing": (make_empty(), "it is empty"),
+    "an empty string": (make_empty(content=""), "it is empty"),
+    "blanks": (make_empty(content=" \n\u200b\t"), "it is empty"),
+    "no parts": (make_empty(content=[]), "it is empty"),
+    "a thought": (make_empty(content=None, reasoning_content="BET"), "there is a thought (reasoning_content) alone"),
+    "vLLM's thought": (make_empty(content=None, reasoning="BET"), "there is a thought"),
+    "a thought as a part": (make_empty(content=[{"type": "thinking", "thinking": "BET"}]), "it is empty"),
+    "a refusal": (make_empty(content=None, refusal="I do not gamble."), "the model refuses (I do not gamble.)"),
+    "a tool call": (make_empty("tool_calls", content=None, tool_calls=[CALL]), "it is a call of a tool"),
+    "an old call": (make_empty("function_call", content="", function_call=CALL["function"]), "it is a call of a tool"),
+    "a filter": (make_empty("content_filter", content=None), "the server cut it off (finish_reason content_filter)"),
+    "a filter in the middle": (make_empty("content_filter", content="BE"), "the server cut it off"),
+    "an aborted reply": (make_empty("abort", content="BE"), "the server cut it off (finish_reason abort)"),
 }  # fmt: skip
 
 
@@ -141,13 +141,13 @@ def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
 
 def test_a_limit_spent_on_thought_is_told_at_once():
     for thought in ({"reasoning_content": "Let me see"}, {}):
-        with Server(reply_with(message("length", content="", **thought))) as server:
+        with Server(reply_with(make_empty("length", content="", **thought))) as server:
             _, line = server.fails()
         assert "all 16 tokens: raise the role's sampling.max_tokens" in line and len(server.asked) == 1
 
 
 def test_a_reply_without_text_fails_its_match():
-    record, _ = played(reply_with(message(content=None, reasoning_content="BET")), attempts=1)
+    record, _ = play_matches(reply_with(make_empty(content=None, reasoning_content="BET")), attempts=1)
     assert (record.status, record.turns, record.payoffs) == ("failed", (), {})
     assert record.failure.kind == "endpoint" and "the reply has no text" in record.reason
 
@@ -158,7 +158,7 @@ def test_a_long_reply_is_cut_and_broken_characters_replaced():
     assert len(text) == REPLY_LENGTH and text.startswith("?a")
 
 
-def test_models_that_want_the_newer_name_get_it():
+def test_uses_max_completion_tokens_where_required():
     refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
     with Server(reply_with(refusal, 400), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
@@ -166,7 +166,7 @@ def test_models_that_want_the_newer_name_get_it():
     assert server.asked[1][2]["max_completion_tokens"] == 16 and "max_tokens" not in server.asked[1][2]
 
 
-def test_matches_that_begin_together_all_find_the_newer_name():
+def test_concurrent_matches_all_use_max_completion_tokens():
     refusal = {"error": {"message": "use max_completion_tokens"}}
 
     def picky(handler):
@@ -181,7 +181,7 @@ def test_matches_that_begin_together_all_find_the_newer_name():
         assert {answer.text for answer in asyncio.run(all_asked())} == {"BET"}
 
 
-def test_what_a_role_leaves_open_is_left_to_the_server():
+def test_unset_sampling_is_left_to_the_server():
     def sent(**sampling):
         with Server(reply_with(make_completion())) as server:
             asyncio.run(server.endpoint().ask("m", CHAT, Sampling.model_validate(sampling), 1))
@@ -195,7 +195,7 @@ def test_what_a_role_leaves_open_is_left_to_the_server():
 
 
 @pytest.mark.parametrize("told", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"])
-def test_a_parameter_that_says_nothing_is_dropped_where_it_is_refused(told):
+def test_refused_neutral_parameter_is_dropped(told):
     with Server(reply_with({"error": {"message": told}}, 400), reply_with(make_completion())) as server:
         made = server.endpoint(attempts=1)
         for _ in range(2):
@@ -245,7 +245,7 @@ def test_usage_without_sense_is_estimated(usage):
     assert answer.tokens == made.spend.wrote == 16 and 10 < made.spend.read < 50
 
 
-@pytest.mark.parametrize("answer", [floods, partial(floods, status=500)])
+@pytest.mark.parametrize("answer", [flood, partial(flood, status=500)])
 def test_a_flood_is_cut_off(answer):
     with Server(answer) as server:
         begun = time.monotonic()
@@ -253,7 +253,7 @@ def test_a_flood_is_cut_off(answer):
     assert f"longer than {BODY_BYTES:,} bytes" in line and time.monotonic() - begun < 2
 
 
-@pytest.mark.parametrize("answer", [stalls, drips])
+@pytest.mark.parametrize("answer", [stall, drip])
 def test_a_stalling_server_is_left(answer):
     with Server(answer) as server:
         begun = time.monotonic()
@@ -261,13 +261,13 @@ def test_a_stalling_server_is_left(answer):
     assert "no reply within 0.3 s (2 attempts)" in line and time.monotonic() - begun < 2
 
 
-@pytest.mark.parametrize("first", [hangs_up, reply_with(b"rubbish")])
+@pytest.mark.parametrize("first", [hang_up, reply_with(b"rubbish")])
 def test_rubbish_and_a_lost_connection_are_tried_again(first):
     with Server(first, reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
 
 
-def test_nobody_there():
+def test_unreachable_server_is_reported():
     with Server(reply_with(make_completion())) as server:
         pass
     _, line = server.fails(attempts=2)
@@ -275,7 +275,7 @@ def test_nobody_there():
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 408])
-def test_what_may_pass_is_tried_again_for_nothing(status):
+def test_transient_errors_are_retried_without_cost(status):
     with Server(reply_with({"error": {"message": "busy"}}, status), reply_with(make_completion())) as server:
         made, answer = server.ask()
     assert answer.text == "BET" and (made.spend.read, made.spend.wrote) == (10, 2)
@@ -310,7 +310,7 @@ def test_a_retry_after_without_sense_is_ignored(wait):
         assert server.ask()[1].text == "BET"
 
 
-def test_what_will_not_pass_is_not_tried_again():
+def test_permanent_errors_are_not_retried():
     told = {"error": {"message": f"Incorrect API key provided: {KEY}\n\x1b[31m" + "x" * 5000}}
     with Server(reply_with(told, 401)) as server:
         _, line = server.fails()
@@ -339,7 +339,7 @@ def test_redirects_are_not_followed():
         moved = reply_with({}, 307, location=other.url)
         with Server(moved, models=moved) as server:
             _, line = server.fails()
-            (note,) = checked(server.endpoint(), "m")
+            (note,) = check_server(server.endpoint(), "m")
         assert f"status 307: it redirects to {other.url}" in line and f"it redirects to {other.url}" in note
         assert not other.asked and not other.looked
 
@@ -427,44 +427,44 @@ def test_a_seed_can_be_left_out():
 # Before anything starts
 
 
-def checked(made, *models):
+def check_server(made, *models):
     return asyncio.run(made.check(models))
 
 
 def test_a_server_is_asked_for_its_models():
     with Server(reply_with(make_completion()), models=reply_with_models("qwen3", "m")) as server:
-        assert checked(server.endpoint(), "m", "qwen3") == []
-        (note,) = checked(server.endpoint(), "qwen")
+        assert check_server(server.endpoint(), "m", "qwen3") == []
+        (note,) = check_server(server.endpoint(), "qwen")
         assert note == f"endpoint: {server.url} lists no model 'qwen' — did you mean 'qwen3'?"
         ((path, headers), _) = server.looked
     assert path == "/v1/models" and headers["authorization"] == f"Bearer {KEY}" and not server.asked
 
 
 @pytest.mark.parametrize("status", [403, 404, 405, 500, 501])
-def test_a_server_without_such_a_route_will_do(status):
+def test_server_without_models_route_is_accepted(status):
     with Server(models=reply_with({"error": {"message": "what?"}}, status)) as server:
-        assert checked(server.endpoint(), "m") == []
+        assert check_server(server.endpoint(), "m") == []
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"data": 5}', b'{"data": [{}]}', b"[" * 200_000])
-def test_what_is_no_list_is_noted(body):
+def test_malformed_model_list_is_noted(body):
     with Server(models=reply_with(body)) as server:
-        (note,) = checked(server.endpoint(), "m")
+        (note,) = check_server(server.endpoint(), "m")
     assert server.url in note and "is it the right server?" in note
 
 
 def test_a_refused_key_is_told():
     says_so = pytest.raises(EndpointError, match=r"refuses the key in OPENAI_API_KEY \(401: bad key \(key\)\)")
     with Server(models=reply_with({"error": {"message": f"bad key {KEY}"}}, 401)) as server, says_so:
-        checked(server.endpoint(), "m")
+        check_server(server.endpoint(), "m")
 
 
-def test_nobody_there_is_told_at_once_with_the_url():
+def test_unreachable_server_is_reported_at_once_with_its_url():
     with Server() as server:
         pass
     begun = time.monotonic()
     with pytest.raises(EndpointError) as told:
-        checked(server.endpoint(seconds=60.0), "m")
+        check_server(server.endpoint(seconds=60.0), "m")
     assert time.monotonic() - begun < 2
     line = str(told.value)
     assert line.startswith(f"endpoint: no connection to {server.url} (") and "is a server running there?" in line
@@ -528,7 +528,7 @@ def test_a_key_is_cut_out_of_completions_and_refusals(said):
 
     with Server(reply_with(make_completion(f"BET | it is {said}."))) as server:
         _, answer = server.ask()
-        act = asyncio.run(server.endpoint().player("m", role(), 7).act(view(0)))
+        act = asyncio.run(server.endpoint().player("m", make_role(), 7).act(make_view(0)))
     for text in (answer.text, act.action, act.raw, act.public):
         assert KEY not in clean(text) and "(key)" in text
     with Server(reply_with({"error": {"message": f"{'x' * 190}{said}"}}, 401)) as server:
@@ -537,13 +537,13 @@ def test_a_key_is_cut_out_of_completions_and_refusals(said):
 
 
 def test_a_key_that_reading_puts_together_is_cut_out():
-    spec = role(reply={"format": "whole", "private": "think"}, examples=[])
+    spec = make_role(reply={"format": "whole", "private": "think"}, examples=[])
     with Server(reply_with(make_completion(f"{KEY[:5]}<think>x</think>{KEY[5:]}"))) as server:
-        act = asyncio.run(server.endpoint().player("m", spec, 7).act(view(0)))
+        act = asyncio.run(server.endpoint().player("m", spec, 7).act(make_view(0)))
     assert act.action == "(key)"
 
 
-def test_what_is_too_short_to_be_a_secret_is_no_word_to_hide(monkeypatch):
+def test_short_keys_are_not_redacted(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "BET")
     with Server(reply_with(make_completion("BET"))) as server:
         assert server.ask()[1].text == "BET"
@@ -553,7 +553,7 @@ def test_what_is_too_short_to_be_a_secret_is_no_word_to_hide(monkeypatch):
 # Players
 
 
-def role(**parts):
+def make_role(**parts):
     fields = {
         "role": "player", "system": "Rules: {{ rules }}", "turn": "{% if first %}card {{ private.card }} {% endif %}go",
         "examples": [{"see": "card K", "say": "BET"}], "sampling": {"max_tokens": 9, "temperature": 0.5}, **parts,
@@ -561,16 +561,16 @@ def role(**parts):
     return Role.model_validate(fields)
 
 
-def view(turn):
+def make_view(turn):
     return View("first", turn, (Message.of("second", "BET"),), "be good", {}, {"card": "Q"}, ("BET", "PASS"))
 
 
-def chats(which, turns=4):
+def play_chats(which, turns=4):
     with Server(*(reply_with(make_completion(f"PASS | {turn}")) for turn in range(turns))) as server:
         player = server.endpoint().player("m", which, 7)
 
         async def play():
-            return [await player.act(view(turn)) for turn in range(turns)]
+            return [await player.act(make_view(turn)) for turn in range(turns)]
 
         acts = asyncio.run(play())
     assert (player.streams, player.stream_keys, player.version) == ([], [], 0)
@@ -578,7 +578,7 @@ def chats(which, turns=4):
 
 
 def test_a_player_speaks_as_its_role():
-    acts, told, server = chats(role())
+    acts, told, server = play_chats(make_role())
     assert (acts[1].action, acts[1].public, acts[1].finish, acts[1].tokens) == ("PASS | 1", "1", "stop", 2)
     opening = [("system", "Rules: be good"), ("user", "card K"), ("assistant", "BET")]
     assert told[0] == [*opening, ("user", "card Q go")]
@@ -590,14 +590,14 @@ def test_a_player_speaks_as_its_role():
     assert len({body["seed"] for _, _, body in server.asked}) == 4
 
 
-def test_memory_lets_go_as_the_role_says():
-    _, told, _ = chats(role(memory={"kind": "window", "turns": 1}))
+def test_memory_is_limited_by_the_role():
+    _, told, _ = play_chats(make_role(memory={"kind": "window", "turns": 1}))
     assert [said for who, said in told[3][3:]] == ["card Q go", "PASS | 2", "card Q go"]
-    _, told, _ = chats(role(memory={"kind": "window", "turns": 0}, examples=[], system=""))
+    _, told, _ = play_chats(make_role(memory={"kind": "window", "turns": 0}, examples=[], system=""))
     assert told[3] == [("user", "card Q go")]
 
 
-def played(*answers, **settings):
+def play_matches(*answers, **settings):
     from arena.play.match import Limits, MatchPlan, play_match
     from arena.records import Seating
     from games.kuhn_poker import KuhnPoker
@@ -608,7 +608,7 @@ def played(*answers, **settings):
         async def match(seed):
             game = KuhnPoker()
             seats = {seat: Seating("player", "endpoint:m", 0, False, "brain") for seat in game.seats}
-            players = {seat: made.player("m", role(), seed) for seat in game.seats}
+            players = {seat: made.player("m", make_role(), seed) for seat in game.seats}
             return await play_match(
                 MatchPlan(identity=MatchId(0, 1), game="kuhn_poker", options={}, seed=seed, seats=seats),
                 game,
@@ -619,8 +619,10 @@ def played(*answers, **settings):
         return asyncio.run(match(1)), server
 
 
-def test_matches_fail_alone_and_say_why():
-    record, _ = played(reply_with(make_completion("PASS")), reply_with({"error": {"message": "no such model"}}, 404))
+def test_failed_match_leaves_others_and_states_its_reason():
+    record, _ = play_matches(
+        reply_with(make_completion("PASS")), reply_with({"error": {"message": "no such model"}}, 404)
+    )
     assert record.status == "failed" and len(record.turns) == 1
     assert record.reason == "EndpointError: endpoint:m: status 404: no such model"
     assert record.to_json()["reason"] == record.reason
@@ -637,7 +639,7 @@ NO_ROOM = {
 }  # fmt: skip
 
 
-def walked(*answers):
+def play_maze(*answers):
     from arena.play.match import Limits, MatchPlan, play_match
     from arena.records import Seating
     from games.maze import Maze
@@ -650,26 +652,26 @@ def walked(*answers):
             seed=1,
             seats={"walker": Seating("player", "endpoint:m", 0, False, "brain")},
         )
-        player = server.endpoint().player("m", role(turn="go"), 1)
+        player = server.endpoint().player("m", make_role(turn="go"), 1)
         return asyncio.run(play_match(plan, Maze(size=5), {"walker": player}, Limits())), server
 
 
 @pytest.mark.parametrize("server", NO_ROOM)
 def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
     full = reply_with({"error": NO_ROOM[server]}, 400)
-    record, asked = walked(*[reply_with(make_completion("NORTH"))] * 3, full)
+    record, asked = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
     assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.asked) == 4
 
 
 def test_a_first_reply_without_room_fails_the_match():
-    record, _ = walked(reply_with({"error": NO_ROOM["vLLM"]}, 400))
+    record, _ = play_maze(reply_with({"error": NO_ROOM["vLLM"]}, 400))
     assert record.status == "failed" and record.failure.kind == "endpoint"
     assert "EndpointError: endpoint:m: no room for a reply (context limit: This model's" in record.reason
 
 
-def test_another_refusal_is_no_end():
-    record, _ = walked(
+def test_other_refusal_fails_the_match():
+    record, _ = play_maze(
         reply_with(make_completion("NORTH")), reply_with({"error": {"message": "max_tokens is too large: 9"}}, 400)
     )
     assert record.status == "failed" and "status 400: max_tokens is too large" in record.reason
@@ -685,13 +687,13 @@ def test_no_proxy_is_asked_for_this_machine(monkeypatch, variable, proxy, host):
     monkeypatch.setenv(variable, proxy)
     with Server(reply_with(make_completion()), models=reply_with_models("m")) as server:
         made = server.endpoint(url=server.url.replace("127.0.0.1", host))
-        assert asyncio.run(made.ask("m", CHAT, Sampling(), 1)).text == "BET" and checked(made, "m") == []
+        assert asyncio.run(made.ask("m", CHAT, Sampling(), 1)).text == "BET" and check_server(made, "m") == []
 
 
 def test_a_proxy_that_is_not_reached_is_named_without_its_password(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://user:hunter2@127.0.0.1:9")
     with pytest.raises(EndpointError, match=r"10\.1\.2\.3/v1 through the proxy of http_proxy") as e:
-        checked(Endpoint(EndpointSpec(url="http://10.1.2.3/v1", attempts=1)), "m")
+        check_server(Endpoint(EndpointSpec(url="http://10.1.2.3/v1", attempts=1)), "m")
     assert "hunter2" not in str(e.value)
 
 
@@ -711,7 +713,7 @@ def test_what_a_proxy_answers_names_it(monkeypatch):
         ("SSL_CERT_FILE", __file__, "the certificates of SSL_CERT_FILE cannot be read: "),
     ],
 )
-def test_what_the_environment_says_in_vain_is_one_line(monkeypatch, variable, value, why):
+def test_invalid_environment_is_refused_in_one_line(monkeypatch, variable, value, why):
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv(variable, value)
     made = Endpoint(EndpointSpec(url="https://10.1.2.3/v1"))
@@ -750,7 +752,7 @@ def test_a_model_is_named(spec):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_when_its_endpoint_fails_now_and_then(tmp_path, monkeypatch):
+def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
     from arena.config.layers import compose, to_yaml
     from arena.config.sources import recipe_layer, set_layer
     from arena.lab import Lab
@@ -784,7 +786,7 @@ def test_a_games_pictures_are_sent_where_the_server_sees():
     game.reset(seed=1)
 
     def played(keep=None, **settings):
-        which = role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep, examples=[])
+        which = make_role(turn="{% for m in messages %}{{ m.text }}{% endfor %}", images=keep, examples=[])
         with Server(reply_with(make_completion("red"))) as server:
             trial = game.clone()
             player = server.endpoint(**settings).player("m", which, 7, picture=trial.picture)

@@ -29,15 +29,15 @@ REPLIES = {
 }
 
 
-def role(reply: str = "tagged", history: Any = "strip", **more: Any) -> Role:
+def make_role(reply: str = "tagged", history: Any = "strip", **more: Any) -> Role:
     return Role(role="thinker", system="Be wise.", reply=REPLIES[reply], history=history, **more)
 
 
-def view(turn: int) -> View:
+def make_view(turn: int) -> View:
     return View("a", turn, (Message.of("b", f"number {turn}, please"),), "", {}, {}, None)
 
 
-class Thinker:
+class ThinkingWriter:
     """A model that thinks in some of its turns, aloud in others, and sometimes forgets to stop."""
 
     def __init__(self, frame: ChatFrame, role: Role, seed: int) -> None:
@@ -56,19 +56,19 @@ class Thinker:
         return completion
 
 
-def match(frame: ChatFrame, role: Role, seed: int, turns: int = 6) -> tuple[ChatPlayer, Thinker]:
-    thinker = Thinker(frame, role, seed)
+def play_turns(frame: ChatFrame, role: Role, seed: int, turns: int = 6) -> tuple[ChatPlayer, ThinkingWriter]:
+    thinker = ThinkingWriter(frame, role, seed)
     player = ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=thinker)
 
     async def play() -> None:
         for turn in range(turns):
-            await player.act(view(turn))
+            await player.act(make_view(turn))
 
     asyncio.run(play())
     return player, thinker
 
 
-def contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
+def list_contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
     """Of each turn that was sampled: its number, the ids before it, its own, and their log-probabilities."""
     for stream in streams:
         for turn in sorted({t for t, own in zip(stream.turns, stream.mask, strict=True) if own}):
@@ -84,8 +84,8 @@ def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history:
     """A thousand matches over the families, formats and histories: no token differs."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(84):
-        player, thinker = match(frame, role(list(REPLIES)[seed % 3], history), seed)
-        found = list(contexts(player.streams))
+        player, thinker = play_turns(frame, make_role(list(REPLIES)[seed % 3], history), seed)
+        found = list(list_contexts(player.streams))
         assert [turn for turn, *_ in found] == list(range(6)), "each turn once"
         for (_, before, ids, logprobs), asked, said in zip(found, thinker.asked, thinker.said, strict=True):
             assert (before, ids, logprobs) == (asked.ids, said.ids, said.logprobs)
@@ -98,11 +98,11 @@ def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
     """The context of a turn is the frame around what was shown and said, thoughts apart."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(20):
-        own = role()
-        player, thinker = match(frame, own, seed)
+        own = make_role()
+        player, thinker = play_turns(frame, own, seed)
         shown: list[tuple[str, str, str]] = []
-        for (turn, before, ids, _), said in zip(contexts(player.streams), thinker.said, strict=True):
-            see = own.render_turn(view(turn), first=turn == 0)
+        for (turn, before, ids, _), said in zip(list_contexts(player.streams), thinker.said, strict=True):
+            see = own.render_turn(make_view(turn), first=turn == 0)
             expected = [*frame.open("Be wise.")]
             for seen, remainder, finish in shown:
                 expected += [*frame.ask(seen), *frame.encode(remainder)]
@@ -116,12 +116,12 @@ def test_the_template_of_a_thinking_model_renders_the_same() -> None:
     """Stripped, a stream's context is what the model's own template makes of the whole conversation."""
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = STRIPPING
-    frame, own = ChatFrame(tokenizer), role("whole")
+    frame, own = ChatFrame(tokenizer), make_role("whole")
     for seed in range(20):
-        player, _ = match(frame, own, seed)
+        player, _ = play_turns(frame, own, seed)
         messages = [{"role": "system", "content": "Be wise."}]
-        for turn, before, ids, _ in contexts(player.streams):
-            messages.append({"role": "user", "content": own.render_turn(view(turn), first=turn == 0)})
+        for turn, before, ids, _ in list_contexts(player.streams):
+            messages.append({"role": "user", "content": own.render_turn(make_view(turn), first=turn == 0)})
             rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
             assert tokenizer.decode(before) == rendered
             messages.append({"role": "assistant", "content": frame.decode(ids)})
@@ -130,7 +130,7 @@ def test_the_template_of_a_thinking_model_renders_the_same() -> None:
 def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
     for seed in range(20):
-        player, thinker = match(frame, role(), seed)
+        player, thinker = play_turns(frame, make_role(), seed)
         thoughts = sum("<think>" in frame.decode(c.ids) for c in thinker.said[:-1])
         assert len(player.streams) == 1 + thoughts
         assert set(player.stream_keys) == {"m/a/0"}, "so that an engine goes on from what they have in common"
@@ -138,10 +138,10 @@ def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
 
 def test_with_a_window_facts_are_told_again_only_when_it_begins_anew() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
-    own = role(memory=Memory(kind="window", turns=3), turn="{% if first %}FACTS{% endif %} {{ turn_number }}")
+    own = make_role(memory=Memory(kind="window", turns=3), turn="{% if first %}FACTS{% endif %} {{ turn_number }}")
     for seed in range(10):
-        player, thinker = match(frame, own, seed, turns=8)
-        for (turn, before, *_), asked in zip(contexts(player.streams), thinker.asked, strict=True):
+        player, thinker = play_turns(frame, own, seed, turns=8)
+        for (turn, before, *_), asked in zip(list_contexts(player.streams), thinker.asked, strict=True):
             assert before == asked.ids
             text = frame.decode(before)
             assert ("FACTS" in text.rpartition("user")[2]) is (turn == 0 or turn > 3)

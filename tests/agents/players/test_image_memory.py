@@ -32,13 +32,13 @@ BYTES = {hashlib.sha256(data).hexdigest(): data for data in (encode_noise(k, siz
 IMAGES = [Image(hash, "image/png", 4, 4) for hash in BYTES]
 
 
-def frame() -> ChatFrame:
+def make_frame() -> ChatFrame:
     tokenizer = build_nano_tokenizer()
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
 
 
-FRAME = frame()
+FRAME = make_frame()
 CONTENTS = st.lists(
     st.one_of(
         st.text(max_size=5),
@@ -56,7 +56,7 @@ def test_the_newest_images_stay_and_others_become_their_placeholders(contents: l
         assert new is old or len(find_images(new)) < len(find_images(old))
 
 
-class Writer:
+class RandomWriter:
     """A model of random thoughts and acts, which keeps what it was asked."""
 
     def __init__(self, role: Role, seed: int) -> None:
@@ -72,16 +72,16 @@ class Writer:
         return completion
 
 
-def role(**more: Any) -> Role:
+def make_role(**more: Any) -> Role:
     given = {"sampling": {"max_tokens": 24}, "reply": ReplySpec(format="tagged", action="act", private="think"), **more}
     return Role.model_validate({"role": "r", "system": "Look.", **given})
 
 
-def play(
+def play_turns(
     own: Role, counts: list[int], positions: int = 10**6, seed: int = 0
-) -> tuple[ChatPlayer, Writer, list[list[Image]]]:
+) -> tuple[ChatPlayer, RandomWriter, list[list[Image]]]:
     """Play a turn per count of images; return the player, its writer and the images of each turn."""
-    writer, left = Writer(own, seed), iter(IMAGES)
+    writer, left = RandomWriter(own, seed), iter(IMAGES)
     player = ChatPlayer(
         role=own, frame=FRAME, policy="p", key="k", seed=(0,), write=writer, positions=positions,
         picture=BYTES.__getitem__,
@@ -111,7 +111,7 @@ def play(
 def test_contexts_have_the_newest_images_and_sampled_ids_are_trained_ids(
     more: dict[str, Any], counts: list[int], keep: int, seed: int
 ) -> None:
-    player, writer, turns = play(role(images={"keep": keep}, **more), counts, seed=seed)
+    player, writer, turns = play_turns(make_role(images={"keep": keep}, **more), counts, seed=seed)
     image = FRAME.image.id if FRAME.image else -1
     for turn, request, _ in writer.asked:
         shown = [image.hash for images in turns[: turn + 1] for image in images]
@@ -137,7 +137,7 @@ def test_contexts_have_the_newest_images_and_sampled_ids_are_trained_ids(
 
 
 def test_a_context_goes_on_while_no_image_is_dropped() -> None:
-    player, _, _ = play(role(images={"keep": 2}), [1, 0, 1, 0, 1, 1])
+    player, _, _ = play_turns(make_role(images={"keep": 2}), [1, 0, 1, 0, 1, 1])
     first, *later = player.streams
     assert len(player.streams) == 3 and len(set(player.stream_keys)) == 1
     assert [len(stream.media) for stream in player.streams] == [2, 2, 2] and first.turns.count(-1) < len(first)
@@ -145,18 +145,18 @@ def test_a_context_goes_on_while_no_image_is_dropped() -> None:
     for stream in later:
         text = ",".join(map(str, stream.ids))
         assert ",".join(map(str, placeholder[1:])) in text
-    assert play(role(), [1] * 6)[0].streams[0].media[0].hash == IMAGES[0].hash
+    assert play_turns(make_role(), [1] * 6)[0].streams[0].media[0].hash == IMAGES[0].hash
 
 
 def test_a_thousand_images_cost_their_limit() -> None:
-    player, writer, _ = play(role(images={"keep": 3}, memory={"kind": "window", "turns": 4}), [10] * 100)
+    player, writer, _ = play_turns(make_role(images={"keep": 3}, memory={"kind": "window", "turns": 4}), [10] * 100)
     assert all(len(request.media) == 3 for _, request, _ in writer.asked) and len(player.streams) == 100
 
 
 def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
     with pytest.raises(ContextFull, match="tokens"):
-        play(role(), [1, 200], positions=400)
-    player, _, _ = play(role(images={"keep": 1}), [1, 200, 1], positions=8000)
+        play_turns(make_role(), [1, 200], positions=400)
+    player, _, _ = play_turns(make_role(images={"keep": 1}), [1, 200, 1], positions=8000)
     assert len(player.streams[-1].media) == 1
 
 
@@ -165,14 +165,14 @@ def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
         assert ImageMemory(**limits).count_kept([5, 1, 7, 5]) == kept
     assert ImageMemory(tokens=4).count_kept([1, 5]) == 0 and ImageMemory(tokens=99).count_kept([1, 5]) == 2
     with pytest.raises(ValueError, match="greater than or equal to 1"):
-        role(images={"keep": 0})
+        make_role(images={"keep": 0})
     with pytest.raises(ValueError, match="images needs a limit"):
-        role(images={})
+        make_role(images={})
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.integers(TOKENS, 5 * TOKENS))
 def test_no_context_has_more_image_tokens_than_its_budget(counts: list[int], budget: int) -> None:
-    player, writer, turns = play(role(images={"tokens": budget}), counts)
+    player, writer, turns = play_turns(make_role(images={"tokens": budget}), counts)
     for turn, request, _ in writer.asked:
         shown = [image.hash for images in turns[: turn + 1] for image in images]
         assert [span.hash for span in request.media] == shown[max(0, len(shown) - budget // TOKENS) :]
@@ -181,9 +181,9 @@ def test_no_context_has_more_image_tokens_than_its_budget(counts: list[int], bud
 
 def test_a_budget_without_room_for_one_image_is_refused() -> None:
     with pytest.raises(RoleError, match=r"images\.tokens: 3 tokens have no room for an image of 4"):
-        play(role(images={"tokens": 3}), [0, 1])
+        play_turns(make_role(images={"tokens": 3}), [0, 1])
     with pytest.raises(RoleError, match=r"images\.tokens: an endpoint"):
-        Conversation(role(images={"tokens": 3}), picture=BYTES.__getitem__)
+        Conversation(make_role(images={"tokens": 3}), picture=BYTES.__getitem__)
 
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
@@ -201,7 +201,7 @@ def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_oth
 
     function = {"name": "crop", "description": "Crop.", "parameters": {"type": "object", "properties": {}}}
     crop = {"type": "function", "function": function}
-    limited = role(reply=ReplySpec(format="native"), images={"keep": 2}, sampling={"max_tokens": 64}, system="")
+    limited = make_role(reply=ReplySpec(format="native"), images={"keep": 2}, sampling={"max_tokens": 64}, system="")
     player = ChatPlayer(
         role=limited, frame=own, policy="p", key="k", seed=(0,), write=write, picture=BYTES.__getitem__
     )  # fmt: skip
@@ -227,7 +227,8 @@ def test_an_image_larger_than_the_context_ends_the_match_with_its_reason() -> No
     game = Gallery()
     large = ChatFrame(FRAME._tokenizer, ImageToken(FRAME.image.id, 500))  # type: ignore[union-attr]
     player = ChatPlayer(
-        role=role(), frame=large, policy="p", key="k", seed=(0,), write=Writer(role(), 0), positions=256,
+        role=make_role(), frame=large, policy="p", key="k", seed=(0,), write=RandomWriter(make_role(), 0),
+        positions=256,
         picture=game.picture,
     )  # fmt: skip
     seats = {"visitor": Seating("r", "p", 0, True, "model")}

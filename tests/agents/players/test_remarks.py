@@ -46,7 +46,7 @@ CLAIMS = {
 """All that can be said, and what it claims."""
 
 
-def holds(text, seen):
+def is_true(text, seen):
     """Whether what was said is so; fails for words that nobody knows."""
     (found,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
     kind, told = found
@@ -80,11 +80,11 @@ def holds(text, seen):
     }[kind]()
 
 
-def view_of(game):
+def make_view(game):
     return View.of(game, game.agent_selection, game.turns)
 
 
-def played(names, seeds, instance, **options):
+def play_match(names, seeds, instance, **options):
     """The views and texts of a match between scripted policies."""
     game = Negotiation(values="public", **options)
     game.reset(seed=0, options={"instance": instance})
@@ -93,7 +93,7 @@ def played(names, seeds, instance, **options):
     }
     told = []
     while not game.ended:
-        view = view_of(game)
+        view = make_view(game)
         told.append((view, scripted[view.seat].act(view)))
         game.step(told[-1][1])
     return told, game.payoffs()
@@ -102,8 +102,8 @@ def played(names, seeds, instance, **options):
 @given(INSTANCES, st.tuples(st.sampled_from(BARGAINERS[:6]), st.sampled_from(BARGAINERS)), st.tuples(SEEDS, SEEDS),
        st.integers(1, 6))  # fmt: skip
 def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, turns):
-    plain, payoffs = played(names, seeds, instance, max_turns=turns)
-    talk, same = played([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
+    plain, payoffs = play_match(names, seeds, instance, max_turns=turns)
+    talk, same = play_match([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
     assert [text.partition(" | ")[0] for _, text in talk] == [text for _, text in plain] and same == payoffs
     before: dict[Any, Any] = {}
     heard: dict[Any, Any] = {}
@@ -115,7 +115,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
         theirs = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
         pool, values = tuple(facts["pool"]), tuple(view.private["values"])
         seen = Situation(ITEMS, pool, values, theirs, asked, before.get(view.seat), facts["turns_left"])
-        assert holds(words, seen), (words, seen)
+        assert is_true(words, seen), (words, seen)
         before[view.seat] = asked
         heard.setdefault(view.seat, []).append(words)
 
@@ -123,7 +123,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
 @pytest.mark.slow
 @settings(max_examples=count_cases(70, 300), deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
-def test_every_situation_has_words(instance, data, seed):
+def test_every_situation_has_a_remark(instance, data, seed):
     """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
@@ -134,7 +134,7 @@ def test_every_situation_has_words(instance, data, seed):
     said: list[Any] = []
     for _ in range(30):
         said.append(remark(seen, rng, frozenset(said)))
-        assert holds(said[-1], seen), (said[-1], seen)
+        assert is_true(said[-1], seen), (said[-1], seen)
     assert len(set(said)) == len(set(said[: len(set(said))]))
 
 
@@ -154,15 +154,15 @@ def test_the_other_sides_values_are_not_told():
     for other in others:
         game = Negotiation(values="public")
         game.reset(seed=0, options={"instance": (pool, (own, other))})
-        said.add(make_scripted("talkative:conceder", 5, game).act(view_of(game)))
+        said.add(make_scripted("talkative:conceder", 5, game).act(make_view(game)))
     assert len(others) > 1 and len(said) == 1
 
 
-def test_people_hear_something_new():
+def test_remarks_vary():
     """Over many matches dozens of remarks; in one match hardly any twice."""
     said, repeated, total = set(), 0, 0
     for seed in range(60):
-        told, _ = played(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
+        told, _ = play_match(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
         for place in range(2):
             words = [text.partition(" | ")[2] for _, text in told[place::2]]
             repeated, total = repeated + len(words) - len(set(words)), total + len(words)
@@ -171,19 +171,21 @@ def test_people_hear_something_new():
 
 
 def test_the_seed_decides_what_is_said():
-    told = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
-    again = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
+    told = {seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
+    again = {
+        seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
+    }
     assert told == again and len(set(told.values())) > 2
 
 
 def test_where_talk_is_off_nothing_is_said():
     names = ["talkative:naive", "talkative:conceder"]
-    silent, _ = played(names, (1, 2), instances()[9], talk=False)
-    plain, _ = played(["naive", "conceder"], (1, 2), instances()[9], talk=False)
+    silent, _ = play_match(names, (1, 2), instances()[9], talk=False)
+    plain, _ = play_match(["naive", "conceder"], (1, 2), instances()[9], talk=False)
     assert silent == plain and not any("|" in text for _, text in silent)
 
 
-def test_who_talks():
+def test_talking_players_remark():
     public, private, silent = Negotiation(values="public"), Negotiation(), Negotiation(talk=False)
     assert add_remarks("conceder", private) == "talkative:conceder"
     assert add_remarks("nash_bargaining", public) == "talkative:nash_bargaining"
@@ -203,7 +205,7 @@ def test_who_talks():
         ("talkative:conceder", KuhnPoker(), "talkative:conceder plays negotiation, not kuhn_poker"),
     ],
 )
-def test_who_does_not(spec, game, says):
+def test_silent_players_do_not_remark(spec, game, says):
     with pytest.raises(ScriptedPolicyError, match=re.escape(says)):
         make_scripted(spec, 0, game)
     with pytest.raises(ScriptedPolicyError, match=re.escape(says)):

@@ -10,7 +10,7 @@ from agents.players.scripted import SCRIPTED, check_scripted, make_scripted
 from tests.factories.seated import make_view, play_match
 
 
-def why(spec, game=None, seat=""):
+def get_refusal(spec, game=None, seat=""):
     with pytest.raises(ScriptedPolicyError) as caught:
         check_scripted(spec, games.make(game) if game else None, seat)
     line = str(caught.value)
@@ -41,8 +41,8 @@ def why(spec, game=None, seat=""):
         ("nash:nan", "0 to 1/3, such as nash:0.2"),
     ],
 )
-def test_what_is_written_wrongly(spec, says):
-    assert says in why(spec)
+def test_refuses_malformed_names(spec, says):
+    assert says in get_refusal(spec)
     with pytest.raises(ScriptedPolicyError):
         make_scripted(spec, 0, games.make("kuhn_poker"))
 
@@ -68,16 +68,16 @@ def test_what_is_written_wrongly(spec, says):
         ("tit_for_tat", "kuhn_poker", "tit_for_tat plays prisoners_dilemma"),
     ],
 )
-def test_what_cannot_play(spec, game, says):
-    assert says in why(spec, game)
+def test_refuses_unsuitable_players(spec, game, says):
+    assert says in get_refusal(spec, game)
     with pytest.raises(ScriptedPolicyError):
         make_scripted(spec, 0, games.make(game))
 
 
-def test_seats_whose_acts_are_not_listed():
+def test_refuses_search_without_listed_acts():
     game = games.make("word_clue")
     giver, guesser = game.possible_agents[:2]
-    assert why("random", "word_clue", giver) == (
+    assert get_refusal("random", "word_clue", giver) == (
         f"random picks among the legal acts that a game lists: word_clue lists none for {giver}: "
         "seat a model, an endpoint or a person there"
     )
@@ -94,7 +94,7 @@ def test_seats_whose_acts_are_not_listed():
         ("nash:0.2", "kuhn_poker"), ("exploiter:conceder", "negotiation"),
     ],
 )  # fmt: skip
-def test_what_can_play_plays(spec, game):
+def test_accepts_suitable_players(spec, game):
     match = games.make(game)
     check_scripted(spec, match)  # not reset yet, as a configuration is checked
     match.reset(seed=1)

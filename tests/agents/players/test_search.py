@@ -15,14 +15,14 @@ from agents.players.simple import Random
 from tests.factories.seated import make_view, play_match
 
 
-class Plain(BaseWrapper):  # type: ignore[misc]
+class PlainGame(BaseWrapper):  # type: ignore[misc]
     """A game seen only as an AEC environment: without OpenSpiel's state."""
 
     def clone(self):
-        return Plain(self.env.clone())
+        return PlainGame(self.env.clone())
 
 
-def fresh_copy(name, acts=(), seed=0, **options):
+def replay_acts(name, acts=(), seed=0, **options):
     game = games.make(name, **options)
     game.reset(seed=seed)
     for act in acts:
@@ -31,12 +31,12 @@ def fresh_copy(name, acts=(), seed=0, **options):
     return game
 
 
-def some_positions(name, plies, count):
+def sample_positions(name, plies, count):
     """Games of `name` after so many random acts, none of them over."""
     rng = random.Random(7)
     found: list[Any] = []
     while len(found) < count:
-        game = fresh_copy(name)
+        game = replay_acts(name)
         for _ in range(plies):
             if not game.ended:
                 game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
@@ -45,7 +45,7 @@ def some_positions(name, plies, count):
     return found
 
 
-def sign(value):
+def get_sign(value):
     return (value > 1e-6) - (value < -1e-6)
 
 
@@ -53,7 +53,7 @@ def sign(value):
 
 
 def test_tic_tac_toe_is_a_draw_by_full_search():
-    game = fresh_copy("tic_tac_toe")
+    game = replay_acts("tic_tac_toe")
     assert Minimax(0, game).value(SpielPosition(game.state), float("inf"), -9, 9) == 0
     for seed in range(5):
         game.reset(seed=seed)
@@ -73,7 +73,7 @@ def test_minimax_never_loses_to_random():
 
 
 def test_clones_and_openspiel_agree_on_every_act():
-    for game in some_positions("tic_tac_toe", 4, 12):
+    for game in sample_positions("tic_tac_toe", 4, 12):
         by_state = Minimax(0, game).values(SpielPosition(game.state, game))
         by_clone = Minimax(0, game).values(ClonePosition(game))
         best = {game.word(act) for act, value in by_state.items() if value >= max(by_state.values()) - 1e-9}
@@ -84,31 +84,31 @@ def test_clones_and_openspiel_agree_on_every_act():
 def test_values_agree_with_openspiels_own_alpha_beta():
     from open_spiel.python.algorithms import minimax
 
-    for game in some_positions("tic_tac_toe", 3, 15):
+    for game in sample_positions("tic_tac_toe", 3, 15):
         theirs, _ = minimax.alpha_beta_search(game.spiel, state=game.state)
         ours = Minimax(0, game).values(SpielPosition(game.state, game))
-        assert sign(max(ours.values())) == theirs
+        assert get_sign(max(ours.values())) == theirs
 
 
 def test_nim_is_won_by_its_theory():
     for seed in range(3):
-        game = fresh_copy("nim")
+        game = replay_acts("nim")
         value = Minimax(seed, game).value(SpielPosition(game.state), float("inf"), -9, 9)
         game.reset(seed=seed)
         payoffs = play_match(game, {seat: Minimax(seed, game) for seat in game.seats})
-        assert sign(value) == sign(payoffs[0]) != 0
+        assert get_sign(value) == get_sign(payoffs[0]) != 0
 
 
 def test_a_win_now_is_preferred_to_a_later_one():
     # X has two in the top row; other acts of X's win too, but later.
-    game = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
+    game = replay_acts("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
     assert {Minimax(seed, game).act(make_view(game)) for seed in range(10)} == {"PLAY 3"}
     values = Minimax(0, game).values(SpielPosition(game.state, game))
     assert max(values.values()) == SOONER
 
 
 def test_the_seed_picks_among_equals():
-    game = fresh_copy("tic_tac_toe")
+    game = replay_acts("tic_tac_toe")
     openings = [Minimax(seed, game).act(make_view(game)) for seed in range(40)]
     assert set(openings) == set(game.infos["first"]["legal"])  # every opening draws
     assert openings == [Minimax(seed, game).act(make_view(game)) for seed in range(40)]
@@ -116,9 +116,9 @@ def test_the_seed_picks_among_equals():
 
 @pytest.mark.parametrize("depth", [2, 4])
 def test_a_few_acts_ahead_see_wins_and_threats(depth):
-    threatened = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
+    threatened = replay_acts("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"])
     assert Minimax(1, threatened, depth).act(make_view(threatened)) == "DROP 4"
-    winning = fresh_copy("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
+    winning = replay_acts("connect_four", ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4", "DROP 2"])
     assert Minimax(1, winning, depth).act(make_view(winning)) == "DROP 4"
 
 
@@ -126,9 +126,9 @@ def test_the_game_is_left_as_it_was():
     for make in (
         Minimax,
         lambda seed, game: make_mcts(seed, game, (20, 2)),
-        lambda s, g: CloneMcts(s, Plain(g), 20, 2),
+        lambda s, g: CloneMcts(s, PlainGame(g), 20, 2),
     ):
-        game = fresh_copy("tic_tac_toe", ["PLAY 5"])
+        game = replay_acts("tic_tac_toe", ["PLAY 5"])
         before = (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
         make(0, game).act(make_view(game))
         assert before == (str(game.state), game.agent_selection, game.infos, game.rng.bit_generator.state)
@@ -137,20 +137,20 @@ def test_the_game_is_left_as_it_was():
 # Monte Carlo tree search
 
 
-def searchers(game, seed, simulations=100):
-    return SpielMcts(seed, game, simulations, 10), CloneMcts(seed, Plain(game), simulations, 4)
+def make_searchers(game, seed, simulations=100):
+    return SpielMcts(seed, game, simulations, 10), CloneMcts(seed, PlainGame(game), simulations, 4)
 
 
 def test_wins_and_threats_in_one_are_seen():
     acts = ["DROP 4", "DROP 1", "DROP 4", "DROP 1", "DROP 4"]
     for seed in range(5):
-        threatened, winning = fresh_copy("connect_four", acts), fresh_copy("connect_four", [*acts, "DROP 2"])
+        threatened, winning = replay_acts("connect_four", acts), replay_acts("connect_four", [*acts, "DROP 2"])
         assert make_mcts(seed, threatened, (100, 10)).act(make_view(threatened)) == "DROP 4"
         assert make_mcts(seed, winning, (100, 10)).act(make_view(winning)) == "DROP 4"
-    threatened = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
-    winning = fresh_copy("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
+    threatened = replay_acts("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2"])
+    winning = replay_acts("tic_tac_toe", ["PLAY 1", "PLAY 5", "PLAY 2", "PLAY 9"])
     for game in (threatened, winning):
-        assert {script.act(make_view(game)) for seed in range(3) for script in searchers(game, seed)} == {"PLAY 3"}
+        assert {script.act(make_view(game)) for seed in range(3) for script in make_searchers(game, seed)} == {"PLAY 3"}
 
 
 def test_a_hundred_simulations_beat_random():
@@ -167,24 +167,24 @@ def test_the_same_seed_is_the_same_search():
     for simulations in (10, 50):
         told = []
         for _ in range(2):
-            game = fresh_copy("tic_tac_toe")
-            play_match(game, {seat: searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
+            game = replay_acts("tic_tac_toe")
+            play_match(game, {seat: make_searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
             told.append(game.render())
         assert told[0] == told[1]
-    game = fresh_copy("connect_four")
+    game = replay_acts("connect_four")
     openings = {SpielMcts(seed, game, 10, 1).act(make_view(game)) for seed in range(20)}
     assert len(openings) > 1
 
 
 def test_one_simulation_is_enough_to_act():
-    game = fresh_copy("tic_tac_toe")
-    for script in searchers(game, 0, simulations=1):
+    game = replay_acts("tic_tac_toe")
+    for script in make_searchers(game, 0, simulations=1):
         assert script.act(make_view(game)) in game.infos["first"]["legal"]
 
 
 def test_every_seat_seeks_its_own_payoff():
     # The ultimatum game is no contest: the responder takes what it is offered, and the proposer knows.
-    game = fresh_copy("ultimatum")
+    game = replay_acts("ultimatum")
     offer = int(CloneMcts(0, game, 1000, 1).act(make_view(game)).split()[1])
     pie = game.public()["pie"]
     assert 0 < offer < pie / 2

@@ -21,7 +21,7 @@ from tests.factories.seated import make_view, play_match
 KUHN = pyspiel.load_game("kuhn_poker")
 
 
-def value(game, strategy):
+def compute_value(game, strategy):
     """What the first seat gets on average when both follow the strategy."""
 
     def of(state):
@@ -38,7 +38,7 @@ def value(game, strategy):
 def test_kuhns_family_cannot_be_beaten(alpha):
     strategy = kuhn_strategy(alpha)
     assert abs(pyspiel.nash_conv(KUHN, strategy)) < 1e-12
-    assert value(KUHN, strategy) == pytest.approx(-1 / 18, abs=1e-12)
+    assert compute_value(KUHN, strategy) == pytest.approx(-1 / 18, abs=1e-12)
 
 
 def test_beyond_the_family_it_can():
@@ -57,7 +57,7 @@ def test_beyond_the_family_it_can():
 def test_linear_programming_finds_equilibria(name, worth):
     game, strategy = pyspiel.load_game(name), solve_equilibrium(name)
     assert abs(pyspiel.nash_conv(game, strategy)) < 1e-9
-    assert worth is None or value(game, strategy) == pytest.approx(worth, abs=1e-6)
+    assert worth is None or compute_value(game, strategy) == pytest.approx(worth, abs=1e-6)
 
 
 def test_cfr_comes_close_and_closer():

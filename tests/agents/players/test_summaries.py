@@ -32,11 +32,11 @@ KEEPER = load_role("nano_keeper")
 LIMITS = Limits()
 
 
-def keeper(**memory: Any) -> Role:
+def make_keeper(**memory: Any) -> Role:
     return KEEPER.model_copy(update={"memory": Memory(**{**KEEPER.memory.model_dump(exclude={"turns"}), **memory})})
 
 
-class Told:
+class RandomSummaryEngine:
     """An engine whose summaries are random words, and whose acts pass until they are asked."""
 
     max_context = 10**9
@@ -61,7 +61,7 @@ class Told:
         pass
 
 
-def play(
+def play_with_summaries(
     role: Role, engine: Any, number: int = 0, branch: Branch | None = None, limits: Limits = LIMITS, **options: Any
 ) -> MatchRecord:
     options = {"lines": 12, "facts": 4, **options}
@@ -72,7 +72,7 @@ def play(
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, limits))
 
 
-def own(record: MatchRecord) -> list[tuple[int, float, int]]:
+def list_own_streams(record: MatchRecord) -> list[tuple[int, float, int]]:
     return [
         (token, logprob, turn)
         for s in record.streams["keeper"]
@@ -84,21 +84,21 @@ def own(record: MatchRecord) -> list[tuple[int, float, int]]:
 @pytest.mark.parametrize("context", [40, 48, 64])
 def test_trained_ids_are_sampled_ids_across_summaries(context: int) -> None:
     for number in range(5):
-        engine = Told()
-        record = play(keeper(context=context, summaries=40), engine, number)
+        engine = RandomSummaryEngine()
+        record = play_with_summaries(make_keeper(context=context, summaries=40), engine, number)
         assert record.status == "finished", record.reason
         summaries = [turn for turn in record.turns if turn.source == "summary"]
         assert summaries and len(record.streams["keeper"]) == len(summaries) + 1
         said = [(t, p, k) for k, (_, c) in enumerate(engine.said) for t, p in zip(c.ids, c.logprobs, strict=True)]
-        assert own(record) == said
-        for stream, turns in zip(record.streams["keeper"], _runs(record), strict=True):
+        assert list_own_streams(record) == said
+        for stream, turns in zip(record.streams["keeper"], list_runs(record), strict=True):
             assert len(stream) <= context
             for turn in turns:  # what it was sampled from is what the stream holds before it
                 begin = stream.turns.index(turn)
                 assert tuple(stream.ids[:begin]) == engine.said[turn][0].ids
 
 
-def _runs(record: MatchRecord) -> list[list[int]]:
+def list_runs(record: MatchRecord) -> list[list[int]]:
     """The turns of each stream: it ends with a summary, and the next begins after it."""
     runs: list[list[int]] = [[]]
     for turn in record.turns:
@@ -109,8 +109,8 @@ def _runs(record: MatchRecord) -> list[list[int]]:
 
 
 def test_a_new_stream_begins_with_the_summary_as_it_was_sampled() -> None:
-    engine = Told()
-    record = play(keeper(), engine)
+    engine = RandomSummaryEngine()
+    record = play_with_summaries(make_keeper(), engine)
     streams = record.streams["keeper"]
     for before, after in itertools.pairwise(streams):
         last = before.turns[-1]
@@ -121,8 +121,8 @@ def test_a_new_stream_begins_with_the_summary_as_it_was_sampled() -> None:
 
 
 def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
-    role = keeper()
-    record = play(role, Told())
+    role = make_keeper()
+    record = play_with_summaries(role, RandomSummaryEngine())
     acts = [turn for turn in record.turns if turn.source == "policy"]
     assert [turn.action for turn in acts[:-1]] == ["PASS"] * 12 and all(turn.valid for turn in acts)
     assert all(turn.messages and not turn.rewards.get("illegal") for turn in acts)
@@ -133,43 +133,43 @@ def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
     game = Recall(lines=12, facts=4)
     game.reset(seed=0)
     assert lines[:-1] == game.script and lines[-1] == f"ask {game.asked}"
-    assert sum(turn.tokens for turn in record.turns) == len(own(record)), "limits count them as tokens"
+    assert sum(turn.tokens for turn in record.turns) == len(list_own_streams(record)), "limits count them as tokens"
 
 
 def test_limits_count_summaries() -> None:
-    whole = play(keeper(), Told())
+    whole = play_with_summaries(make_keeper(), RandomSummaryEngine())
     assert len(whole.turns) > 13
-    cut = play(keeper(), Told(), limits=Limits(turns=len(whole.turns) - 1))
+    cut = play_with_summaries(make_keeper(), RandomSummaryEngine(), limits=Limits(turns=len(whole.turns) - 1))
     assert (cut.status, cut.reason) == ("failed", f"turn limit: {len(whole.turns) - 1} turns taken")
 
 
 def test_a_match_is_cut_off_when_no_summary_is_left() -> None:
-    record = play(keeper(summaries=1), Told())
+    record = play_with_summaries(make_keeper(summaries=1), RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.report["right"]) == ("finished", "context", False)
     assert sum(turn.source == "summary" for turn in record.turns) == 1 and record.payoffs == {"keeper": 0.0}
-    staked = play(keeper(summaries=1), Told(), stake=0.5)
+    staked = play_with_summaries(make_keeper(summaries=1), RandomSummaryEngine(), stake=0.5)
     assert staked.payoffs == {"keeper": -0.5} and staked.turns[-1].rewards == {"stake": -0.5}
     assert max(map(len, record.streams["keeper"])) <= 48
 
 
 def test_a_context_that_holds_no_turn_is_an_error_in_one_line() -> None:
-    record = play(keeper(context=16), Told())
+    record = play_with_summaries(make_keeper(context=16), RandomSummaryEngine())
     assert record.status == "failed" and record.failure and record.failure.kind == "game"
     assert "role nano_keeper: memory.context: 16 tokens have no room" in record.reason and "raise it" in record.reason
 
 
 def test_what_is_new_may_be_too_long_for_any_context() -> None:
-    role = keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
-    record = play(role, Told())
+    role = make_keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
+    record = play_with_summaries(role, RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.turns) == ("finished", "context", ())
 
 
 def test_a_branch_repeats_summaries_token_for_token() -> None:
-    role = keeper()
-    record = play(role, Told(), 3)
+    role = make_keeper()
+    record = play_with_summaries(role, RandomSummaryEngine(), 3)
     for turn in range(1, len(record.turns)):
-        engine = Told()
-        again = play(role, engine, 3, Branch(record, turn))
+        engine = RandomSummaryEngine()
+        again = play_with_summaries(role, engine, 3, Branch(record, turn))
         assert again.status == "finished", again.reason
         assert all(request.seed[-1] >= turn for request, _ in engine.said)
         mine, theirs = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
@@ -177,7 +177,7 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
 
 
 def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:
-    records = [play(keeper(), Told(), number) for number in range(30)]
+    records = [play_with_summaries(make_keeper(), RandomSummaryEngine(), number) for number in range(30)]
     batch = TurnBatch([t for record in records for t in trajectories(record)])
     found: dict[bool, int] = {}
     for masked in (False, True):
@@ -237,7 +237,7 @@ def test_a_script_that_sums_nothing_up_writes_an_empty_summary() -> None:
 
 
 def test_a_log_keeps_summaries() -> None:
-    record = play(keeper(), Told())
+    record = play_with_summaries(make_keeper(), RandomSummaryEngine())
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == [turn.source for turn in record.turns]
     assert replace(again, failure=None).to_json() == record.to_json()

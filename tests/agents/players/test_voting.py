@@ -37,12 +37,12 @@ VIEW: Any = None
         (["x"], 0),
     ],
 )
-def test_the_majority_by_hand(acts: list[str], kept: int) -> None:
+def test_majority_matches_worked_examples(acts: list[str], kept: int) -> None:
     assert elect(acts) == kept
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1))
-def test_nobody_has_more_votes_than_who_is_elected(acts: list[str]) -> None:
+def test_elected_reply_has_most_votes(acts: list[str]) -> None:
     kept = elect(acts)
     assert acts[kept] not in acts[:kept]
     if acts[kept]:
@@ -51,33 +51,33 @@ def test_nobody_has_more_votes_than_who_is_elected(acts: list[str]) -> None:
         assert set(acts) == {""}
 
 
-def said(text: str) -> Completion:
+def make_completion(text: str) -> Completion:
     ids = (*FRAME.encode(text), FRAME.stop_id)
     return Completion(ids, (-1.0,) * len(ids), "stop", 4)
 
 
-def reading(text: str, **role: Any) -> str:
+def parse_reply(text: str, **role: Any) -> str:
     given: dict[str, Any] = {"role": "r", "reply": {"format": "free"}, "sampling": {"votes": {}}}
-    return make_act_reader(Role.model_validate({**given, **role}), FRAME)(said(text))
+    return make_act_reader(Role.model_validate({**given, **role}), FRAME)(make_completion(text))
 
 
-def test_acts_are_alike_but_for_talk_case_and_blanks() -> None:
-    assert reading("OFFER 1  0 2 | please") == reading("offer 1 0 2 | or else") == "offer 1 0 2"
-    assert reading("OFFER 1 0 2") != reading("OFFER 1 0 3")
+def test_votes_ignore_talk_case_and_blanks() -> None:
+    assert parse_reply("OFFER 1  0 2 | please") == parse_reply("offer 1 0 2 | or else") == "offer 1 0 2"
+    assert parse_reply("OFFER 1 0 2") != parse_reply("OFFER 1 0 3")
 
 
 def test_a_pattern_finds_the_last_answer_of_a_reply_that_reasons() -> None:
     whole: dict[str, Any] = {"reply": {"format": "whole"}}
     boxed = {"sampling": {"votes": {"pattern": r"\\boxed\{(\d+)\}"}}, **whole}
-    assert reading("so \\boxed{3}, no: \\boxed{4}", **boxed) == reading("\\boxed{4}", **boxed) == "4"
-    assert reading("four", **boxed) == ""
-    assert reading("at 17 or 23", **{"sampling": {"votes": {"pattern": "[0-9]+"}}, **whole}) == "23"
+    assert parse_reply("so \\boxed{3}, no: \\boxed{4}", **boxed) == parse_reply("\\boxed{4}", **boxed) == "4"
+    assert parse_reply("four", **boxed) == ""
+    assert parse_reply("at 17 or 23", **{"sampling": {"votes": {"pattern": "[0-9]+"}}, **whole}) == "23"
 
 
-def writer(texts: Sequence[str], asked: list[Request]) -> Any:
+def make_writer(texts: Sequence[str], asked: list[Request]) -> Any:
     async def write(view: Any, request: Request, summary: bool = False) -> Completion:
         asked.append(request)
-        return said(texts[request.seed[-1] % len(texts)])
+        return make_completion(texts[request.seed[-1] % len(texts)])
 
     return write
 
@@ -85,7 +85,7 @@ def writer(texts: Sequence[str], asked: list[Request]) -> Any:
 def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None:
     asked = list[Request]()
     role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
-    write = make_voting_writer(writer(["EAST", "WEST | go", "WEST | now"], asked), 3, make_act_reader(role, FRAME))
+    write = make_voting_writer(make_writer(["EAST", "WEST | go", "WEST | now"], asked), 3, make_act_reader(role, FRAME))
     request = Request(
         policy="p",
         ids=(1, 2),
@@ -104,7 +104,7 @@ def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None
     assert FRAME.decode(asyncio.run(write(VIEW, request, summary=True)).ids) == "EAST" and asked == [request]
 
 
-def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, RandomWalkEngine]:
+def play_maze(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, RandomWalkEngine]:
     rule = {"samples": votes} if votes else None
     sampling = WALKER.sampling.model_validate({**WALKER.sampling.model_dump(), "votes": rule})
     role, engine = WALKER.model_copy(update={"sampling": sampling}), RandomWalkEngine(acts)
@@ -116,12 +116,12 @@ def walked(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Rando
 
 
 def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> None:
-    record, engine = walked(5, (*STEPS, "hm"))
+    record, engine = play_maze(5, (*STEPS, "hm"))
     assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in OWN
     assert len(engine.asked) == 5 * len(record.turns)
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == ["voted"] * len(record.turns)
-    assert {turn.source for turn in walked(None, STEPS)[0].turns} == {"policy"}
+    assert {turn.source for turn in play_maze(None, STEPS)[0].turns} == {"policy"}
 
 
 # -- settings ----------------------------------------------------------------------------------------------
@@ -138,6 +138,6 @@ WRONG = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_rules_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+def test_refuses_invalid_rules(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Role.model_validate({"role": "r", "sampling": wrong})
