@@ -30,7 +30,7 @@ KEPT = ("config.yaml", "metrics.jsonl", "log", "roles")
 ABOUT = ("python", "versions", "roles", "experiment", "commands", "files")
 
 
-def copy_part(run: Path, to: Path) -> None:
+def copy_analysed_files(run: Path, to: Path) -> None:
     """The part of a run that the analysis reads."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
@@ -46,7 +46,7 @@ def copy_part(run: Path, to: Path) -> None:
     (to / ENVIRONMENT).write_text(json.dumps(about | {SEAL: digest(about)}, indent=1) + "\n", "utf-8")
 
 
-def bargain(to: Path) -> None:
+def play_bargains(to: Path) -> None:
     """A conceder opens, and its opponent holds out."""
     shutil.rmtree(to, ignore_errors=True)
     contenders: dict[str, Contender] = {
@@ -64,5 +64,5 @@ def bargain(to: Path) -> None:
 
 
 if __name__ == "__main__":
-    copy_part(Path(sys.argv[1]), EXAMPLE / "negotiation")
-    bargain(EXAMPLE / "bargain")
+    copy_analysed_files(Path(sys.argv[1]), EXAMPLE / "negotiation")
+    play_bargains(EXAMPLE / "bargain")

@@ -24,7 +24,7 @@ from tests.factories.made_run import make_match
 from tests.legible import find_overlaps
 
 
-def run(
+def make_run(
     path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1,
     more: Mapping[str, Any] | None = None,
 ) -> Path:  # fmt: skip
@@ -45,7 +45,9 @@ def run(
 
 
 def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)]
+    paths = [
+        make_run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)
+    ]
     assert [(arm.label, arm.runs) for arm in group_arms(analysis.load(paths))] == [
         ("a", ("a-0", "a-1")), ("b", ("b-0", "b-1"))
     ]  # fmt: skip
@@ -54,9 +56,9 @@ def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
 
 def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_large(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / "a", 0, 0, 0.1),
-        run(tmp_path / "b", 0.5, 0, 0.2),
-        run(tmp_path / "c", 0.5, 0, 0.3, deals=7),
+        make_run(tmp_path / "a", 0, 0, 0.1),
+        make_run(tmp_path / "b", 0.5, 0, 0.2),
+        make_run(tmp_path / "c", 0.5, 0, 0.3, deals=7),
     ]
     paired, other = compare(paths[:2]), compare([paths[0], paths[2]])
     rows = {row.figure: row for row in paired.rows}
@@ -71,7 +73,9 @@ def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_
 @pytest.mark.slow
 def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / f"{lr}-{seed}", gain, seed, lr) for lr, gain in ((0.1, 0.0), (0.2, 0.5)) for seed in range(4)
+        make_run(tmp_path / f"{lr}-{seed}", gain, seed, lr)
+        for lr, gain in ((0.1, 0.0), (0.2, 0.5))
+        for seed in range(4)
     ]
     comparison = compare(paths, last=2)
     (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
@@ -85,7 +89,11 @@ def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path: Path) -> None:
-    paths = [run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1), run(tmp_path / "b", 0.5, 0, 0.2)]
+    paths = [
+        make_run(tmp_path / "a-0", 0, 0, 0.1),
+        make_run(tmp_path / "a-1", 0, 1, 0.1),
+        make_run(tmp_path / "b", 0.5, 0, 0.2),
+    ]
     found = compare(paths)
     (row,) = (row for row in found.rows if row.figure == "payoff opener")
     assert found.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
@@ -100,8 +108,8 @@ def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path
 
 @pytest.mark.slow
 def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
-    paths += [run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
+    paths = [make_run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
+    paths += [make_run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
     (row,) = (row for row in compare(paths).rows if row.figure == "payoff opener")
     ends = collect_figures(analysis.load(paths[:3])).query("iteration > 0").groupby("run")["payoff opener"].mean()
     assert row.means[0].estimate == pytest.approx(ends.mean()) and row.paired == ""
@@ -125,7 +133,9 @@ def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], labe
 def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
     taken = ["valid per match", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration"]
     taken += ["report.game"]
-    paths = [run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))]
+    paths = [
+        make_run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))
+    ]
     known = collect_figures(analysis.load(paths))
     assert known.columns.is_unique and known["report.valid per match"].tolist()[::120] == [0.1, 0.2]
     assert known["valid per match"].unique().tolist() == [0.5]
@@ -135,33 +145,33 @@ def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path
 @pytest.mark.slow
 def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
     """A figure that one seed does not report, and a game that another did not play."""
-    paths = [run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
-    paths += [run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
+    paths = [make_run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
+    paths += [make_run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
     found = compare(paths)
     assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
     assert not find_overlaps(plots.plot_comparison(found))
 
 
-def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
-    paths = [run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "b", 0, 0, 0.2)]
+def test_missing_figure_of_an_arm_is_reported(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "b", 0, 0, 0.2)]
     told = "grip: missing in an arm, or the same in all matches"
     assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
     assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 
 
 @pytest.mark.slow
-def test_games_count_alike_and_together(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
+def test_games_have_equal_weight_in_the_total(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
     rows = [row for row in compare(paths).rows if row.figure == "payoff opener"]
     assert [row.game for row in rows] == ["game0", "game1", "all games"]
     assert rows[2].means[0].estimate == pytest.approx((rows[0].means[0].estimate + rows[1].means[0].estimate) / 2)
 
 
-def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
-    one, two = run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1)
+def test_refuses_incomparable_runs(tmp_path: Path) -> None:
+    one, two = make_run(tmp_path / "a-0", 0, 0, 0.1), make_run(tmp_path / "a-1", 0, 1, 0.1)
     with pytest.raises(StoreError, match="give runs that differ in more than their seed"):
         compare([one, two])
-    three = run(tmp_path / "b", 0, 0, 0.2)
+    three = make_run(tmp_path / "b", 0, 0, 0.2)
     assert get_refusal("compare", one, three, "--figure", "payof opener").startswith(
         "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid per match, learners"
     )
@@ -170,7 +180,7 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / f"{n}-{seed}", gain, seed, lr)
+        make_run(tmp_path / f"{n}-{seed}", gain, seed, lr)
         for n, lr, gain in (("a", 0.1, 0), ("b", 0.2, 1))
         for seed in (0, 1)
     ]
@@ -188,7 +198,7 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
 def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
-    two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]
+    two = [make_run(tmp_path / "a", 0, 0, 0.1), make_run(tmp_path / "b", 0, 0, 0.2)]
     assert arena("compare", *two, "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert get_refusal("compare", *two, "--plot", tmp_path / "no" / name).endswith(
@@ -224,12 +234,12 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(scores: list[float]) -> N
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, float("nan")]])
-def test_it_needs_numbers(scores: Sequence[float]) -> None:
+def test_refuses_empty_samples(scores: Sequence[float]) -> None:
     with pytest.raises(ValueError, match="needs finite numbers"):
         interquartile_mean(scores)
 
 
-def test_its_interval_holds_the_truth_about_as_often_as_it_says() -> None:
+def test_interval_has_its_stated_coverage() -> None:
     """Ten runs on two games, normal: the true value of all is 0.5; a percentile bootstrap is a little too narrow."""
     rng, held = np.random.default_rng(0), 0
     for trial in range(300):

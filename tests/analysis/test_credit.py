@@ -28,7 +28,7 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unin
     assert len(turns) > 20 and turns["advantage"].abs().max() > 0.1
 
 
-def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, uninterrupted_run: Path) -> None:
+def test_own_estimator_reproduces_logged_advantages(log: analysis.Frames, uninterrupted_run: Path) -> None:
     experiment = load_experiment(uninterrupted_run)
     chosen = [experiment.credit.estimator]
     found = wait(

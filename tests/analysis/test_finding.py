@@ -23,13 +23,13 @@ SAID = [
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_dialogue_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
 
 
 @pytest.fixture(scope="module")
-def log(path: Path) -> analysis.Frames:
-    return analysis.load(path)
+def log(run_folder: Path) -> analysis.Frames:
+    return analysis.load(run_folder)
 
 
 def test_equal_texts_are_one_finding_at_their_first_place(log: analysis.Frames) -> None:
@@ -105,7 +105,7 @@ def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["words", "regex"]), st.text(max_size=20))
 @settings(max_examples=40, deadline=None)
-def test_whatever_is_asked_is_answered_or_told_in_one_line(
+def test_arbitrary_queries_are_answered_or_refused_in_one_line(
     log: analysis.Frames, query: str, by: str, where: str
 ) -> None:
     try:
@@ -117,7 +117,7 @@ def test_whatever_is_asked_is_answered_or_told_in_one_line(
 
 
 @pytest.mark.parametrize("last", ["'c'", "1.5", "'2020-01-01'::date", "3"])
-def test_a_condition_that_ends_its_parentheses_is_told(log: analysis.Frames, last: str) -> None:
+def test_refuses_condition_with_unbalanced_parentheses(log: analysis.Frames, last: str) -> None:
     with pytest.raises(ConfigError, match=r"is more than a condition: write one, such as: iteration = 3"):
         find(log, "", where=f"false) union select 'a', 'b', {last} where (true")
 
@@ -129,7 +129,7 @@ def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: 
     assert found["text"].tolist() == ["half \ufffd a character"]
 
 
-def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
+def test_refuses_unknown_match(log: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="did you mean '0000-000"):
         nearest(log, "0000-000")
 
@@ -137,18 +137,18 @@ def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
 # As a command
 
 
-def test_the_command_shows_where_and_prints_json(path: Path) -> None:
-    shown = arena("find", path, "three hats", "--words").out.splitlines()
+def test_the_command_shows_where_and_prints_json(run_folder: Path) -> None:
+    shown = arena("find", run_folder, "three hats", "--words").out.splitlines()
     assert shown[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and shown[1].strip() == SAID[1][0]
-    (row,) = json.loads(arena("find", path, "--where", "turns = 3", "--of", "matches", "--json").out)
+    (row,) = json.loads(arena("find", run_folder, "--where", "turns = 3", "--of", "matches", "--json").out)
     assert row["match"] == "0000-0000" and "turn" not in row and row["score"] is None
-    first, second, third = arena("find", path, "--where", "match = '0000-0000'").out.splitlines()[:3]
+    first, second, third = arena("find", run_folder, "--where", "match = '0000-0000'").out.splitlines()[:3]
     assert first == "0000-0000, turn 1, opener, iteration 0" and second.strip() == SAID[0][0], "nothing was ranked"
     assert third == "0000-0000, turn 2, responder, iteration 0"
-    assert arena("find", path, "zebra", "--words").out == "nothing found\n"
+    assert arena("find", run_folder, "zebra", "--words").out == "nothing found\n"
 
 
-def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
+def test_model_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
     told = arena("find", run, "greed", "--regex", "--of", "thoughts").out
     assert "[2Jgreed" in told and "\x1b" not in told
@@ -170,11 +170,11 @@ def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
         (["--like", "0000-00"], "there is no match '0000-00'"),
     ],
 )
-def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: str) -> None:
+def test_command_refuses_mistakes_in_one_line(run_folder: Path, arguments: list[str], line: str) -> None:
     if line:
-        assert line in get_refusal("find", path, *arguments)
+        assert line in get_refusal("find", run_folder, *arguments)
     else:
-        assert arena("find", path, *arguments).code in (0, 2)
+        assert arena("find", run_folder, *arguments).code in (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: s
         ),
     ],
 )
-def test_what_is_not_installed_is_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], line: str
+def test_missing_package_is_named(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], line: str
 ) -> None:
     from simulators import embedding
 
     embedding._load_minilm.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    assert get_refusal("find", path, *arguments).startswith(line)
+    assert get_refusal("find", run_folder, *arguments).startswith(line)

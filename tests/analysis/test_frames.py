@@ -167,9 +167,7 @@ def test_runs_tell_their_experiment(tmp_path: Path) -> None:
         ("matches", ["report.del"], "matches has no column 'report.del' — did you mean 'report.deal'?"),
     ],
 )
-def test_what_there_is_not_is_told_with_what_is_near(
-    tmp_path: Path, name: str, columns: list[str] | None, line: str
-) -> None:
+def test_unknown_names_suggest_the_nearest(tmp_path: Path, name: str, columns: list[str] | None, line: str) -> None:
     make_run(tmp_path / "run")
     with pytest.raises(StoreError) as error:
         analysis.load(tmp_path / "run").table(name, columns)
@@ -189,7 +187,7 @@ NUMBERS = st.floats(-1e9, 1e9)
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Stream:
+def draw_streams(draw: st.DrawFn) -> Stream:
     """A few tokens, some of them sampled."""
     stream, measured = Stream(), draw(st.booleans())
     for turn in range(draw(st.integers(0, 2))):
@@ -205,7 +203,7 @@ messages = st.builds(Message.of, st.just("x"), st.text(max_size=3), st.lists(st.
 
 
 @st.composite
-def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
+def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
     """A match of any of the games, failed or finished."""
     game = draw(st.sampled_from(sorted(GAMES)))
     seats, names, report = GAMES[game]
@@ -236,19 +234,21 @@ def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
         payoffs={} if failed else {seat: draw(NUMBERS) for seat in seats},
         report={} if failed else draw(st.fixed_dictionaries(report)),
         turns=tuple(turns),
-        streams={seat: (draw(streams()),) for seat in seats},
+        streams={seat: (draw(draw_streams()),) for seat in seats},
         started=draw(st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.250+00:00"])),
     )
 
 
 @st.composite
-def iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
+def draw_iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
     """Of each iteration: whether it is sealed, whether credited, and its matches in the order in which they ended."""
-    played = [[draw(records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))]
+    played = [
+        [draw(draw_records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))
+    ]
     return [(draw(st.booleans()), draw(st.booleans()), draw(st.permutations(each))) for each in played]
 
 
-def write(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
+def write_run(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
     """A run folder with this log."""
     run = RunFolder.create(path, "a: 1\n", {})
     for iteration, (sealed, credited, played) in enumerate(log):
@@ -266,7 +266,7 @@ USUAL = {"group": -1, "parent": "", "parent_turn": -1, "stage": "", "source": "p
 """Of a match whose row does not say."""
 
 
-def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
+def build_expected_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     """What the tables should hold, one Python dictionary after the other."""
     reader = RunReader(path)
     credit = {(c.match, c.turn): (c.reward, c.advantage) for k in reader.iterations() for c in reader.credit(k)}
@@ -276,7 +276,7 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
         figures = {f"report.{name}": value for name, value in row["report"].items()}
         of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
         came = {name: row.get(name, usual) for name, usual in USUAL.items()} | {"deal": row["deal"]}
-        told = _chosen(row, "game rules status reason attempt seed seconds")
+        told = is_chosen(row, "game rules status reason attempt seed seconds")
         rows["matches"].append(key | told | came | of_match | figures)
         for seat, seating in row["seats"].items():
             rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
@@ -289,7 +289,7 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
             rows["turns"].append(
                 {"source": "policy"}
                 | at
-                | _chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"}))
+                | is_chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"}))
                 | known
                 | named
             )
@@ -309,19 +309,19 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def _chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
+def is_chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
     return {name: row[name] for name in names.split()}
 
 
 @pytest.mark.slow
-@given(iterations())
-def test_any_log_makes_the_tables_that_its_rows_make(
+@given(draw_iterations())
+def test_arbitrary_logs_match_the_reference_tables(
     tmp_path_factory: pytest.TempPathFactory, log: list[tuple[bool, bool, list[MatchRecord]]]
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "run"
-    write(path, log)
+    write_run(path, log)
     frames = analysis.load(path)
-    for name, known in by_rows(path).items():
+    for name, known in build_expected_tables(path).items():
         columns = dict.fromkeys([*TABLES[name].names, *(column for row in known for column in row)])
         gaps = {column: 0.0 if column.startswith("reward.") else None for column in columns}
         table = frames.table(name)
@@ -330,7 +330,7 @@ def test_any_log_makes_the_tables_that_its_rows_make(
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)))
-def test_values_of_any_kind_become_one_column(values: list[Any]) -> None:
+def test_mixed_values_share_one_column(values: list[Any]) -> None:
     column = to_array(values)
     assert len(column) == len(values) and [value is None for value in column.to_pylist()] == [v is None for v in values]
     if not any(isinstance(value, str) for value in values):
@@ -350,7 +350,7 @@ def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
     _ = analysis.load(run.path).turns
 
 
-def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
+def test_refuses_non_run_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is not a run folder: it has no config\.yaml$"):
         analysis.load(tmp_path)
     with pytest.raises(StoreError, match="there is no folder"):

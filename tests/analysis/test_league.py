@@ -14,7 +14,7 @@ from tests.factories.spoken_run import make_dialogue, write_run
 BEATS = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")}
 
 
-def duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0, noise: float = 0.25) -> Path:
+def make_duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0, noise: float = 0.25) -> Path:
     """Three iterations in which every pair meets 12 times; who beats whom wins but for some luck."""
     rng, made = np.random.default_rng(seed), []
     for k in range(3):
@@ -28,28 +28,28 @@ def duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0
     return write_run(path, made)
 
 
-def test_a_planted_cycle_is_found_by_the_graph_that_is_not_told_where(tmp_path: Path) -> None:
+def test_finds_planted_cycle(tmp_path: Path) -> None:
     who = ["paper", "rock", "rookie", "scissors", "veteran"]
     order = {("veteran", name) for name in who} | {(name, "rookie") for name in ("paper", "rock", "scissors")}
-    log = analysis.load(duels(tmp_path / "run", who, BEATS | order))
+    log = analysis.load(make_duels(tmp_path / "run", who, BEATS | order))
     graph = league.beats(log)
     assert {*graph.edges} == {(a, b) for a, b in BEATS | order if a != b}
     assert league.cycles(graph) == [("paper", "rock", "scissors")]
     assert league.alpha_rank(log).index[0] == "veteran"
 
 
-def test_without_a_cycle_none_is_found(tmp_path: Path) -> None:
+def test_finds_no_cycle_without_one(tmp_path: Path) -> None:
     """Of ten leagues of three that are equal or ranked, by luck alone hardly one turns in a circle."""
     order = {("a", "b"), ("b", "c"), ("a", "c")}
     for seed in range(5):
-        ranked = analysis.load(duels(tmp_path / f"ranked{seed}", ["a", "b", "c"], order, seed))
+        ranked = analysis.load(make_duels(tmp_path / f"ranked{seed}", ["a", "b", "c"], order, seed))
         assert league.cycles(league.beats(ranked)) == []
-        equal = analysis.load(duels(tmp_path / f"equal{seed}", ["a", "b", "c"], set(), seed))
+        equal = analysis.load(make_duels(tmp_path / f"equal{seed}", ["a", "b", "c"], set(), seed))
         assert league.cycles(league.beats(equal)) == []
 
 
 def test_payoffs_and_ratings(tmp_path: Path) -> None:
-    log = analysis.load(duels(tmp_path / "run", ["strong", "weak"], {("strong", "weak")}, noise=0.0))
+    log = analysis.load(make_duels(tmp_path / "run", ["strong", "weak"], {("strong", "weak")}, noise=0.0))
     matrix = league.payoff_matrix(log)
     assert matrix.loc["strong", "weak"] == 1 and matrix.loc["weak", "strong"] == -1
     assert np.isnan(matrix["weak"].to_dict()["weak"])

@@ -48,7 +48,7 @@ HOSTILE = [
 ALL = " ".join(HOSTILE)
 
 
-def hostile(number: int) -> MatchRecord:
+def make_hostile_match(number: int) -> MatchRecord:
     """A match with hostile text in every field that a game, a model or a config may fill."""
     record = make_match(0, number)
     bad = HOSTILE[number % len(HOSTILE)]
@@ -77,7 +77,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         folder, "game: parley\n", {"python": "3.11", "experiment": {"name": ALL, "x": {HOSTILE[0]: 1}}}
     )
     for k in range(3):
-        made = [replace(hostile(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
+        made = [replace(make_hostile_match(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
         run.log.extend(made)
         run.log.seal(k)
         credited = [
@@ -92,16 +92,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("bad", [HOSTILE[0], HOSTILE[-1], ALL])
-def test_what_two_hostile_sides_were_paid_is_drawn(tmp_path: Path, bad: str) -> None:
+def test_payoffs_of_hostile_seats_are_drawn(tmp_path: Path, bad: str) -> None:
     """Of more sides than two, as above, there is no such picture."""
     sides = {f"{bad} 1": "shared", f"{bad} 2": bad}
     paid = dict(zip(sides, (1.0, 2.0), strict=True))
     text = report(write_run(tmp_path / "run", [[make_dialogue(0, 0, [ALL, bad], sides, paid)]]))
-    assert dangers(read(text)) == [] and len(read_answers(text)["summary"]["outcomes"]["clouds"]) == 1
+    assert find_dangers(parse_page(text)) == [] and len(read_answers(text)["summary"]["outcomes"]["clouds"]) == 1
 
 
 @pytest.mark.slow
-def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
+def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
     """With all of their turns, figures and settings it had 63 MB."""
     config = {"name": "x", "of": {f"k{n}": "v" * 3000 for n in range(1000)}}
     run = RunFolder.create(tmp_path / "run", "game: parley\n", {"python": "3.11", "experiment": config})
@@ -140,7 +140,7 @@ class Reader(HTMLParser):
             self.style += data
 
 
-def read(text: str) -> Reader:
+def parse_page(text: str) -> Reader:
     reader = Reader()
     reader.feed(text)
     return reader
@@ -152,7 +152,7 @@ VALUES |= {"http-equiv": "Content-Security-Policy"}
 """What attributes may hold, besides the content of a meta."""
 
 
-def dangers(reader: Reader) -> list[Any]:
+def find_dangers(reader: Reader) -> list[Any]:
     """Tags and attributes that the page has no need of, and addresses that are not places within it."""
     return [tag for tag in reader.tags if tag not in TAGS] + [
         (tag, name, value)
@@ -163,8 +163,8 @@ def dangers(reader: Reader) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_parser_finds_the_pages_own_script_and_no_other(page: str) -> None:
-    reader = read(page)
-    assert dangers(reader) == []
+    reader = parse_page(page)
+    assert find_dangers(reader) == []
     assert {tag: reader.tags.count(tag) for tag in ("script", "style", "meta", "title")} == {
         "script": 2, "style": 1, "meta": 5, "title": 1,
     }  # fmt: skip
@@ -173,21 +173,23 @@ def test_a_parser_finds_the_pages_own_script_and_no_other(page: str) -> None:
     assert not set("\x00\x1b\u202e") & set(page)
 
 
-def test_the_parser_would_find_them() -> None:
-    without = [bad for bad in HOSTILE if not dangers(read(bad))]
+def test_parser_finds_planted_dangers() -> None:
+    without = [bad for bad in HOSTILE if not find_dangers(parse_page(bad))]
     assert without == [HOSTILE[0], HOSTILE[4], HOSTILE[8], HOSTILE[11], *HOSTILE[15:]]
-    assert "url" in read(HOSTILE[4]).style  # a script more is counted; the others are for templates and terminals
+    assert "url" in parse_page(HOSTILE[4]).style  # a script more is counted; the others are for templates and terminals
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_alone(page: str) -> None:
-    (policy,) = [value for _, name, value in read(page).attributes if name == "content" and "default-src" in value]
+    (policy,) = [
+        value for _, name, value in parse_page(page).attributes if name == "content" and "default-src" in value
+    ]
 
     def digest(text: str) -> str:
         return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
     script = page.partition('<script type="module">')[2].partition("</script>")[0]
     assert policy == (
-        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(read(page).style)}'; "
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(parse_page(page).style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
 
@@ -199,7 +201,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
+def request_server() -> Iterator[tuple[str, list[str]]]:
     """A server's address, and the paths that it was asked for."""
     paths: list[str] = []
 
@@ -220,7 +222,7 @@ def asked() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def title_of(browser: Any, file: Path, text: str, address: str) -> str:
+def open_title(browser: Any, file: Path, text: str, address: str) -> str:
     """The page's title after a while; all that is hostile in it points at this address."""
     file.write_text(text.replace(BAD, address), "utf-8")
     view = browser.new_page()
@@ -231,12 +233,12 @@ def title_of(browser: Any, file: Path, text: str, address: str) -> str:
     return title
 
 
-def test_in_a_browser_no_script_runs_and_nothing_is_asked_for(
-    page: str, browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_browser_runs_no_script_and_sends_no_request(
+    page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
     """On the first page and in every match of it, whose texts are all shown."""
     file = tmp_path / "page.html"
-    file.write_text(page.replace(BAD, asked[0]), "utf-8")
+    file.write_text(page.replace(BAD, request_server[0]), "utf-8")
     view = browser.new_page()
     view.goto(file.as_uri())
     view.wait_for_selector("article.turn")
@@ -253,30 +255,32 @@ def test_in_a_browser_no_script_runs_and_nothing_is_asked_for(
         == 0
     )
     view.close()
-    assert asked[1] == []
+    assert request_server[1] == []
 
 
-def test_without_escaping_scripts_would_have_run_and_things_been_asked_for(
-    browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_unescaped_page_would_run_scripts_and_send_requests(
+    browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
     bare = f"<title>safe</title><body>{HOSTILE[0]}{HOSTILE[2]}{HOSTILE[5]}{HOSTILE[6]}"
-    assert title_of(browser, tmp_path / "page.html", bare, asked[0]) == "run"
-    assert {"/a.png", "/d", "/e.css"} <= {*asked[1]}
+    assert open_title(browser, tmp_path / "page.html", bare, request_server[0]) == "run"
+    assert {"/a.png", "/d", "/e.css"} <= {*request_server[1]}
 
 
-def test_the_policy_alone_would_have_held_what_slipped_through(
-    page: str, browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_security_policy_alone_blocks_unescaped_scripts(
+    page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
     """But for sending the reader elsewhere, which no policy in a page forbids."""
     bare = "".join(bad for bad in HOSTILE if "http-equiv" not in bad)
-    assert title_of(browser, tmp_path / "page.html", page.replace("<body>", f"<body>{bare}"), asked[0]) != "run"
-    assert asked[1] == []
+    assert (
+        open_title(browser, tmp_path / "page.html", page.replace("<body>", f"<body>{bare}"), request_server[0]) != "run"
+    )
+    assert request_server[1] == []
 
 
 # What it says
 
 
-def test_the_page_tells_what_happened(tmp_path: Path) -> None:
+def test_page_shows_the_matches(tmp_path: Path) -> None:
     told = read_answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
     counts = ("iterations", "matches", "failed", "turns", "games")
     assert [told["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
@@ -288,11 +292,11 @@ def test_the_page_tells_what_happened(tmp_path: Path) -> None:
     assert (first["rewards"], first["reward"], first["advantage"]) == ({"deal": 3.0}, 3.0, 0.125)
 
 
-def test_a_live_run_and_an_empty_one(tmp_path: Path) -> None:
+def test_live_and_empty_runs_have_a_page(tmp_path: Path) -> None:
     live = read_answers(report(make_run(tmp_path / "run").path))
     assert live["matches/0002-0002"]["turns"][0]["advantage"] is None and live[""]["live"] is False
     empty = report(RunFolder.create(tmp_path / "empty", "a: 1\n", {}).path)
-    assert "No match has ended yet." in empty and dangers(read(empty)) == []
+    assert "No match has ended yet." in empty and find_dangers(parse_page(empty)) == []
     assert read_answers(empty)["matches"]["rows"] == []
 
 

@@ -27,7 +27,7 @@ def test_the_gradient_is_that_of_the_expected_return() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_exact_is_exact() -> None:
+def test_exact_estimators_have_no_bias() -> None:
     """An own sample in the mean scales by (n - 1)/n and turns nothing; n = 4."""
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():

@@ -31,27 +31,27 @@ PathFinder.find_spec = without
 """
 
 
-def fails(error: Exception) -> Any:
+def fail(error: Exception) -> Any:
     raise error
 
 
-def test_one_item_takes_no_other_down(tmp_path: Path) -> None:
+def test_failing_item_leaves_others_running(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "part.json", time.time() + 60.0)
-    sheet.attempt("missing", lambda: fails(ModuleNotFoundError("No module named 'deepspeed'")))
-    sheet.attempt("wrong", lambda: fails(ValueError("two\nlines")))
+    sheet.attempt("missing", lambda: fail(ModuleNotFoundError("No module named 'deepspeed'")))
+    sheet.attempt("wrong", lambda: fail(ValueError("two\nlines")))
     sheet.attempt("right", lambda: sheet.claim("right", "1", True))
     told = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
     assert told == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
     assert sheet.claims[0]["figure"] == "No module named 'deepspeed'" and sheet.claims[1]["figure"] == "ValueError: two"
 
 
-def test_what_there_is_no_time_for_is_skipped(tmp_path: Path) -> None:
+def test_items_without_time_left_are_skipped(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "part.json", time.time())
     assert sheet.attempt("late", lambda: 1) is None
     assert [(line["claim"], line["verdict"]) for line in sheet.claims] == [("late", "skipped")]
 
 
-def test_a_part_that_hangs_or_dies_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_hanging_or_dead_part_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text(
         "import sys, time\nsys.exit('broken') if 'resume' in sys.argv else time.sleep(60)"
     )
@@ -94,11 +94,11 @@ def test_a_step_moves_weights_and_caches() -> None:
         ({"figures": {"ended": "by the part's time; the next call resumes it"}, "claims": []}, False),
     ],
 )
-def test_parts_that_were_cut_short_are_run_again(part: dict[str, Any], whole: bool) -> None:
+def test_interrupted_parts_are_run_again(part: dict[str, Any], whole: bool) -> None:
     assert run.is_complete(part) is whole
 
 
-def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
+def run_quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
     """What the script wrote."""
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
     done = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
@@ -110,22 +110,22 @@ def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
-def verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
+def read_verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
     return {line["claim"]: line["verdict"] for line in found["parts"][part]["claims"]}
 
 
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
-    found = quick(tmp_path / "gpu.json", [], {})
+    found = run_quick(tmp_path / "gpu.json", [], {})
     assert list(found["parts"]) == run.list_parts("quick")
-    assert set(verdicts(found, "one-card").values()) == {"ok"}
+    assert set(read_verdicts(found, "one-card").values()) == {"ok"}
     assert found["parts"]["flagship"]["figures"]["ended"] == found["parts"]["vision"]["figures"]["ended"] == "complete"
     assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
-    assert set(verdicts(found, "repeat").values()) == {"ok", "measured"}
-    assert set(verdicts(found, "resume").values()) == {"ok"}
-    assert verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
-    assert verdicts(found, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
-    assert verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
+    assert set(read_verdicts(found, "repeat").values()) == {"ok", "measured"}
+    assert set(read_verdicts(found, "resume").values()) == {"ok"}
+    assert read_verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
+    assert read_verdicts(found, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
+    assert read_verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
 
 
 @pytest.mark.slow
@@ -133,13 +133,13 @@ def test_it_runs_with_torch_transformers_and_pydantic_alone(tmp_path: Path) -> N
     names = {"deepspeed", "pettingzoo", "gymnasium", "gguf", "openskill", "pyspiel", "pandas", "pyarrow"}
     (tmp_path / "sitecustomize.py").write_text(MISSING.format(names=names))
     parts = ["machine", "agreement", "repeat", "learning", "train-nano", "negotiation-nano"]
-    found = quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
+    found = run_quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
     assert set(found["parts"]["machine"]["figures"]["missing"]) == names
-    agreement = verdicts(found, "agreement")
+    agreement = read_verdicts(found, "agreement")
     assert agreement["nano, fp32: engine = scorer (the gate)"] == "ok"
     assert agreement["nano, fp32: engine = PolicyTrainer"] == "skipped"
-    assert verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
-    assert verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
-    assert verdicts(found, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
+    assert read_verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
+    assert read_verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
+    assert read_verdicts(found, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
     (skipped,) = found["parts"]["negotiation-nano"]["claims"]
     assert skipped["verdict"] == "skipped" and any(name in skipped["figure"] for name in names)

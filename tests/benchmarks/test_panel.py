@@ -7,7 +7,7 @@ from arena.statistics import mean_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 
 
-def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
+def make_evaluation(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
     """An evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
     bests: tuple[Deals, Deals] = [4.0, 6.0, 8.0], [2.0, 2.0, 2.0]
     cells = [
@@ -20,12 +20,12 @@ def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
     )  # fmt: skip
 
 
-def test_by_hand() -> None:
+def test_scores_match_worked_example() -> None:
     """Seat one: the runs stay 1, 2, 3 and 0, 0, 6 below, so 2 and 2 over runs, and .5, 1, 4.5 over deals."""
     known: dict[str, Deals] = {"one": [3.0, 5.0, 7.0], "two": [2.0, 2.0, 2.0]}
     runs = [
-        judged([3, 4, 5], [2, 2, 2], known),
-        judged([4, 6, 2], [1, 1, 1], known),
+        make_evaluation([3, 4, 5], [2, 2, 2], known),
+        make_evaluation([4, 6, 2], [1, 1, 1], known),
     ]
     found = panel.compute_gaps(runs)
     assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
@@ -41,7 +41,9 @@ def test_by_hand() -> None:
 
 
 def test_a_deal_with_a_missing_match_is_left_out() -> None:
-    found = panel.compute_gaps([judged([3, None, 5], [2, 2, 2], {}), judged([4, 6, 2], [2, 2, 2], {})])
+    found = panel.compute_gaps(
+        [make_evaluation([3, None, 5], [2, 2, 2], {}), make_evaluation([4, 6, 2], [2, 2, 2], {})]
+    )
     assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
     assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
     assert "panel, not knowing whom" not in found, "theory does not know it of nim"

@@ -11,19 +11,19 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, dict[str, Any]]:
+def measured_verdicts() -> dict[str, dict[str, Any]]:
     return verdicts.compute_rates(list(verdicts.simulate_studies(3, seed=1)))
 
 
 @pytest.mark.slow
-def test_what_never_acts_and_what_has_no_room_is_never_judged(found: dict[str, dict[str, Any]]) -> None:
-    for name, of in found.items():
+def test_inactive_metrics_get_no_verdict(measured_verdicts: dict[str, dict[str, Any]]) -> None:
+    for name, of in measured_verdicts.items():
         told = (of["idle"], of["full"], of["idle or full by mistake"])
         assert told == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name
 
 
-def test_a_correction_takes_findings_away_and_adds_none(found: dict[str, dict[str, Any]]) -> None:
-    alone, shared, strict = (found[kind]["power"][0] for kind in ("alone", "BH", "Holm"))
+def test_a_correction_takes_findings_away_and_adds_none(measured_verdicts: dict[str, dict[str, Any]]) -> None:
+    alone, shared, strict = (measured_verdicts[kind]["power"][0] for kind in ("alone", "BH", "Holm"))
     assert alone >= shared >= strict > 0 and alone > 0.5
 
 

@@ -32,11 +32,11 @@ ONE = "/api/runs/negotiation"
 
 
 @pytest.fixture(scope="module")
-def asks() -> Client:
+def client() -> Client:
     return Client(EXAMPLE)
 
 
-def until(asks: Client, path: str, **query: str) -> Any:
+def wait_for_answer(asks: Client, path: str, **query: str) -> Any:
     """The answer once there is one."""
     for _ in range(600):
         answer = asks.get(path, 200, **query)
@@ -46,8 +46,8 @@ def until(asks: Client, path: str, **query: str) -> Any:
     raise AssertionError(answer)
 
 
-def test_runs_are_listed_with_what_moved(asks: Client) -> None:
-    runs = {run["name"]: run for run in asks.get("/api/runs")}
+def test_runs_are_listed_with_changed_metrics(client: Client) -> None:
+    runs = {run["name"]: run for run in client.get("/api/runs")}
     assert set(runs) == {"bargain", "negotiation"}
     assert runs["negotiation"]["iterations"] == 12 and not runs["negotiation"]["live"]
     figure = runs["negotiation"]["figure"]
@@ -58,9 +58,9 @@ def test_runs_are_listed_with_what_moved(asks: Client) -> None:
     )
 
 
-def test_a_page_of_matches_is_the_log(asks: Client) -> None:
+def test_a_page_of_matches_is_the_log(client: Client) -> None:
     log = load(EXAMPLE / "negotiation")
-    first = until(asks, f"{ONE}/matches", limit="7", offset="3")
+    first = wait_for_answer(client, f"{ONE}/matches", limit="7", offset="3")
     assert first["total"] == first["of"] == len(log.matches) == 768 and len(first["rows"]) == 7
     newest = log.matches.sort_values(["iteration", "match"], ascending=[False, True])["match"].tolist()
     assert [row["match"] for row in first["rows"]] == newest[3:10]
@@ -71,12 +71,12 @@ def test_a_page_of_matches_is_the_log(asks: Client) -> None:
     )
 
 
-def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(asks: Client) -> None:
+def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(client: Client) -> None:
     turns = load(EXAMPLE / "negotiation").turns.dropna(subset=["advantage"])
-    rows = until(asks, f"{ONE}/matches", sort="low", limit="5")["rows"]
+    rows = wait_for_answer(client, f"{ONE}/matches", sort="low", limit="5")["rows"]
     assert rows[0]["low"] == pytest.approx(turns["advantage"].min())
     assert [row["low"] for row in rows] == sorted(row["low"] for row in rows)
-    best = until(asks, f"{ONE}/matches", sort="-high", limit="1")["rows"][0]
+    best = wait_for_answer(client, f"{ONE}/matches", sort="-high", limit="1")["rows"][0]
     assert best["high"] == pytest.approx(turns["advantage"].max())
 
 
@@ -95,9 +95,9 @@ def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(asks: C
         ),
     ],
 )
-def test_filters_find_what_sql_finds(asks: Client, query: dict[str, str], condition: str) -> None:
+def test_filters_find_what_sql_finds(client: Client, query: dict[str, str], condition: str) -> None:
     wanted = analysis.sql(EXAMPLE / "negotiation", f"select count(*) as n from matches where {condition}")["n"].iloc[0]
-    assert until(asks, f"{ONE}/matches", limit="1", **query)["total"] == wanted
+    assert wait_for_answer(client, f"{ONE}/matches", limit="1", **query)["total"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_filters_find_what_sql_finds(asks: Client, query: dict[str, str], condit
         {"where": "true) union (select match, 1 from turns"}, {"where": "drop table matches"},
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_is_one_line(asks: Client, query: dict[str, str]) -> None:
-    line = asks.get(f"{ONE}/matches", 400, **query)["error"]
+def test_refuses_invalid_requests_in_one_line(client: Client, query: dict[str, str]) -> None:
+    line = client.get(f"{ONE}/matches", 400, **query)["error"]
     assert line and "\n" not in line and "Traceback" not in line
 
 
-def test_a_match_is_what_its_players_saw(asks: Client) -> None:
+def test_match_shows_what_its_players_saw(client: Client) -> None:
     told, row = (
-        asks.get(f"{ONE}/matches/0005-0000"),
+        client.get(f"{ONE}/matches/0005-0000"),
         load(EXAMPLE / "negotiation").readers["negotiation"].match("0005-0000"),
     )
     assert told["deal"][0] == ["all know", [["pool", "books 3, hats 1, balls 1"]]]
@@ -132,7 +132,7 @@ def test_a_match_is_what_its_players_saw(asks: Client) -> None:
         )
 
 
-def test_unknown_runs_and_matches_are_one_line(asks: Client) -> None:
+def test_unknown_runs_and_matches_are_one_line(client: Client) -> None:
     for path in (
         "/api/runs/nobody",
         "/api/runs/nobody/curves",
@@ -140,12 +140,12 @@ def test_unknown_runs_and_matches_are_one_line(asks: Client) -> None:
         f"{ONE}/matches/x",
         f"{ONE}/matches/9999-0000/tokens",
     ):
-        assert "\n" not in asks.get(path, 404)["error"]
+        assert "\n" not in client.get(path, 404)["error"]
 
 
 @pytest.mark.parametrize("estimator", ["rae", "grpo", "[{mars: {gamma: 0.5}}]"])
-def test_advantages_are_those_of_arena_credit(asks: Client, estimator: str) -> None:
-    found = until(asks, f"{ONE}/matches/0003-0001/credit", estimator=estimator)
+def test_advantages_are_those_of_arena_credit(client: Client, estimator: str) -> None:
+    found = wait_for_answer(client, f"{ONE}/matches/0003-0001/credit", estimator=estimator)
     printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", estimator, "--json").out)["turns"]
     own = {row["turn"]: row for row in printed if row["match"] == "0003-0001"}
     assert own and {int(turn): value[1] for turn, value in found["turns"].items()} == {
@@ -153,11 +153,11 @@ def test_advantages_are_those_of_arena_credit(asks: Client, estimator: str) -> N
     }
 
 
-def test_what_is_no_estimator_is_one_line(asks: Client) -> None:
+def test_refuses_unknown_estimator_in_one_line(client: Client) -> None:
     for estimator in ("nothing", "", "x" * 500, "[", "mars: {gamma: x}", "../x.py:f", "/etc/passwd:f"):
         for _ in range(100):
-            answer = asks.client.get(
-                f"{ONE}/matches/0003-0001/credit", params={"estimator": estimator}, headers=asks.headers
+            answer = client.client.get(
+                f"{ONE}/matches/0003-0001/credit", params={"estimator": estimator}, headers=client.headers
             )
             if "waiting" not in answer.json():
                 break
@@ -165,8 +165,8 @@ def test_what_is_no_estimator_is_one_line(asks: Client) -> None:
         assert answer.status_code == 400 and "\n" not in answer.json()["error"], estimator
 
 
-def test_tokens_are_those_of_the_log(asks: Client) -> None:
-    told = asks.get(f"{ONE}/matches/0005-0003/tokens")
+def test_tokens_are_those_of_the_log(client: Client) -> None:
+    told = client.get(f"{ONE}/matches/0005-0003/tokens")
     table = load(EXAMPLE / "negotiation", iterations=[5]).tokens
     own = table[table["match"] == "0005-0003"]
     (stream,) = told["streams"]
@@ -186,7 +186,7 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
     first = asks.get("/api/runs/run/matches")
     assert first["unread"] == 1 and 0 < first["total"] < 24
-    told = until(asks, "/api/runs/run/matches", limit="200")
+    told = wait_for_answer(asks, "/api/runs/run/matches", limit="200")
     ids = [row["match"] for row in told["rows"]]
     assert len(ids) == len(set(ids)) == told["total"] == 24
     assert asks.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
@@ -195,7 +195,7 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     lines = path.read_bytes().splitlines(keepends=True)
     path.rename(tmp_path / "before")
     path.write_bytes(b"".join(lines[:3]))
-    assert until(asks, "/api/runs/run/matches")["total"] == 3
+    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 3
 
 
 @pytest.mark.slow
@@ -209,19 +209,19 @@ def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
     assert first["unread"] and all(
         point[2] is None for line in first["curves"][0]["series"] for point in line["points"]
     )
-    told = until(asks, "/api/runs/run/curves")
+    told = wait_for_answer(asks, "/api/runs/run/curves")
     assert not told["unread"] and {c["title"] for c in told["curves"]} == {c["title"] for c in first["curves"]}
     assert any(curve["levels"] for curve in told["curves"])
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_the_report(asks: Client) -> None:
-    told, page = asks.get(f"{ONE}/summary"), read_answers(report(EXAMPLE / "negotiation", theory={}))
+def test_figures_are_those_of_the_report(client: Client) -> None:
+    told, page = client.get(f"{ONE}/summary"), read_answers(report(EXAMPLE / "negotiation", theory={}))
     assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
 
 
-def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None:
-    told = until(asks, f"{ONE}/curves")
+def test_curves_are_the_metrics_with_intervals_around_them(client: Client) -> None:
+    told = wait_for_answer(client, f"{ONE}/curves")
     curves = {curve["title"]: curve for curve in told["curves"]}
     frame = load(EXAMPLE / "negotiation").iterations
     for title, key in (("Deals", "report.deal"), ("Valid acts of all turns", "valid_rate")):
@@ -238,17 +238,17 @@ def test_curves_are_the_metrics_with_intervals_around_them(asks: Client) -> None
 
 
 @pytest.mark.slow
-def test_alarms_and_the_league(asks: Client) -> None:
-    assert asks.get(f"{ONE}/alarms") == []
-    league = asks.get(f"{ONE}/league")
+def test_alarms_and_the_league(client: Client) -> None:
+    assert client.get(f"{ONE}/alarms") == []
+    league = client.get(f"{ONE}/league")
     nodes = {node["name"]: node for node in league["nodes"]}
     assert nodes["shared"]["learns"] and nodes["shared"]["matches"] == 768 and not nodes["conceder"]["learns"]
     (edge,) = [e for e in league["edges"] if {e["one"], e["other"]} == {"conceder", "shared"}]
     assert edge["ahead"][1] > 0
 
 
-def test_sql_is_answered(asks: Client) -> None:
-    told = asks.post("/api/sql", {"runs": ["negotiation"], "query": "select count(*) as n, 'x' as s from matches"})
+def test_sql_is_answered(client: Client) -> None:
+    told = client.post("/api/sql", {"runs": ["negotiation"], "query": "select count(*) as n, 'x' as s from matches"})
     assert told == {"columns": ["n", "s"], "rows": [[768, "x"]], "total": 1}
     for query in (
         "drop table matches",
@@ -257,9 +257,9 @@ def test_sql_is_answered(asks: Client) -> None:
         "",
         "attach 'x.db'",
     ):
-        assert "\n" not in asks.post("/api/sql", {"runs": ["negotiation"], "query": query}, 400)["error"]
-    asks.post("/api/sql", {"runs": ["nobody"], "query": "select 1"}, 404)
-    asks.post("/api/sql", {"runs": "negotiation", "query": "select 1"}, 400)
+        assert "\n" not in client.post("/api/sql", {"runs": ["negotiation"], "query": query}, 400)["error"]
+    client.post("/api/sql", {"runs": ["nobody"], "query": "select 1"}, 404)
+    client.post("/api/sql", {"runs": "negotiation", "query": "select 1"}, 400)
 
 
 def test_notes_are_kept_beside_the_run_and_taken_back(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_a_note_is_not_written_through_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["run.pid", "log/0001.jsonl", "feed.jsonl", "metrics.jsonl", "config.yaml"])
-def test_a_pipe_in_a_run_is_waited_for_by_nobody(tmp_path: Path, place: str) -> None:
+def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, place: str) -> None:
     run = make_run(tmp_path / "run", iterations=2).path
     (run / place).unlink(missing_ok=True)
     index = Index(RunReader(run)) if place != "config.yaml" else None
@@ -322,20 +322,20 @@ def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch
     run = make_run(tmp_path / "run", iterations=2)
     asks = Client(run.path)
     before = asks.get("/api/changes")
-    assert until(asks, "/api/runs/run/matches")["total"] == 8
+    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 8
     assert asks.get("/api/runs/run/matches/0001-0002")["open"]
     run.log.append(make_match(1, 7))
     assert asks.get("/api/changes") != before
-    told = until(asks, "/api/runs/run/matches")
+    told = wait_for_answer(asks, "/api/runs/run/matches")
     assert told["total"] == 9 and "0001-0007" in [row["match"] for row in told["rows"]]
     assert asks.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
     assert asks.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
     with (run.path / "log" / "0001.jsonl").open("ab") as file:
         file.write(b'{"schema":4,"id":"0001-0008","tor')  # a line that is still being written
-    assert until(asks, "/api/runs/run/matches")["total"] == 9
+    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 9
     run.log.close()
     run.log.seal(1)
-    assert until(asks, "/api/runs/run/matches")["total"] == 9
+    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 9
     assert not asks.get("/api/runs/run/matches/0001-0007")["open"]
 
 
@@ -356,14 +356,14 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
     asks = Client(tmp_path)
     runs = {run["name"]: run for run in asks.get("/api/runs")}
     assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
-    told = until(asks, "/api/runs/torn/matches")
+    told = wait_for_answer(asks, "/api/runs/torn/matches")
     assert told["total"] == 8 and len(told["damaged"]) == 1 and "0001.parquet" in told["damaged"][0]
     assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
-    assert until(asks, "/api/runs/good/matches")["total"] == 12
+    assert wait_for_answer(asks, "/api/runs/good/matches")["total"] == 12
 
 
 @pytest.mark.slow
-def test_forks_say_what_would_have_been_otherwise(tmp_path: Path) -> None:
+def test_forks_compare_alternative_acts(tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
@@ -378,12 +378,12 @@ def test_forks_say_what_would_have_been_otherwise(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert "\n" not in asks.post(path, body, 400)["error"]
     job = asks.post(path, {"turn": 1, "act": "WALK", "n": 2})["job"]
-    answer = until(asks, f"/api/jobs/{job}")
+    answer = wait_for_answer(asks, f"/api/jobs/{job}")
     assert answer["answer"]["figures"]["deal"]["forked"][0] == 0.0, answer
     assert "error" in asks.get("/api/jobs/nothing", 400)
 
 
-def test_what_nobody_runs_is_not_stopped(tmp_path: Path) -> None:
+def test_refuses_to_stop_a_finished_run(tmp_path: Path) -> None:
     import os
 
     run = make_run(tmp_path / "run").path
@@ -393,7 +393,7 @@ def test_what_nobody_runs_is_not_stopped(tmp_path: Path) -> None:
     assert asks.post("/api/runs/run/control", {"do": "rm"}, 400)
 
 
-def test_without_what_the_command_gives_the_page_does_with_less() -> None:
+def test_page_works_without_services() -> None:
     asks = Client(EXAMPLE, services=Services(deal_facts))
     assert asks.get("/api/estimators") == []
     assert "error" in asks.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
@@ -427,7 +427,7 @@ def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
         assert answer.json()["error"].isprintable()
 
 
-def test_numbers_that_json_has_not_are_null() -> None:
+def test_non_finite_numbers_are_null() -> None:
     from analysis.view.guard import Json
 
     assert Json({"a": math.nan, "b": [math.inf], "c": 2**60, "d": "\ud800\u2028</script>"}).body == (

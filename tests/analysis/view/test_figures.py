@@ -116,7 +116,7 @@ def test_every_role_is_drawn(page: str) -> None:
     assert [level["label"] for level in curves["Payoff by seat"]["levels"]] == ["Nash bargain, mean"]
 
 
-def test_what_was_dealt_is_what_the_game_deals() -> None:
+def test_shown_deal_matches_the_game() -> None:
     found = deal_facts("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
     game = GAMES["kuhn_poker"](talk=False)
     game.reset(seed=7)
@@ -140,7 +140,7 @@ def test_a_deal_that_cannot_be_known_is_left_out(game: str, options: str) -> Non
     assert list_theory_values("mine.py:Game") == {}
 
 
-def panel_row(iteration: int, payoff: float) -> str:
+def make_panel_row(iteration: int, payoff: float) -> str:
     cell = {"member": "naive", "seat": "opener", "payoff": [payoff, payoff + 1, payoff + 2], "valid": [1.0, 1.0, 0.5]}
     cell |= {"best_response": [8.0, 8.0, 8.0], "deal": [1.0, 1.0, 0.0]}
     row = {
@@ -151,7 +151,7 @@ def panel_row(iteration: int, payoff: float) -> str:
 
 def test_a_panel_comes_first_and_beside_what_the_best_response_earns(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", live=False).path
-    (run / PANEL).write_text(panel_row(0, 2.0) + panel_row(2, 5.0), "utf-8")
+    (run / PANEL).write_text(make_panel_row(0, 2.0) + make_panel_row(2, 5.0), "utf-8")
     told = read_answers(report(run))
     lead = told["summary"]["sentence"]
     assert lead.endswith("payoff against the panel rose from 3.00 to 6.00; the best response to it earns 8.00.")
@@ -193,7 +193,7 @@ def test_the_page_is_small(page: str, tmp_path: Path) -> None:
     assert len(json.dumps(read_answers(text))) < 100_000
 
 
-def palettes() -> list[dict[str, str]]:
+def read_palettes() -> list[dict[str, str]]:
     """The colours by name, of light and of dark."""
     blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\s*\}", STYLE, re.S)
     found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
@@ -207,7 +207,7 @@ def test_contrast_is_as_it_is_defined() -> None:
 
 @pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
 def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
-    colours = palettes()[place]
+    colours = read_palettes()[place]
     texts = {"ink": ["paper", "card", "worse-bg", *(f"{side}{k}" for side in "cm" for k in range(1, 6))]}
     texts |= {
         "soft": ["paper", "card"],
@@ -251,7 +251,7 @@ def test_every_fold_and_table_is_reached_by_keyboard(browser: Any, page: str, tm
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=30))
-def test_nothing_reached_is_better_than_the_front(reached: list[tuple[int, int]]) -> None:
+def test_no_result_is_beyond_the_pareto_front(reached: list[tuple[int, int]]) -> None:
     front = pareto_front(reached)
 
     def beaten(one: tuple[float, float]) -> bool:

@@ -15,7 +15,7 @@ from tests.factories.made_run import make_match
 from tests.factories.view import Client, serve_page
 
 
-def branched_run(path: Path) -> RunFolder:
+def make_branched_run(path: Path) -> RunFolder:
     """A match, two branches of it and a branch of one of these, with all figures of its tokens."""
     run, whole = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
     stream = Stream([1, 2, 3], [False, True, True], [0.0, -0.5, -1.5], [-1, 0, 0], [0.0, 0.25, 0.75])
@@ -34,7 +34,7 @@ def branched_run(path: Path) -> RunFolder:
 
 
 def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+    make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     asks.get("/api/runs/run/matches")
     for id in ("0000-0000", "0000-0000-b1", "0000-0000-b1-b1"):
@@ -45,7 +45,7 @@ def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> N
 
 
 def test_figures_of_tokens_are_those_that_the_log_keeps(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+    make_branched_run(tmp_path / "run")
     told = Client(tmp_path / "run").get("/api/runs/run/matches/0000-0000/tokens")
     assert told["kept"] == ["logprob", "entropy", "advantage", "ratio", "gap"]
     (stream,) = told["streams"]
@@ -55,7 +55,7 @@ def test_figures_of_tokens_are_those_that_the_log_keeps(tmp_path: Path) -> None:
 
 
 def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+    make_branched_run(tmp_path / "run")
     with open_chromium() as browser, serve_page(tmp_path) as link:
         view: Any = browser.new_page()
         view.set_default_timeout(30_000)
@@ -72,7 +72,7 @@ def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
 
 
 def test_an_image_is_had_with_the_token_alone(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+    make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     data = b"\x89PNG\r\n\x1a\n" + b"0" * 30
     name = hashlib.sha256(data).hexdigest()

@@ -29,7 +29,7 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-class Fed:
+class LiveFeed:
     """The feed of a made run, turn by turn."""
 
     def __init__(self, run: Path) -> None:
@@ -53,7 +53,7 @@ class Fed:
 
 def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any, tmp_path: Path) -> None:
     run, record = make_run(tmp_path / "run", iterations=2), make_match(2, 3)
-    fed = Fed(tmp_path / "run")
+    fed = LiveFeed(tmp_path / "run")
     with run.lock(), serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.view.evaluate("window.same = 1")
@@ -78,9 +78,9 @@ def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any,
         page.close()
 
 
-def test_what_is_said_in_flight_is_only_text(browser: Any, tmp_path: Path) -> None:
+def test_live_text_is_escaped(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2)
-    fed = Fed(tmp_path / "run")
+    fed = LiveFeed(tmp_path / "run")
     for number, text in enumerate(TEXTS):
         fed.begin(number, options={text[:100]: text})
         fed.turn(number, make_match(2, number).turns[0]._replace(raw=text, public=text, private=text, action=text))
@@ -101,7 +101,7 @@ def test_what_is_said_in_flight_is_only_text(browser: Any, tmp_path: Path) -> No
 def test_only_a_run_that_goes_on_has_matches_in_flight(tmp_path: Path) -> None:
     """What a killed run left says nothing of now, and its match is still to be seen."""
     run = make_run(tmp_path / "run", iterations=2)
-    fed = Fed(tmp_path / "run")
+    fed = LiveFeed(tmp_path / "run")
     fed.begin(3)
     asks = Client(tmp_path)
     assert asks.get("/api/runs/run/flight") == {"live": False, "total": 0, "matches": []}

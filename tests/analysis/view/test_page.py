@@ -251,7 +251,7 @@ def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None
         page.close()
 
 
-def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
+def test_hostile_texts_are_escaped(browser: Any, tmp_path: Path) -> None:
     """No script runs, nothing is asked elsewhere, and nothing leaves its place, whatever stands in a field."""
     make_hostile_run(tmp_path / "run <script>window.pwned=1<")
     with serve_page(tmp_path) as link:

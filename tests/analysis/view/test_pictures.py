@@ -28,18 +28,18 @@ from tests.factories.view import SERVICES, Client, serve_page
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def picture_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_pointing_run(tmp_path_factory.mktemp("runs") / "run")[0].path
 
 
-def marks(game: str, options: str, seed: int, acts: Any) -> Any:
+def read_marks(game: str, options: str, seed: int, acts: Any) -> Any:
     return replay_marks(Deal(game, json.loads(options), seed), acts)
 
 
-def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
-    index = Index(RunReader(run))
+def test_pictures_have_their_place_and_acts_their_marks(picture_run: Path) -> None:
+    index = Index(RunReader(picture_run))
     index.refresh(0.0)
-    told = describe_match(index, "0000-0000", None, find_marks=marks)
+    told = describe_match(index, "0000-0000", None, find_marks=read_marks)
     for turn, boxes in zip(told["turns"], ([10, 20, 10, 20], [5, 6, 30, 40], None, [0, 0, SIZE, SIZE]), strict=True):
         (message,) = [message for message in turn["messages"] if message["images"]]
         (image,) = message["images"]
@@ -50,8 +50,8 @@ def test_pictures_have_their_place_and_acts_their_marks(run: Path) -> None:
     assert "marks" not in describe_match(index, "0000-0000", None)["turns"][0]
 
 
-def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
-    index = Index(RunReader(run))
+def test_marks_of_a_game_that_fails_or_lies_are_none(picture_run: Path) -> None:
+    index = Index(RunReader(picture_run))
     index.refresh(0.0)
     name = index.reader.match("0000-0000")["turns"][0]["messages"][0]["images"][0]["hash"]
     wild = [("0" * 64, 1, 2, 3, 4), (name, float("nan"), 1, 2, 3), (name, 1, float("inf"), 2, 3)]
@@ -59,18 +59,21 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(run: Path) -> None:
     assert [turn["marks"] for turn in told["turns"]] == [[]] * len(ACTS)
 
 
-def test_a_report_holds_the_pictures(run: Path) -> None:
-    reader = RunReader(run)
-    page = report(run, find_marks=marks)
+def test_a_report_holds_the_pictures(picture_run: Path) -> None:
+    reader = RunReader(picture_run)
+    page = report(picture_run, find_marks=read_marks)
     held = read_answers(page)
     for name in reader.log.images(0):
         head, _, data = held[f"images/{name}"].partition(",")
         assert head == "data:image/png;base64" and hashlib.sha256(base64.b64decode(data)).hexdigest() == name
 
 
-def test_the_page_draws_pictures_and_marks(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "report.html").write_text(report(run, find_marks=marks))
-    with open_chromium() as browser, serve_page(run.parent, services=SERVICES._replace(marks=marks)) as link:
+def test_the_page_draws_pictures_and_marks(picture_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(report(picture_run, find_marks=read_marks))
+    with (
+        open_chromium() as browser,
+        serve_page(picture_run.parent, services=SERVICES._replace(marks=read_marks)) as link,
+    ):
         for address in (
             f"{link}/run/run/match/0000-0000",
             f"{(tmp_path / 'report.html').as_uri()}#/run/run/match/0000-0000",
@@ -87,11 +90,11 @@ def test_the_page_draws_pictures_and_marks(run: Path, tmp_path: Path) -> None:
             assert wrong == []
 
 
-def test_arena_show_names_pictures_and_their_files(run: Path) -> None:
-    shown = arena("show", run, "0000-0000")
+def test_arena_show_names_pictures_and_their_files(picture_run: Path) -> None:
+    shown = arena("show", picture_run, "0000-0000")
     assert shown.code == 0
-    for name in RunReader(run).log.images(0):
-        assert f"{name} image/png 48x48: {run / 'log' / 'blobs' / name}" in shown.out.replace("\n", "")
+    for name in RunReader(picture_run).log.images(0):
+        assert f"{name} image/png 48x48: {picture_run / 'log' / 'blobs' / name}" in shown.out.replace("\n", "")
 
 
 def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
