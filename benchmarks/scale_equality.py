@@ -47,13 +47,17 @@ def compare(ranks: Ranks, name: str) -> dict[str, Any]:
     """
     case, make = CASES[name], partial(ScaledTrainer, ranks)
     alone = train_case(local_trainer, case)
-    found: dict[str, Any] = {"moved": alone.moved(case)}
-    found["one rank, smaller passes"] = alone.off(train_case(local_trainer, case, token_budget=60))._asdict()
+    found: dict[str, Any] = {"moved": alone.max_change(case)}
+    found["one rank, smaller passes"] = alone.compute_differences(
+        train_case(local_trainer, case, token_budget=60)
+    )._asdict()
     stages = [(stage, False) for stage in (0, 1, 2, 3)]
     stages += [(stage, True) for stage in (1, 2, 3)] if name in OFFLOADED else []
     for stage, offload in stages:
         label = f"{len(ranks)} ranks, ZeRO {stage}{', offloaded' if offload else ''}"
-        found[label] = alone.off(train_case(make, case, zero_stage=stage, offload_optimizer=offload))._asdict()
+        found[label] = alone.compute_differences(
+            train_case(make, case, zero_stage=stage, offload_optimizer=offload)
+        )._asdict()
         print(f"{name}, {label}: {found[label]}", flush=True)
     return found
 

@@ -51,14 +51,14 @@ def test_new_adapter_is_identity_and_alone_trainable(family: str) -> None:
 
 def test_adapters_of_one_base_are_independent() -> None:
     base = make_model("tied").requires_grad_(False)
-    one, two = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
+    one, second = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
     before = compute_logits(base)
     randomise_adapter(one)
-    assert torch.equal(compute_logits(two), before) and not torch.allclose(compute_logits(one), before)
+    assert torch.equal(compute_logits(second), before) and not torch.allclose(compute_logits(one), before)
     first = {name: layer.a for name, layer in low_rank_layers(one)}
-    assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(two)), "drawn apart"
-    again = {name: layer.a for name, layer in low_rank_layers(create_adapter(base, AdapterSpec(rank=2), 0))}
-    assert all(torch.equal(again[name], first[name]) for name in first), "the seed decides"
+    assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(second)), "drawn apart"
+    repeated = {name: layer.a for name, layer in low_rank_layers(create_adapter(base, AdapterSpec(rank=2), 0))}
+    assert all(torch.equal(repeated[name], first[name]) for name in first), "the seed decides"
 
 
 @pytest.mark.parametrize("targets", [None, ["q_proj", "v_proj"]])
@@ -66,19 +66,19 @@ def test_peft_loads_saved_adapter_with_equal_logits(targets: list[str] | None, t
     base = make_model("biases").requires_grad_(False)
     model = randomise_adapter(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
     save_adapter(model, tmp_path, "any/base")
-    theirs = PeftModel.from_pretrained(make_model("biases"), tmp_path)
-    torch.testing.assert_close(compute_logits(theirs), compute_logits(model), atol=1e-5, rtol=1e-5)
+    reference = PeftModel.from_pretrained(make_model("biases"), tmp_path)
+    torch.testing.assert_close(compute_logits(reference), compute_logits(model), atol=1e-5, rtol=1e-5)
     assert read_adapter(tmp_path).base == "any/base"
 
 
 @pytest.mark.parametrize("rslora", [False, True])
 def test_loads_peft_adapter(rslora: bool, tmp_path: Path) -> None:
-    theirs = get_peft_model(
+    reference = get_peft_model(
         make_model("untied"),
         LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", use_rslora=rslora, init_lora_weights=False),
     )
-    theirs.save_pretrained(tmp_path)
-    said_before = compute_logits(theirs.eval())
+    reference.save_pretrained(tmp_path)
+    said_before = compute_logits(reference.eval())
     config = json.loads((tmp_path / CONFIG).read_text()) | {"base_model_name_or_path": "nano"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
     model = load_adapter(make_model("untied"), tmp_path)
@@ -96,9 +96,9 @@ def test_gradients_against_finite_differences() -> None:
 
 
 def test_bfloat16_base_gives_gradients_of_autocast() -> None:
-    whole = make_model("tied").requires_grad_(False)
+    full = make_model("tied").requires_grad_(False)
     gradients, logits = [], []
-    for base in (whole, convert_to_bf16(whole, packed=False)):
+    for base in (full, convert_to_bf16(full, packed=False)):
         model = randomise_adapter(create_adapter(base, AdapterSpec(rank=3), 0))
         with torch.autocast("cpu", torch.bfloat16):
             output = model(input_ids=IDS).logits
@@ -106,9 +106,9 @@ def test_bfloat16_base_gives_gradients_of_autocast() -> None:
         logits.append(output.detach())
         gradients.append([p.grad for p in trainable_parameters(model).values()])
     assert torch.equal(*logits)
-    for one, two in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, two, atol=2e-2, rtol=2e-2)
-        assert one.abs().sum() > 0
+    for first, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, two, atol=2e-2, rtol=2e-2)
+        assert first.abs().sum() > 0
 
 
 def test_merged_model_has_equal_logits(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_refuses_unsupported_adapter_config_in_one_line(fault: str, adapter_fold
     said_there = json.loads((adapter_folder / CONFIG).read_text()) | changes
     (tmp_path / CONFIG).write_text(json.dumps(said_there))
     (tmp_path / TENSORS).write_bytes((adapter_folder / TENSORS).read_bytes())
-    with pytest.raises(WeightsError, match=told) as refused:
+    with pytest.raises(WeightsError, match=told) as error:
         load_adapter(make_model("tied"), tmp_path)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 def drop_first_tensor(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

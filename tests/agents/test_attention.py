@@ -35,24 +35,24 @@ def test_matches_torch_attention_up_to_bfloat16_rounding(queries: int, keys: int
     if not masked and 1 < queries < keys:
         pytest.skip("queries after others always come with a mask")
     mask = make_padded_causal_mask(3, queries, keys) if masked and keys > 1 else None
-    given = draw_query_key_value(3, queries, keys, torch.bfloat16)
-    found, _ = attention.attend(LAYER, *given, mask, scaling=0.3)
-    exact = [one.detach().double().requires_grad_() for one in given]
+    inputs = draw_query_key_value(3, queries, keys, torch.bfloat16)
+    found, _ = attention.attend(LAYER, *inputs, mask, scaling=0.3)
+    exact = [one.detach().double().requires_grad_() for one in inputs]
     expected, _ = sdpa_attention_forward(LAYER, *exact, mask, scaling=0.3)
     seen = torch.ones_like(expected) if mask is None else mask.any(-1).transpose(1, 2)[..., None].expand_as(expected)
     slope = torch.randn(found.shape, generator=torch.Generator().manual_seed(0)) * seen
     (found * slope).sum().backward()
     (expected * slope).sum().backward()
     torch.testing.assert_close((found * seen).double(), expected * seen, atol=0.03, rtol=0.03)
-    for mine, theirs in zip(given, exact, strict=True):
-        assert mine.grad is not None and theirs.grad is not None
-        torch.testing.assert_close(mine.grad.double(), theirs.grad, atol=0.06, rtol=0.06)
+    for actual, reference in zip(inputs, exact, strict=True):
+        assert actual.grad is not None and reference.grad is not None
+        torch.testing.assert_close(actual.grad.double(), reference.grad, atol=0.06, rtol=0.06)
 
 
 def test_gradient_matches_finite_differences() -> None:
     bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~make_padded_causal_mask(2, 3, 5), -1e30)
-    given = draw_query_key_value(2, 3, 5, torch.double)
-    assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), given)
+    inputs = draw_query_key_value(2, 3, 5, torch.double)
+    assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), inputs)
 
 
 def test_fully_masked_rows_are_finite() -> None:
@@ -63,28 +63,28 @@ def test_fully_masked_rows_are_finite() -> None:
 
 
 def test_computes_in_autocast_dtype() -> None:
-    given = draw_query_key_value(2, 4, 4, torch.float32)
-    whole, _ = attention.attend(LAYER, *given, None)
+    inputs = draw_query_key_value(2, 4, 4, torch.float32)
+    full, _ = attention.attend(LAYER, *inputs, None)
     with torch.autocast("cpu", torch.bfloat16):
-        halved, _ = attention.attend(LAYER, *given, None)
-    assert whole.dtype == torch.float32 and halved.dtype == torch.bfloat16
-    torch.testing.assert_close(whole, sdpa_attention_forward(LAYER, *given, None)[0])
-    torch.testing.assert_close(whole, halved.float(), atol=0.03, rtol=0.03)
+        halved, _ = attention.attend(LAYER, *inputs, None)
+    assert full.dtype == torch.float32 and halved.dtype == torch.bfloat16
+    torch.testing.assert_close(full, sdpa_attention_forward(LAYER, *inputs, None)[0])
+    torch.testing.assert_close(full, halved.float(), atol=0.03, rtol=0.03)
 
 
 @pytest.mark.parametrize("other", [{"dropout": 0.5}, {"sliding_window": 4}, {"is_causal": False}])
 def test_falls_back_to_torch_for_unknown_settings(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: asked.append(settings))
+    requests = []
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: requests.append(settings))
     attention.attend(LAYER, *draw_query_key_value(1, 2, 2, torch.bfloat16), None, **other)
-    assert asked == [other]
+    assert requests == [other]
 
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_splits_many_rows_into_chunks(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     together, apart = draw_query_key_value(5, 6, 6, torch.bfloat16), draw_query_key_value(5, 6, 6, torch.bfloat16)
     mask = make_padded_causal_mask(5, 6, 6) if masked else None
-    whole, _ = attention.attend(LAYER, *together, mask)
+    full, _ = attention.attend(LAYER, *together, mask)
     monkeypatch.setattr(attention, "MAX_SCORES", 2 * 4 * 6 * 6)
     taken: list[int] = []
     probabilities = attention._compute_probabilities
@@ -93,8 +93,8 @@ def test_splits_many_rows_into_chunks(masked: bool, monkeypatch: pytest.MonkeyPa
     )
     parts, _ = attention.attend(LAYER, *apart, mask)
     assert taken == [2, 2, 1], "rows of both key heads"
-    assert torch.equal(whole, parts)
-    torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(whole.sum(), together))
+    assert torch.equal(full, parts)
+    torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(full.sum(), together))
 
 
 def test_falls_back_to_torch_for_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,19 +30,21 @@ def compute_logits(model: Any) -> torch.Tensor:
 def test_converted_model_has_bit_equal_logits(family: str) -> None:
     model = make_model(family)
     before = compute_logits(model)
-    made = convert_to_bf16(model)
-    assert torch.equal(compute_logits(made), before) and torch.equal(compute_logits(model), before)
+    converted = convert_to_bf16(model)
+    assert torch.equal(compute_logits(converted), before) and torch.equal(compute_logits(model), before)
 
 
 @pytest.mark.parametrize("family", CONFIGS)
 def test_refreshed_copy_follows_its_model(family: str) -> None:
     model = make_model(family)
-    made, before = convert_to_bf16(model), compute_logits(model)
+    converted, before = convert_to_bf16(model), compute_logits(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
-    refresh_copy(made, model)
-    assert torch.equal(compute_logits(made), compute_logits(model)) and not torch.equal(compute_logits(made), before)
+    refresh_copy(converted, model)
+    assert torch.equal(compute_logits(converted), compute_logits(model)) and not torch.equal(
+        compute_logits(converted), before
+    )
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -52,13 +54,13 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
     if not packed:
         monkeypatch.setattr("agents.bf16._can_pack", lambda layer: False)
     model = make_model("tied")
-    made = convert_to_bf16(model)
-    assert torch.equal(compute_logits(made), compute_logits(model))
+    converted = convert_to_bf16(model)
+    assert torch.equal(compute_logits(converted), compute_logits(model))
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    assert {made.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
-    mine, theirs = dict(made.named_parameters()), dict(model.named_parameters())
-    rest = {name for name in theirs if name.rpartition(".")[0] not in linear}
-    assert mine.keys() == rest and all(mine[name] is theirs[name] for name in rest)
+    assert {converted.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
+    actual, reference = dict(converted.named_parameters()), dict(model.named_parameters())
+    rest = {name for name in reference if name.rpartition(".")[0] not in linear}
+    assert actual.keys() == rest and all(actual[name] is reference[name] for name in rest)
 
 
 def test_converting_a_bfloat16_copy_shares_its_weights() -> None:
@@ -81,7 +83,7 @@ def test_layers_with_the_same_input_are_joined(packed: bool) -> None:
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
         joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
         assert joined is not None
-        assert torch.equal(joined(x), torch.cat([one(x) for one in layers], -1))
+        assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1))
     assert find_group((attention.o_proj,)) is None
     assert find_group((attention.q_proj, attention.k_proj)) is None
     assert find_group((attention.q_proj, mlp.up_proj)) is None
@@ -115,17 +117,17 @@ def test_joined_product_changes_when_all_parts_are_copied() -> None:
 def test_joined_matrices_are_refreshed_in_place() -> None:
     """A recorded step looks for them there."""
     model = make_model("biases")
-    made = convert_to_bf16(model, packed=False)
-    layers = made.model.layers[0].mlp.gate_proj, made.model.layers[0].mlp.up_proj
+    converted = convert_to_bf16(model, packed=False)
+    layers = converted.model.layers[0].mlp.gate_proj, converted.model.layers[0].mlp.up_proj
     joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
     assert joined is not None
-    before, places = joined(x), [layer.weight.data_ptr() for layer in layers]
-    assert places[1] - places[0] == layers[0].weight.nbytes
+    before, positions = joined(x), [layer.weight.data_ptr() for layer in layers]
+    assert positions[1] - positions[0] == layers[0].weight.nbytes
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight.mul_(2.0)
-    refresh_copy(made, model)
+    refresh_copy(converted, model)
     assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1)) and not torch.equal(joined(x), before)
-    assert places == [layer.weight.data_ptr() for layer in layers]
+    assert positions == [layer.weight.data_ptr() for layer in layers]
 
 
 @pytest.mark.parametrize("moves", [True, False])
@@ -133,14 +135,14 @@ def test_bfloat16_weights_are_not_duplicated(moves: bool) -> None:
     """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
     model = make_model("biases").bfloat16()
     before = compute_logits(model)
-    places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
-    made = convert_to_bf16(model, packed=False, may_move=moves)
-    assert torch.equal(compute_logits(made), before) and torch.equal(compute_logits(model), before)
-    mine, its = (one.model.layers[0].self_attn for one in (made, model))
-    assert (find_group((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
-    for layer, source in ((mine.q_proj, its.q_proj), (mine.v_proj, its.v_proj)):
+    positions = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
+    converted = convert_to_bf16(model, packed=False, may_move=moves)
+    assert torch.equal(compute_logits(converted), before) and torch.equal(compute_logits(model), before)
+    actual, its = (one.model.layers[0].self_attn for one in (converted, model))
+    assert (find_group((actual.q_proj, actual.k_proj, actual.v_proj)) is not None) == moves
+    for layer, source in ((actual.q_proj, its.q_proj), (actual.v_proj, its.v_proj)):
         assert layer.weight.data_ptr() == source.weight.data_ptr()
-    assert (places == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
+    assert (positions == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
 
 
 def test_conversion_keeps_requires_grad_of_the_model() -> None:
@@ -165,36 +167,36 @@ def test_bfloat16_folder_is_loaded_without_float32_copy(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_in_bf16(family, tmp_path)
-    asked: list[bool] = []
+    requests: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
-        asked.append(bf16)
+        requests.append(bf16)
         return load_module(folder, frozen, bf16)
 
     monkeypatch.setattr(policy, "load_module", load)
-    made = load_frozen(tmp_path, Precision.BF16, packed=False)
+    model = load_frozen(tmp_path, Precision.BF16, packed=False)
     by_way_of_float32 = convert_to_bf16(load_module(tmp_path, frozen=True), packed=False)
-    assert torch.equal(compute_logits(made), compute_logits(by_way_of_float32))
-    mine, theirs = dict(made.named_parameters()), dict(by_way_of_float32.named_parameters())
-    assert mine.keys() == theirs.keys() and all(p.dtype == torch.float32 for p in mine.values())
-    assert all(torch.equal(p, theirs[name]) for name, p in mine.items())
-    assert not any(p.requires_grad for p in mine.values())
-    assert asked == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
+    assert torch.equal(compute_logits(model), compute_logits(by_way_of_float32))
+    actual, reference = dict(model.named_parameters()), dict(by_way_of_float32.named_parameters())
+    assert actual.keys() == reference.keys() and all(p.dtype == torch.float32 for p in actual.values())
+    assert all(torch.equal(p, reference[name]) for name, p in actual.items())
+    assert not any(p.requires_grad for p in actual.values())
+    assert requests == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
 
 
 def test_buffers_are_recomputed_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_in_bf16("tied", tmp_path)
-    asked: list[bool] = []
+    requests: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
-        asked.append(bf16)
+        requests.append(bf16)
         model = load_module(folder, frozen, bf16)
         model.register_buffer("scale", torch.tensor(0.1, dtype=next(model.parameters()).dtype))
         return model
 
     monkeypatch.setattr(policy, "load_module", load)
     assert load_frozen(tmp_path, Precision.BF16, packed=False).scale.dtype == torch.float32
-    assert asked == [True, False]
+    assert requests == [True, False]
 
 
 def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
@@ -207,9 +209,9 @@ def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: P
 
 def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
     save_in_bf16("tied", tmp_path)
-    whole = load_frozen(tmp_path, Precision.FP32, packed=False)
-    assert type(whole.model.layers[0].mlp.up_proj) is torch.nn.Linear
-    assert {p.dtype for p in whole.parameters()} == {torch.float32}
+    model = load_frozen(tmp_path, Precision.FP32, packed=False)
+    assert type(model.model.layers[0].mlp.up_proj) is torch.nn.Linear
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
     true = load_frozen(tmp_path, Precision.BF16_TRUE, packed=False)
     assert {p.dtype for p in true.parameters()} == {torch.bfloat16}
 

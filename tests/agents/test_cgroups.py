@@ -22,8 +22,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_own_cgroups(made: Path, *lines: str) -> None:
-    (made / "own").write_text("".join(f"{line}\n" for line in lines))
+def write_own_cgroups(path: Path, *lines: str) -> None:
+    (path / "own").write_text("".join(f"{line}\n" for line in lines))
 
 
 def write_cgroup(folder: Path, told: str) -> None:

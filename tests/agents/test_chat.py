@@ -46,13 +46,13 @@ SMOLLM2_LACKS = re.compile("[\x04\x06\x13\x14\x16\x1d\U00040000-\U000bffff]")
 def count_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
     """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
-    ours = theirs = 0
+    ours = reference = 0
     for number, text in enumerate(generate_attacks(seed, count, control)):
         ours += not frame.control_ids.isdisjoint(frame.encode(text))
         if number % 20 == 0:
             clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            theirs += not frame.control_ids.isdisjoint(tokenizer.encode(clean, add_special_tokens=False))
-    return ours, theirs * 20
+            reference += not frame.control_ids.isdisjoint(tokenizer.encode(clean, add_special_tokens=False))
+    return ours, reference * 20
 
 
 @pytest.mark.slow_after(1)
@@ -61,9 +61,9 @@ def test_no_control_id_comes_out_of_content(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     count = MORE if name in ("smollm2", "nano") else MANY
-    ours, theirs = count_leaks(frames[name], tokenizers[name], count, seed=1)
+    ours, reference = count_leaks(frames[name], tokenizers[name], count, seed=1)
     assert ours == 0
-    assert theirs > 0.3 * count  # else the strings would be no test
+    assert reference > 0.3 * count  # else the strings would be no test
 
 
 @pytest.mark.slow
@@ -190,9 +190,9 @@ def test_smollm2_gets_no_system_text_but_ours(frames: dict[str, ChatFrame]) -> N
 def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(template: str | None, reason: str) -> None:
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = template
-    with pytest.raises(ChatError, match=reason) as caught:
+    with pytest.raises(ChatError, match=reason) as error:
         ChatFrame(tokenizer)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
 
 
 def test_refuses_slow_tokenizer() -> None:
@@ -264,17 +264,17 @@ def test_template_gets_tools_none() -> None:
 def test_endless_template_is_stopped(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ChatError, match="needs more than 2 s of work or 1 GB of memory: set a plainer"):
         ChatFrame(tokenizer)
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - start < 60
 
 
 ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         (ENDED_BY.format("SIGKILL"), "was ended twice, by signal 9"),
         (ENDED_BY.format("SIGXCPU"), "needs more than 2 s of work"),
@@ -283,14 +283,14 @@ ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
     ],
 )
 def test_reports_why_the_template_process_died(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, why: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, reason: str
 ) -> None:
     child = tmp_path / "child.py"
     child.write_text(script)
     chat = Chat((f"What about {script}?",), system=False)
     with monkeypatch.context() as patch:
         patch.setattr(chat_template_child, "__file__", str(child))
-        with pytest.raises(ChatError, match=why):
+        with pytest.raises(ChatError, match=reason):
             Renderings(build_nano_tokenizer(), [chat])
     assert chat.texts[0] in Renderings(build_nano_tokenizer(), [chat]).text(chat)
 

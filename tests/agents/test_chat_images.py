@@ -116,8 +116,8 @@ def test_prompts_are_those_of_the_template_and_the_processor(family: str, conten
     chat = [{"role": "system", "content": make_parts(["Be brief."])}, {"role": "user", "content": make_parts(content)}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     mark = EDGES.get(family, {}).get("mark", "<image>")
-    wanted = tokenizer(text.replace(mark, FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
-    assert [*frame.open("Be brief."), *frame.ask(content)] == wanted
+    expected = tokenizer(text.replace(mark, FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
+    assert [*frame.open("Be brief."), *frame.ask(content)] == expected
 
 
 def test_a_template_that_shows_no_images_gets_bare_placeholders() -> None:

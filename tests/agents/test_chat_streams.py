@@ -70,9 +70,9 @@ def test_calls_are_sampled_and_results_observed(family: str) -> None:
     stream = encode_chat(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
     said = [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
     assert decode_sampled(stream) == said
-    whole = frame.open("Be brief.", (), DEFINITIONS, opens := frame.opens_turn(DEFINITIONS, "Be brief."))
-    whole += [*frame.ask("Hello?", opens), *call, frame.stop_id, *frame.close("stop"), *result]
-    assert stream.ids == [*whole, *said[len(call) + 1 :]]
+    full = frame.open("Be brief.", (), DEFINITIONS, opens := frame.opens_turn(DEFINITIONS, "Be brief."))
+    full += [*frame.ask("Hello?", opens), *call, frame.stop_id, *frame.close("stop"), *result]
+    assert stream.ids == [*full, *said[len(call) + 1 :]]
 
 
 def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
@@ -103,11 +103,11 @@ def test_long_text_is_split_so_each_token_is_predicted_once() -> None:
     streams = encode_text(NANO, text, 16)
     assert max(map(len, streams)) == 16 and not any(stream.mask[0] for stream in streams)
     assert [token for stream in streams for token in decode_sampled(stream)] == ids[1:]
-    assert all(one.ids[-1] == other.ids[0] for one, other in pairwise(streams))
+    assert all(first.ids[-1] == second.ids[0] for first, second in pairwise(streams))
 
 
 @pytest.mark.parametrize(
-    ("messages", "why"),
+    ("messages", "reason"),
     [
         (None, "messages: expected a list"),
         ([], "messages: expected a list"),
@@ -125,22 +125,22 @@ def test_long_text_is_split_so_each_token_is_predicted_once() -> None:
         ([CHAT[1], {"role": "assistant", "tool_calls": "x"}], "messages[1].tool_calls: expected a list"),
     ],
 )
-def test_malformed_chats_are_refused_in_one_line(messages: Any, why: str) -> None:
-    with pytest.raises(ChatRowError) as caught:
+def test_malformed_chats_are_refused_in_one_line(messages: Any, reason: str) -> None:
+    with pytest.raises(ChatRowError) as error:
         encode_chat(NANO, messages)
-    assert why in str(caught.value) and "\n" not in str(caught.value)
+    assert reason in str(error.value) and "\n" not in str(error.value)
 
 
 def test_malformed_definitions_and_completions_are_refused() -> None:
-    for tools, why in (
+    for tools, reason in (
         ("{", "tools: expected JSON"),
         ([3], "tools[0]: only functions"),
         ("3", "tools: expected a list"),
     ):
-        with pytest.raises(ChatRowError, match=why.replace("[", r"\[")):
+        with pytest.raises(ChatRowError, match=reason.replace("[", r"\[")):
             encode_chat(NANO, CHAT, tools)
-    for prompt, completion, why in (([], CHAT[2:3], "prompt"), (CHAT[:2], [], "completion"), (None, "x", "prompt")):
-        with pytest.raises(ChatRowError, match=f"{why}: expected a text or a list"):
+    for prompt, completion, reason in (([], CHAT[2:3], "prompt"), (CHAT[:2], [], "completion"), (None, "x", "prompt")):
+        with pytest.raises(ChatRowError, match=f"{reason}: expected a text or a list"):
             encode_completion(NANO, prompt, completion)
     with pytest.raises(ChatRowError, match="no reply of the assistant to learn"):
         encode_chat(NANO, CHAT, opening=5)

@@ -41,10 +41,10 @@ def test_hostile_parts_are_refused_in_one_line_and_nothing_is_fetched(
         raise AssertionError("something is fetched")
 
     monkeypatch.setattr(socket.socket, "connect", connect)
-    part, why = REFUSED[name]
+    part, reason = REFUSED[name]
     with pytest.raises(ValueError, match=r".") as error:
         ImageParts().read(part)
-    assert why in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 300
+    assert reason in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.sampled_from(["PNG", "JPEG", "WEBP"]))
@@ -86,8 +86,8 @@ def test_image_files_stay_inside_the_folder(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"not inside the data set's folder|cannot be read") as error:
             images.read({"type": "image", "path": path})
         assert "\n" not in str(error.value)
-    for path, why in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):
-        with pytest.raises(ValueError, match=why):
+    for path, reason in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):
+        with pytest.raises(ValueError, match=reason):
             images.read({"type": "image", "path": path})
     parts: list[dict[str, Any]] = [{}, {"path": 3}, {"path": "in/a.png", "base64": ""}]
     for part in parts:

@@ -66,9 +66,9 @@ def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
-    first, again, other = (weights.resolve(name) for name in ("nano-vlm", "nano-vlm-0", "nano-vlm-1"))
+    first, repeated, second = (weights.resolve(name) for name in ("nano-vlm", "nano-vlm-0", "nano-vlm-1"))
     files = [
-        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() for folder in (first, again, other)
+        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() for folder in (first, repeated, second)
     ]
     assert files[0] == files[1] != files[2]
     assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
@@ -131,9 +131,9 @@ def test_adding_vision_keeps_the_language_model(small_policies: Path, tmp_path: 
     with torch.no_grad():
         assert torch.equal(seeing(input_ids=ids).logits, language.eval()(input_ids=ids).logits)
     assert seeing.lm_head.weight is seeing.model.text_model.embed_tokens.weight
-    again = tmp_path / "again"
-    smollm2_eyes.build_smollm2_eyes(again, small_policies.parent / "source", 3)
-    assert (again / "model.safetensors").read_bytes() == (small_policies / "model.safetensors").read_bytes()
+    repeated = tmp_path / "again"
+    smollm2_eyes.build_smollm2_eyes(repeated, small_policies.parent / "source", 3)
+    assert (repeated / "model.safetensors").read_bytes() == (small_policies / "model.safetensors").read_bytes()
 
 
 def test_adapter_skips_the_vision_encoder_and_round_trips(small_policies: Path, tmp_path: Path) -> None:
@@ -148,11 +148,11 @@ def test_adapter_skips_the_vision_encoder_and_round_trips(small_policies: Path, 
             if name.endswith(".b"):
                 parameter.normal_()
     save_adapter(model, tmp_path / "adapter", str(small_policies))
-    (one,), (other,), (plain,) = (
+    (first,), (second,), (plain,) = (
         score_with_entropy(StreamScorer(m), [stream], [1.0])
         for m in (model, load_adapter(load_module(small_policies, frozen=True), tmp_path / "adapter"), base)
     )
-    assert one.logprobs == other.logprobs != plain.logprobs
+    assert first.logprobs == second.logprobs != plain.logprobs
 
 
 @pytest.mark.slow

@@ -30,19 +30,20 @@ def make_vision(family: str, folder: Path, settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("size", [(24, 24), (16, 48), (40, 24), (200, 130), (3, 3)])
 def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], tmp_path: Path) -> None:
     ours = make_vision(family, tmp_path, PROCESSOR)
-    theirs = Qwen2VLImageProcessorPil(**PROCESSOR)
+    reference = Qwen2VLImageProcessorPil(**PROCESSOR)
     image = make_picture(5, *size)
-    wanted = theirs(decode_picture(BYTES[image.hash]), return_tensors="np")
+    expected = reference(decode_picture(BYTES[image.hash]), return_tensors="np")
     fit = ours.fit(*size)
     patches, grids = ours.cut_patches([ours.scale_image(BYTES[image.hash], fit.size)])
     assert (
-        np.array_equal(patches.numpy(), wanted["pixel_values"]) and grids.tolist() == wanted["image_grid_thw"].tolist()
+        np.array_equal(patches.numpy(), expected["pixel_values"])
+        and grids.tolist() == expected["image_grid_thw"].tolist()
     )
-    assert fit.tokens == int(wanted["image_grid_thw"].prod()) // 4
+    assert fit.tokens == int(expected["image_grid_thw"].prod()) // 4
 
 
 @pytest.mark.parametrize(
-    ("family", "theirs", "settings"),
+    ("family", "reference", "settings"),
     [
         ("gemma3", Gemma3ImageProcessorPil, {"size": {"height": 32, "width": 32}, "resample": 2}),
         ("internvl", GotOcr2ImageProcessorPil, {"size": {"height": 32, "width": 32}, "resample": 3}),
@@ -54,12 +55,14 @@ def test_patches_are_those_of_transformers(family: str, size: tuple[int, int], t
         ),
     ],
 )  # fmt: skip
-def test_pixels_are_those_of_transformers(family: str, theirs: Any, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_pixels_are_those_of_transformers(
+    family: str, reference: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
     settings |= {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.4], "rescale_factor": 1 / 255}
     ours = make_vision(family, tmp_path, settings)
     image = make_picture(6, 70, 70)
-    (wanted,) = theirs(**settings)(decode_picture(BYTES[image.hash]), return_tensors="np")["pixel_values"]
-    assert np.array_equal(ours.scale_image(BYTES[image.hash]).numpy(), wanted.reshape(3, *wanted.shape[-2:]))
+    (expected,) = reference(**settings)(decode_picture(BYTES[image.hash]), return_tensors="np")["pixel_values"]
+    assert np.array_equal(ours.scale_image(BYTES[image.hash]).numpy(), expected.reshape(3, *expected.shape[-2:]))
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096))
@@ -72,8 +75,8 @@ def test_an_image_is_fitted_as_by_transformers(height: int, width: int) -> None:
         return
     fit, most = ours.fit(height, width), ours.preprocessing.max_pixels
     assert fit.size and fit.tokens == fit.size[0] * fit.size[1] // 28**2 <= 1280
-    wanted = smart_resize(height, width, 28, ours.preprocessing.min_pixels, most)
-    assert fit.size == wanted or wanted[0] * wanted[1] > most
+    expected = smart_resize(height, width, 28, ours.preprocessing.min_pixels, most)
+    assert fit.size == expected or expected[0] * expected[1] > most
 
 
 @given(st.integers(1, 4096), st.integers(1, 4096), st.integers(28**2, 10**6))

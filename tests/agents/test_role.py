@@ -209,10 +209,10 @@ def test_roles_are_loaded_from_folders(make_role_file: Any, tmp_path: Path) -> N
 )
 def test_refuses_invalid_file_in_one_line(make_role_file: Any, text: str, told: str) -> None:
     path = make_role_file(text)
-    with pytest.raises(RoleError) as caught:
+    with pytest.raises(RoleError) as error:
         load_role(str(path))
-    assert str(caught.value).startswith(f"{path}{told}"), str(caught.value)
-    assert str(caught.value).isprintable()
+    assert str(error.value).startswith(f"{path}{told}"), str(error.value)
+    assert str(error.value).isprintable()
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
@@ -236,10 +236,10 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_render_error_names_role_template_and_variable(template: str, told: str) -> None:
-    with pytest.raises(RoleError) as caught:
+    with pytest.raises(RoleError) as error:
         render_turn(template)
     line = 4 if "\n" in template else 1
-    assert str(caught.value).startswith(f"role x: turn: line {line}: {told}")
+    assert str(error.value).startswith(f"role x: turn: line {line}: {told}")
 
 
 def test_facts_come_before_methods() -> None:
@@ -283,10 +283,10 @@ BOMBS = [
 @pytest.mark.parametrize("template", BOMBS)
 def test_endless_templates_are_refused(template: str) -> None:
     """Hangs, or is killed for memory, where one can."""
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises((RoleError, ValueError)):
         render_turn(template)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - start < 3
 
 
 LINES = [
@@ -361,8 +361,8 @@ def test_a_preview_shows_what_the_model_will_see(make_role_file: Any) -> None:
     partly = make_role_file(f"role: x\nsystem: Play.\nturn: '{turn} {{{{ public[\"pool\"] }}}} {{{{ public.offer }}}}'")
     private, public = check_role(str(partly), [VIEW]).findings
     assert "`private.values`" in private and public.startswith("turn: never shows `public.items`: ")
-    whole = make_role_file(f"role: x\nsystem: Play.\nturn: '{turn} {{{{ public }}}} {{{{ private.values }}}}'")
-    assert not [f for f in check_role(str(whole), [VIEW]).findings if "public" in f]
+    full = make_role_file(f"role: x\nsystem: Play.\nturn: '{turn} {{{{ public }}}} {{{{ private.values }}}}'")
+    assert not [f for f in check_role(str(full), [VIEW]).findings if "public" in f]
     with pytest.raises(RoleError, match=r"^role x: turn: line 1: there is no 'budget' here"):
         check_role(str(make_role_file("role: x\nturn: '{{ private.budget }}'")), [VIEW])
 

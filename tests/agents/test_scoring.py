@@ -63,8 +63,8 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     assert len(batch.prefix) >= 19, "the opening should be run once"
     wanted = torch.cat([weight[i] for i in batch.index])
     found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
-    for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
+    for actual, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(actual, reference, atol=2e-4, rtol=2e-4)
 
 
 def compute_gradients(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
@@ -168,8 +168,8 @@ def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
         found = StreamScorer(MODEL)(batch).entropy
         logits = MODEL(input_ids=torch.tensor([stream.ids])).logits[0] / 0.7
     p = torch.softmax(logits, -1)
-    whole = -(p * p.log()).sum(-1)
-    expected = torch.stack([whole[k - 1] for k, own in enumerate(stream.mask) if own])
+    full = -(p * p.log()).sum(-1)
+    expected = torch.stack([full[k - 1] for k, own in enumerate(stream.mask) if own])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -219,11 +219,11 @@ def test_pack_keeps_the_budget_and_every_stream(seed: int, budget: int) -> None:
         for row, i in enumerate(batch.index):
             ids = [*batch.prefix.tolist(), *batch.suffix[row, : batch.lengths[row]].tolist()]
             assert ids == streams[i].ids
-            mine = batch.rows == row
-            places = batch.columns[mine] + len(batch.prefix) + 1
-            assert places.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
-            assert batch.targets[mine].tolist() == [streams[i].ids[k] for k in places]
-            assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
+            actual = batch.rows == row
+            positions = batch.columns[actual] + len(batch.prefix) + 1
+            assert positions.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
+            assert batch.targets[actual].tolist() == [streams[i].ids[k] for k in positions]
+            assert set(batch.temperatures[actual].tolist()) == {np.float32(heat[i])}
     assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled_count]
 
 
@@ -281,5 +281,5 @@ def test_scores_do_not_depend_on_the_order_of_the_streams(budget: int) -> None:
     streams, heat = random_streams(7)
     forth = score_streams(StreamScorer(MODEL), streams, heat, budget)
     back = score_streams(StreamScorer(MODEL), streams[::-1], heat[::-1], budget)[::-1]
-    for one, other in zip(forth, back, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+    for first, second in zip(forth, back, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-5, rtol=1e-5)

@@ -22,9 +22,9 @@ FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
 
 
 def get_fault(text: str) -> str:
-    with pytest.raises(YamlError) as caught:
+    with pytest.raises(YamlError) as error:
         load(text, "f.yaml")
-    told = str(caught.value)
+    told = str(error.value)
     assert told.isprintable() and len(told) < 1200
     return told
 
@@ -118,9 +118,9 @@ def test_the_source_cannot_break_the_line() -> None:
 def test_refuses_binary_files(tmp_path: Path, data: bytes, told: str) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
-    with pytest.raises(YamlError) as caught:
+    with pytest.raises(YamlError) as error:
         read(path)
-    assert str(caught.value).startswith(f"{path}{told}")
+    assert str(error.value).startswith(f"{path}{told}")
 
 
 def test_refuses_unreadable_files(tmp_path: Path) -> None:
@@ -174,21 +174,21 @@ class Root(BaseModel):
     ],
 )
 def test_validation_errors_are_one_line_with_file_line_and_field(text: str, told: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as error:
         Root.model_validate(load(text, "f.yaml"))
-    line = explain(caught.value, text, "f.yaml", Root)
+    line = explain(error.value, text, "f.yaml", Root)
     assert line.startswith(told) and line.isprintable()
-    assert explain(caught.value, text, "f.yaml").startswith(told.split(":")[0])
+    assert explain(error.value, text, "f.yaml").startswith(told.split(":")[0])
 
 
 def test_settings_without_a_text_have_no_line() -> None:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as error:
         Root.model_validate({"name": 3})
     assert (
-        explain(caught.value, "", "--set name=3")
+        explain(error.value, "", "--set name=3")
         == "--set name=3: name: should be a valid string, not 3: put it in quotes"
     )
-    assert select_error(caught.value)["loc"] == ("name",)
+    assert select_error(error.value)["loc"] == ("name",)
 
 
 def test_line_of_finds_the_field_or_what_is_nearest_above() -> None:

@@ -80,9 +80,9 @@ def test_cost_grows_with_text_length(name: str) -> None:
     ],
 )
 def test_refuses_large_values_in_one_line(text: str) -> None:
-    with pytest.raises(BadTemplate) as refused:
+    with pytest.raises(BadTemplate) as error:
         render(text)
-    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(error.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("value", ["60", "-1.5e9", "[60, 1000]", "{'a': 99}"])

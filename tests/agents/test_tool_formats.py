@@ -99,7 +99,7 @@ def test_speech_around_calls_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "why"),
+    ("name", "text", "reason"),
     [
         ("hermes", '<tool_call>{"name": "f", "arguments": {}}', "does not end in </tool_call>"),
         ("hermes", '<tool_call>{"name": "f", }</tool_call>', "not JSON"),
@@ -127,13 +127,13 @@ def test_speech_around_calls_is_kept(name: str) -> None:
         ("lfm2", f"<|tool_call_start|>[f(a={'[' * 30}{']' * 30})]<|tool_call_end|>", "calls are [name(key=value)"),
     ],
 )
-def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, why: str) -> None:
+def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, reason: str) -> None:
     reading = read_calls(name, text)
-    assert reading.calls == () and why in reading.problem and "\n" not in reading.problem
+    assert reading.calls == () and reason in reading.problem and "\n" not in reading.problem
     after = join_pieces(write_calls(name, [ToolCall(make_call_id(3), "g", {})]))
-    if not text.endswith(("{", "[", "}")) or "not JSON" not in why:
-        again = read_calls(name, f"{after}\n{text}", first=3)
-        assert [call.id for call in again.calls] == ["call00003"] and why in again.problem
+    if not text.endswith(("{", "[", "}")) or "not JSON" not in reason:
+        repeated = read_calls(name, f"{after}\n{text}", first=3)
+        assert [call.id for call in repeated.calls] == ["call00003"] and reason in repeated.problem
 
 
 def test_calls_are_bounded_in_number_and_length() -> None:
@@ -151,10 +151,10 @@ def test_hostile_texts_are_read_in_little_time(name: str) -> None:
         mark * (20_000 // len(mark)) for mark in (*MARKUP, "<tool_call>{", "[TOOL_CALLS][", "f(x=", "f(x=[)\n", "\t")
     ]
     texts += ["f(" + "(" * 9_000 + ")" * 9_000 + ")", '{"name": "f", "parameters": ' * 700]
-    begun = time.monotonic()
+    start = time.monotonic()
     for text in texts:
         read_calls(name, text)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -197,14 +197,14 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 @pytest.mark.parametrize("name", THEIRS)
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
 def test_transformers_parses_calls_alike(name: str, arguments: dict[str, Any]) -> None:
-    theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
+    reference = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
     if name == "lfm2":  # its parser there splits texts at quotes, commas and brackets
         arguments = {key: re.sub(r"\W", "", text) if isinstance(text, str) else text for key, text in arguments.items()}
     calls = [ToolCall(make_call_id(0), "find", arguments)]
     text = join_pieces(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
     tools = make_definitions(calls)
-    parsed = TOKENIZER.parse_response(text + end, getattr(theirs, THEIRS[name]), prefix="", tools=tools)
+    parsed = TOKENIZER.parse_response(text + end, getattr(reference, THEIRS[name]), prefix="", tools=tools)
     functions = [call["function"] for call in parsed["tool_calls"]]
     assert functions == [
         {"name": call.name, "arguments": call.arguments} for call in read_calls(name, text, tools).calls

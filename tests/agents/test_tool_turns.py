@@ -250,7 +250,7 @@ def test_published_templates_have_their_formats(name: str) -> None:
 
 def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: dict[str, Any]) -> None:
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
-    theirs = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
+    text = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
     call = ToolCall(
         "call00000", "search", {"a": 'Ada\'s \\ "L"\n', "b": ["x", True, None], "c": {}, "d": 1.5, "e": False}
     )
@@ -264,4 +264,4 @@ def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: 
         for tools in (TOOLS, None):
             given = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
             ours = tokenizers["lfm2"].apply_chat_template(chat, **given)
-            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=theirs, **given)
+            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=text, **given)

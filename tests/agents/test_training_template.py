@@ -39,9 +39,9 @@ def make_tokenizer(name: str) -> Any:
 def decode_masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
     """The ids of a conversation, and the text that the mask covers."""
     given = {"return_dict": True, "return_assistant_tokens_mask": True}
-    told = tokenizer.apply_chat_template(messages, chat_template=template, **given)
-    pairs = zip(told["input_ids"], told["assistant_masks"], strict=True)
-    return told["input_ids"], tokenizer.decode([token for token, mask in pairs if mask])
+    ids = tokenizer.apply_chat_template(messages, chat_template=template, **given)
+    pairs = zip(ids["input_ids"], ids["assistant_masks"], strict=True)
+    return ids["input_ids"], tokenizer.decode([token for token, mask in pairs if mask])
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "nano", "stripping", "chatml"])
@@ -123,10 +123,10 @@ def test_calls_are_marked_as_sampled(family: str) -> None:
     given = {"tools": DEFINITIONS, "tokenize": False}
     expected = tokenizer.apply_chat_template(chat, **given)
     assert tokenizer.apply_chat_template(chat, chat_template=template, **given) == expected
-    told = tokenizer.apply_chat_template(
+    ids = tokenizer.apply_chat_template(
         chat, tools=DEFINITIONS, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
     )
-    pairs = zip(told["input_ids"], told["assistant_masks"], strict=True)
+    pairs = zip(ids["input_ids"], ids["assistant_masks"], strict=True)
     marked = [token for token, mask in pairs if mask]
     call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
     if frame.tools and frame.tools.exact and family != "mistral":
@@ -160,7 +160,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
     data = datasets.Dataset.from_list(rows)
     trainer = trl.SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
     batch = next(iter(trainer.get_train_dataloader()))
-    wanted = [id if mask else -100 for id, mask in zip(told["input_ids"], told["assistant_masks"], strict=True)]
+    expected = [id if mask else -100 for id, mask in zip(told["input_ids"], told["assistant_masks"], strict=True)]
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
-        assert ids == told["input_ids"] and labels == wanted
+        assert ids == told["input_ids"] and labels == expected
     assert trainer.train().training_loss > 0

@@ -68,9 +68,9 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
         wanted = torch.cat([weight[i] for i in batch.index])
         total = total + (StreamScorer(EXACT)(batch).logprobs * wanted).sum()
     found = torch.autograd.grad(total, list(EXACT.parameters()))
-    for mine, theirs in zip(found, expected, strict=True):
-        largest = max(1.0, float(theirs.abs().max()))
-        torch.testing.assert_close(mine / largest, theirs / largest, atol=1e-6, rtol=0)
+    for actual, reference in zip(found, expected, strict=True):
+        largest = max(1.0, float(reference.abs().max()))
+        torch.testing.assert_close(actual / largest, reference / largest, atol=1e-6, rtol=0)
 
 
 @given(seeds, st.integers(1, 200), st.sampled_from([0, 1, 50, 10**9]))
@@ -86,12 +86,12 @@ def test_each_stream_is_a_tree_path(seed: int, budget: int, scores: int) -> None
         assert batch.lengths.tolist() == [row.size for row in one.rows]
         seen += batch.index
         for owner, i in enumerate(batch.index):
-            mine = batch.owners == owner
-            assert batch.targets[mine].tolist() == [
+            actual = batch.owners == owner
+            assert batch.targets[actual].tolist() == [
                 t for t, own in zip(streams[i].ids, streams[i].mask, strict=True) if own
             ]
-            assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
-            row, column = int(batch.rows[mine][-1]), int(batch.columns[mine][-1])
+            assert set(batch.temperatures[actual].tolist()) == {np.float32(heat[i])}
+            row, column = int(batch.rows[actual][-1]), int(batch.columns[actual][-1])
             end = max(k for k, own in enumerate(streams[i].mask) if own)
             if batch.tree is None:
                 path = torch.arange(column + 1)
@@ -177,9 +177,9 @@ def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: boo
         scores = StreamScorer(model, bf16, recomputed)(batch)
         (scores.logprobs.sum() + scores.entropy.square().sum()).backward()
         found.append([p.grad for p in model.parameters() if p.grad is not None])
-    for one, other in zip(*found, strict=True):
-        tolerance = 1e-2 * float(one.abs().max()) if bf16 else 1e-6
-        torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
+    for first, second in zip(*found, strict=True):
+        tolerance = 1e-2 * float(first.abs().max()) if bf16 else 1e-6
+        torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
 
 
 @given(st.lists(st.integers(0, 2), max_size=40), st.lists(st.integers(0, 2), max_size=40))

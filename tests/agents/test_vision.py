@@ -74,47 +74,47 @@ def make_stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
     return made
 
 
-def compute_reference_scores(model: Any, one: Stream) -> torch.Tensor:
+def compute_reference_scores(model: Any, stream: Stream) -> torch.Tensor:
     """Return the log-probabilities of the sampled tokens by transformers' own forward pass."""
     assert VISION
-    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in one.media])
-    logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
-    own = [i for i, sampled in enumerate(one.mask) if sampled]
+    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in stream.media])
+    logits = model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels[None]).logits[0]
+    own = [i for i, sampled in enumerate(stream.mask) if sampled]
     scores = torch.log_softmax(mask_placeholder(IMAGE, logits)[[i - 1 for i in own]], -1)
-    return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
+    return scores[torch.arange(len(own)), torch.tensor([stream.ids[i] for i in own])]
 
 
 def test_scores_are_those_of_transformers() -> None:
     streams = [make_stream(make_picture(1), make_picture(2)), make_stream(make_picture(3), turns=2, seed=4)]
-    for one, scores in zip(streams, score_streams(StreamScorer(MODEL), streams, [1.0, 1.0]), strict=True):
+    for stream, scores in zip(streams, score_streams(StreamScorer(MODEL), streams, [1.0, 1.0]), strict=True):
         with torch.no_grad():
-            assert scores == pytest.approx(compute_reference_scores(MODEL, one).numpy(), abs=2e-5)
+            assert scores == pytest.approx(compute_reference_scores(MODEL, stream).numpy(), abs=2e-5)
 
 
 def test_gradients_are_those_of_transformers() -> None:
-    model, one = make_smolvlm(1), make_stream(make_picture(1), make_picture(2))
-    (single,) = plan_passes([one], 4096)
-    StreamScorer(model)(build_batch([one], [1.0], single)).logprobs.sum().backward()
+    model, stream = make_smolvlm(1), make_stream(make_picture(1), make_picture(2))
+    (single,) = plan_passes([stream], 4096)
+    StreamScorer(model)(build_batch([stream], [1.0], single)).logprobs.sum().backward()
     found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    compute_reference_scores(model, one).sum().backward()
-    wanted = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    assert found.keys() == wanted.keys() and any("vision_model" in name for name in found)
+    compute_reference_scores(model, stream).sum().backward()
+    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert found.keys() == expected.keys() and any("vision_model" in name for name in found)
     for name, gradient in found.items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-7), name
+        assert torch.allclose(gradient, expected[name], atol=1e-4 * float(expected[name].abs().max()) + 1e-7), name
 
 
 @pytest.mark.parametrize("costs", [Costs(), Costs(scores=10**6)])
 def test_shared_image_contexts_score_as_separate_ones(costs: Costs) -> None:
     """A common prefix runs once and shared turns become a tree, but only if their images are equal too."""
-    same, other = make_picture(1), make_picture(2)
+    same, second = make_picture(1), make_picture(2)
     streams = [make_stream(same, seed=s) for s in range(3)] + [
-        make_stream(same, other, seed=7),
-        make_stream(other, seed=8),
+        make_stream(same, second, seed=7),
+        make_stream(second, seed=8),
     ]
     together = score_streams(StreamScorer(MODEL), streams, [1.0] * 5, 10**5, costs)
-    for one, scores in zip(streams, together, strict=True):
-        (alone,) = score_streams(StreamScorer(MODEL), [one], [1.0])
+    for first, scores in zip(streams, together, strict=True):
+        (alone,) = score_streams(StreamScorer(MODEL), [first], [1.0])
         assert scores == pytest.approx(alone, abs=2e-5)
 
 

@@ -43,10 +43,10 @@ def model_folder(built_model: Path, tmp_path: Path) -> Path:
 
 
 def get_refusal(name: str | Path) -> str:
-    with pytest.raises(WeightsError) as caught:
+    with pytest.raises(WeightsError) as error:
         weights.load_model(weights.resolve(str(name)))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def read_state(folder: Path) -> dict[str, torch.Tensor]:
@@ -59,10 +59,10 @@ def test_nano_is_made_once_and_by_its_seed(home: Path, name: str) -> None:
     made = (first / weights.MANIFEST).read_bytes()
     assert weights.resolve(name) == first == home / "models" / name
     assert (first / weights.MANIFEST).read_bytes() == made
-    other, zero = weights.resolve(f"{name}-3"), weights.resolve(f"{name}-0")
+    second, zero = weights.resolve(f"{name}-3"), weights.resolve(f"{name}-0")
     assert all(torch.equal(a, b) for a, b in zip(read_state(first).values(), read_state(zero).values(), strict=True))
     assert not torch.equal(
-        read_state(first)["model.embed_tokens.weight"], read_state(other)["model.embed_tokens.weight"]
+        read_state(first)["model.embed_tokens.weight"], read_state(second)["model.embed_tokens.weight"]
     )
     assert sum(tensor.numel() for tensor in weights.load_model(first).parameters()) == nano.SIZES[name].parameters
     assert ChatFrame(weights.load_tokenizer(first)).encode("WALK")
@@ -88,9 +88,9 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
 
 def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
     """Of the right size, and readable: nothing but the hash tells. It is computed for what was touched alone."""
-    whole = (weights.resolve("nano") / "model.safetensors").read_bytes()
+    full = (weights.resolve("nano") / "model.safetensors").read_bytes()
     flip_byte(home / "models/nano/model.safetensors")
-    assert (weights.resolve("nano") / "model.safetensors").read_bytes() == whole
+    assert (weights.resolve("nano") / "model.safetensors").read_bytes() == full
 
 
 def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,8 +307,8 @@ def test_a_model_is_loaded_without_scipy_and_scikit_learn_which_stay_to_be_had(m
 
 def test_importing_weights_and_chat_is_light() -> None:
     code = "import sys, agents.weights, agents.chat; print({'torch', 'transformers'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -334,10 +334,10 @@ def test_weights_that_overflow_end_a_run_at_once(model_folder: Path, tmp_path: P
     )
     run = tmp_path / "run"
     settings = ["--set", f"policies.shared.model={model_folder}", "--set", "policies.shared.imitate=null"]
-    told = arena("run", "selfplay", "--recipe", "negotiation-nano", *settings, "--out", run, "--json")
-    assert told.code != 0
-    assert "policy 'shared': its weights give logits that are not finite" in told.err.splitlines()[-1]
-    assert "Traceback" not in told.err and "3 times" not in told.err
+    result = arena("run", "selfplay", "--recipe", "negotiation-nano", *settings, "--out", run, "--json")
+    assert result.code != 0
+    assert "policy 'shared': its weights give logits that are not finite" in result.err.splitlines()[-1]
+    assert "Traceback" not in result.err and "3 times" not in result.err
 
 
 def test_a_model_of_transformers_is_loaded_though_its_folder_brings_code_too(

@@ -35,8 +35,8 @@ def copy_analysed_files(run: Path, to: Path) -> None:
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for name in KEPT:
-        whole = run / name
-        shutil.copytree(whole, to / name) if whole.is_dir() else shutil.copy(whole, to / name)
+        full = run / name
+        shutil.copytree(full, to / name) if full.is_dir() else shutil.copy(full, to / name)
     about = json.loads((run / ENVIRONMENT).read_text("utf-8"))
     about = {name: about[name] for name in ABOUT if name in about}
     for role in about.get("files", {}).values():

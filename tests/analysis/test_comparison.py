@@ -168,11 +168,11 @@ def test_games_have_equal_weight_in_the_total(tmp_path: Path) -> None:
 
 
 def test_refuses_incomparable_runs(tmp_path: Path) -> None:
-    one, two = make_run(tmp_path / "a-0", 0, 0, 0.1), make_run(tmp_path / "a-1", 0, 1, 0.1)
+    first, two = make_run(tmp_path / "a-0", 0, 0, 0.1), make_run(tmp_path / "a-1", 0, 1, 0.1)
     with pytest.raises(StoreError, match="give runs that differ in more than their seed"):
-        compare([one, two])
+        compare([first, two])
     three = make_run(tmp_path / "b", 0, 0, 0.2)
-    assert get_refusal("compare", one, three, "--figure", "payof opener").startswith(
+    assert get_refusal("compare", first, three, "--figure", "payof opener").startswith(
         "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid per match, learners"
     )
 

@@ -34,7 +34,7 @@ def test_own_estimator_reproduces_logged_advantages(log: analysis.Frames, uninte
     found = wait(
         compare(uninterrupted_run, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations)
     )
-    again = found.turns.set_index(["match", "turn"])
+    repeated = found.turns.set_index(["match", "turn"])
     logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
-    for mine, theirs in (("mars", "advantage"), ("reward", "reward")):
-        assert again.sort_index()[mine].tolist() == pytest.approx(logged[theirs].tolist(), rel=1e-9)
+    for actual, reference in (("mars", "advantage"), ("reward", "reward")):
+        assert repeated.sort_index()[actual].tolist() == pytest.approx(logged[reference].tolist(), rel=1e-9)

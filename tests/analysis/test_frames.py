@@ -119,14 +119,14 @@ def test_a_bare_name_is_no_list_of_names(tmp_path: Path, option: str) -> None:
 
 def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run")
-    asked: list[set[str]] = []
+    requests: list[set[str]] = []
     known = LogReader.table
     monkeypatch.setattr(
-        LogReader, "table", lambda self, k, columns: asked.append({*columns}) or known(self, k, columns)
+        LogReader, "table", lambda self, k, columns: requests.append({*columns}) or known(self, k, columns)
     )
     frame = analysis.load(tmp_path / "run").frame("turns", ["role", "reward.deal"])
     assert frame.columns.tolist() == ["role", "reward.deal"]
-    assert set().union(*asked) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
+    assert set().union(*requests) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
 
 
 def test_several_runs_lie_beside_each_other(tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
 @st.composite
 def draw_iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
     """Of each iteration: whether it is sealed, whether credited, and its matches in the order in which they ended."""
-    played = [
+    matches = [
         [draw(draw_records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))
     ]
-    return [(draw(st.booleans()), draw(st.booleans()), draw(st.permutations(each))) for each in played]
+    return [(draw(st.booleans()), draw(st.booleans()), draw(st.permutations(each))) for each in matches]
 
 
 def write_run(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
@@ -342,11 +342,11 @@ def test_mixed_values_share_one_column(values: list[Any]) -> None:
 def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for name, reason in (("0002.jsonl", ":1: this line is damaged"), ("0001.parquet", "cannot be read")):
-        whole = (run.log.folder / name).read_bytes()
-        (run.log.folder / name).write_bytes(whole.replace(b"{", b"#", 1) if name.endswith("l") else whole[:-9])
+        full = (run.log.folder / name).read_bytes()
+        (run.log.folder / name).write_bytes(full.replace(b"{", b"#", 1) if name.endswith("l") else full[:-9])
         with pytest.raises(LogError, match=f"{name}.*{reason}"):
             _ = analysis.load(run.path).turns
-        (run.log.folder / name).write_bytes(whole)
+        (run.log.folder / name).write_bytes(full)
     _ = analysis.load(run.path).turns
 
 

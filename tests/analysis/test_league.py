@@ -18,13 +18,13 @@ def make_duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: in
     """Three iterations in which every pair meets 12 times; who beats whom wins but for some luck."""
     rng, made = np.random.default_rng(seed), []
     for k in range(3):
-        played = []
-        for number, (one, other) in enumerate((a, b) for a in who for b in who if a < b for _ in range(12)):
-            best = 1.0 if (one, other) in beats else -1.0 if (other, one) in beats else rng.choice([-1.0, 1.0])
+        matches = []
+        for number, (first, second) in enumerate((a, b) for a in who for b in who if a < b for _ in range(12)):
+            best = 1.0 if (first, second) in beats else -1.0 if (second, first) in beats else rng.choice([-1.0, 1.0])
             won = float(-best if rng.random() < noise else best)
-            seats = {"left": one, "right": other}
-            played.append(make_dialogue(k, number, ["hello", "well"], seats, {"left": won, "right": -won}))
-        made.append(played)
+            seats = {"left": first, "right": second}
+            matches.append(make_dialogue(k, number, ["hello", "well"], seats, {"left": won, "right": -won}))
+        made.append(matches)
     return write_run(path, made)
 
 

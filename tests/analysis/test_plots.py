@@ -70,7 +70,7 @@ def test_rates_have_the_intervals_of_their_matches(run_folder: analysis.Frames) 
 
 def test_no_line_goes_through_a_few_points(run_folder: analysis.Frames) -> None:
     figure = plots.curves(run_folder)
-    assert not find_sparse_lines(figure, few=5) and figure.axes[0].lines
+    assert not find_sparse_lines(figure, minimum=5) and figure.axes[0].lines
 
 
 def test_a_run_without_anything_yet_gives_an_empty_picture(tmp_path: Path) -> None:

@@ -255,19 +255,19 @@ ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) selec
 
 
 def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run_folder: Path) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ConfigError, match=r"stopped after 0\.5 s"):
         query.run_query(analysis.load(run_folder), ENDLESS, seconds=0.5)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_without_an_end_is_stopped_by_a_signal(run_folder: Path, sent: signal.Signals) -> None:
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), sent))
     timer.start()
-    told = arena("sql", run_folder, ENDLESS)
+    result = arena("sql", run_folder, ENDLESS)
     timer.join()
-    assert told.code == 128 + sent and "Traceback" not in told.err and told.err.count("\n") <= 1
+    assert result.code == 128 + sent and "Traceback" not in result.err and result.err.count("\n") <= 1
 
 
 def test_a_query_that_needs_too_much_memory_is_refused(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,12 +114,12 @@ def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
     run.log.close()
     page = report(analysis.load(tmp_path / "run"))
     assert len(page) < 6e6
-    told = read_answers(page)
-    shown = [match for name, match in told.items() if name.startswith("matches/")]
+    answers = read_answers(page)
+    shown = [match for name, match in answers.items() if name.startswith("matches/")]
     assert [len(one["turns"]) for one in shown] == [100, 100] and {one["left_out"] for one in shown} == {300}
     assert {one["turns"][0]["public"]["of"] for one in shown} == {3000}
-    assert told["summary"]["learning_in_all"] == 300 and len(told["summary"]["learning"]) == 100
-    assert len(told[""]["settings"]) == 500
+    assert answers["summary"]["learning_in_all"] == 300 and len(answers["summary"]["learning"]) == 100
+    assert len(answers[""]["settings"]) == 500
 
 
 class Reader(HTMLParser):
@@ -281,14 +281,14 @@ def test_security_policy_alone_blocks_unescaped_scripts(
 
 
 def test_page_shows_the_matches(tmp_path: Path) -> None:
-    told = read_answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
+    answers = read_answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
     counts = ("iterations", "matches", "failed", "turns", "games")
-    assert [told["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
-    assert told["alarms"] == [] and len(told["curves"]["curves"]) >= 1 and told["curves"]["unread"] == 0
-    shown = [row["match"] for row in told["matches"]["rows"]]
+    assert [answers["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
+    assert answers["alarms"] == [] and len(answers["curves"]["curves"]) >= 1 and answers["curves"]["unread"] == 0
+    shown = [row["match"] for row in answers["matches"]["rows"]]
     assert shown == ["0000-0000", "0000-0001", "0000-0002", "0002-0000", "0002-0001", "0002-0002"]
-    assert {f"matches/{id}" for id in shown} == {name for name in told if name.startswith("matches/")}
-    first = told["matches/0002-0001"]["turns"][0]
+    assert {f"matches/{id}" for id in shown} == {name for name in answers if name.startswith("matches/")}
+    first = answers["matches/0002-0001"]["turns"][0]
     assert (first["rewards"], first["reward"], first["advantage"]) == ({"deal": 3.0}, 3.0, 0.125)
 
 
@@ -306,6 +306,6 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert arena("report", "run").out.startswith("run.html: ")
     assert (tmp_path / "run.html").read_text("utf-8").startswith("<!-- arena report -->\n<!doctype html>")
     assert "there is no folder nowhere" in get_refusal("report", "nowhere")
-    told = get_refusal("report", "run", "--out", "nowhere/page.html")
-    assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
+    message = get_refusal("report", "run", "--out", "nowhere/page.html")
+    assert message == "--out nowhere/page.html cannot be written: there is no folder nowhere"
     assert get_refusal("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")

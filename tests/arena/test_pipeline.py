@@ -79,7 +79,7 @@ def steps(config: Path, whole: Path, tmp_path_factory: pytest.TempPathFactory) -
     """Number of durable steps of the whole pipeline."""
     place = tmp_path_factory.mktemp("steps")
     hurt = ChildFault(count_steps=place / "steps")
-    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", fault=hurt)
     assert told.code == 0, told
     assert read_results(place / "run") == read_results(whole), "another process plays the same"
     return int((place / "steps").read_text())
@@ -95,11 +95,11 @@ def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
     at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
     folder = tmp_path / "run"
     start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
-    killed = run_arena_child(tmp_path / "child", *start, hurt=ChildFault(kill_at_step=at))
+    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=at))
     assert killed.code == -9, killed
     for again in [*([ChildFault(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 else []), None]:
         arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
-        told = run_arena_child(tmp_path / "again", *arguments, hurt=again)
+        told = run_arena_child(tmp_path / "again", *arguments, fault=again)
     assert told.code == 0, told
     assert read_results(folder) == read_results(whole)
 
@@ -180,7 +180,7 @@ def test_a_second_process_is_refused(copy: Path) -> None:
 def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first = Child(tmp_path / "first", "run", "selfplay", "--config", config, "--out", folder, "--json")
-    assert first.until((folder / "stages" / "01-first" / "config.yaml").exists)
+    assert first.wait_until((folder / "stages" / "01-first" / "config.yaml").exists)
     told = run_arena_child(tmp_path / "second", "resume", folder)
     assert told.code == 2 and "is in use by" in told.line
     assert first.end().code == 0

@@ -60,7 +60,7 @@ def whole(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """A pipeline that has run to its end in one process, and the number of its durable steps."""
     place = tmp_path_factory.mktemp("whole")
     hurt = ChildFault(count_steps=place / "steps")
-    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", hurt=hurt)
+    told = run_arena_child(place, "run", "selfplay", "--config", config, "--out", place / "run", "--json", fault=hurt)
     assert told.code == 0, told
     return place / "run", int((place / "steps").read_text())
 
@@ -102,11 +102,11 @@ def test_killed_at_any_step_it_resumes_bit_by_bit(
     (folder, steps), count, draw = whole, count_cases(3, 40), random.Random(case)
     at = draw.randint(1 + steps * case // count, steps * (case + 1) // count)
     start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
-    killed = run_arena_child(tmp_path / "child", *start, hurt=ChildFault(kill_at_step=at))
+    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=at))
     assert killed.code == -9, killed
     for again in [*([ChildFault(kill_at_step=draw.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
         arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
-        told = run_arena_child(tmp_path / "again", *arguments, hurt=again)
+        told = run_arena_child(tmp_path / "again", *arguments, fault=again)
     assert told.code == 0, told
     assert read_results(tmp_path / "run") == read_results(folder)
 
@@ -129,7 +129,7 @@ def test_killed_from_outside_in_each_stage_it_resumes_bit_by_bit(
             if (last := folder / "stages" / STAGES[-1] / "done.json").exists():
                 break
             child = Child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-            child.until((folder / "stages" / name).exists)
+            child.wait_until((folder / "stages" / name).exists)
             time.sleep(draw.uniform(0.0, 1.5 * seconds / len(STAGES)))
             newest = max((path.name for path in (folder / "stages").glob("*")), default="")
             child.signal(signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_interrupted_while_a_reward_model_learns_it_goes_on(
 ) -> None:
     folder = tmp_path / "run"
     child = Child(tmp_path / "child", "run", "selfplay", "--config", config, "--out", folder, "--json")
-    assert child.until((folder / "stages" / STAGES[2] / "config.yaml").exists)
+    assert child.wait_until((folder / "stages" / STAGES[2] / "config.yaml").exists)
     child.signal(signal.SIGINT)
     told = child.end()
     assert told.code == 130 and f"arena resume {folder} continues" in told.line, told

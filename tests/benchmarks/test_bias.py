@@ -16,7 +16,7 @@ EXACT = 1e-9
 def test_the_gradient_is_that_of_the_expected_return() -> None:
     for world in bias.WORLDS.values():
         outcomes = world(bias.LOGITS)
-        assert sum(one.chance for one in outcomes) == pytest.approx(1, abs=EXACT)
+        assert sum(outcome.chance for outcome in outcomes) == pytest.approx(1, abs=EXACT)
 
         def value(logits: np.ndarray, world: Any = world) -> float:
             return sum(one.chance * sum(one.rewards) for one in world(logits))

@@ -85,7 +85,7 @@ def test_a_step_moves_weights_and_caches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "whole"),
+    ("part", "full"),
     [
         ({"figures": {}, "claims": [{"figure": "1", "verdict": "ok"}]}, True),
         ({"figures": {}, "claims": [{"figure": "the part's time was up", "verdict": "skipped"}]}, False),
@@ -94,19 +94,19 @@ def test_a_step_moves_weights_and_caches() -> None:
         ({"figures": {"ended": "by the part's time; the next call resumes it"}, "claims": []}, False),
     ],
 )
-def test_interrupted_parts_are_run_again(part: dict[str, Any], whole: bool) -> None:
-    assert run.is_complete(part) is whole
+def test_interrupted_parts_are_run_again(part: dict[str, Any], full: bool) -> None:
+    assert run.is_complete(part) is full
 
 
 def run_quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
     """What the script wrote."""
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
-    done = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
     found: dict[str, Any] = json.loads(out.read_text())
     for part in found["parts"].values():
-        assert part["claims"], done.stdout
-        assert all(line["claim"] in done.stdout and line["verdict"] in done.stdout for line in part["claims"])
+        assert part["claims"], process.stdout
+        assert all(line["claim"] in process.stdout and line["verdict"] in process.stdout for line in part["claims"])
     return found
 
 

@@ -43,4 +43,4 @@ def test_every_picture_is_shown_on_a_page() -> None:
 def test_a_picture_is_legible(picture: str) -> None:
     figure = draw_again(picture)
     assert find_overlaps(figure) == []
-    assert 0 < len(figure.axes) <= MAX_PANELS and not find_sparse_lines(figure, few=5)
+    assert 0 < len(figure.axes) <= MAX_PANELS and not find_sparse_lines(figure, minimum=5)

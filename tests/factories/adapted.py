@@ -19,7 +19,7 @@ def make_dealt_game(kind: type[Adapted], name: str, seed: int = 0, **options: An
 
 def get_refusal_reason(name: str, **options: Any) -> str:
     """Return the reason, which must be one line, why the game cannot be made."""
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as error:
         games.make(name, **options)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)

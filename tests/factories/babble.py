@@ -1,4 +1,4 @@
-"""Tables at which a policy without weights babbles: it writes texts drawn by the request's seed alone."""
+"""Tables with a policy without weights, which writes texts drawn by the request's seed alone."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,18 +28,18 @@ POLICIES = {
 
 
 class RandomTextEngine:
-    """An engine that answers anything, with log-probabilities made up by the same draw."""
+    """Engine that answers any request with a random text and random log-probabilities, by the request's seed."""
 
     max_context = 10**9
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
-        self.asked.append(request)
+    def _complete(self, request: Request) -> Completion:
+        self.requests.append(request)
         rng = np.random.default_rng(request.seed)
         ids = (*FRAME.encode(str(rng.choice(TEXTS))), FRAME.stop_id)
         return Completion(ids, tuple(rng.normal(-1.0, 0.1, len(ids)).tolist()), "stop", 3)
@@ -49,7 +49,7 @@ class RandomTextEngine:
 
 
 class NoPastVersions:
-    """PastVersions, of which there are none."""
+    """Stand-in for `PastVersions` without any past version."""
 
     @asynccontextmanager
     async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
@@ -59,7 +59,7 @@ class NoPastVersions:
 def make_lineup(
     game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any
 ) -> Lineup:
-    """One table of a game, seats held by `p`, `q`, or scripted policies."""
+    """Return a lineup with one table, whose seats are held by `p`, `q`, or scripted policies."""
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
     engine: Any = RandomTextEngine()
@@ -73,10 +73,10 @@ def make_lineup(
     )
 
 
-def make_plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
-    """A match at its table."""
-    (table,) = on.tables
-    seats, game = seatings(table, holders, on.policies), table.game
+def make_plan(lineup: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
+    """Return the plan of a match at the lineup's table."""
+    (table,) = lineup.tables
+    seats, game = seatings(table, holders, lineup.policies), table.game
     return MatchPlan(
         identity=MatchId(1, number),
         game=game.name,
@@ -88,6 +88,6 @@ def make_plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes
 
 
 def drop_times(record: MatchRecord) -> dict[str, Any]:
-    """The record without clock times."""
+    """Return the record's row without clock times."""
     row = record.to_json()
     return row | {"started": "", "seconds": 0.0, "turns": [{**turn, "seconds": 0.0} for turn in row["turns"]]}

@@ -1,4 +1,4 @@
-"""The command line in this process, and the arguments of a run of seconds."""
+"""The command line in this process, and the arguments of a run that takes seconds."""
 
 import io
 import resource
@@ -24,7 +24,7 @@ NO_IMITATION = ["--set", "policies.shared.imitate=null"]
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command ended: its exit code and what it said."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -32,14 +32,14 @@ class CommandResult:
 
     @property
     def line(self) -> str:
-        """The single line of an expected failure, without `arena: `; fails the test for anything else."""
+        """The one error line of an expected failure, without `arena: `; fails the test for any other output."""
         assert self.err.startswith("arena: ") and self.err.count("\n") == 1 and self.err.endswith("\n"), self.err
         assert "Traceback" not in self.out + self.err
         return self.err.removeprefix("arena: ").rstrip("\n")
 
 
 def arena(*arguments: object) -> CommandResult:
-    """The command line in this process."""
+    """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["arena", *map(str, arguments)])
@@ -62,8 +62,8 @@ def limit_file_size(size: int) -> Iterator[None]:
 
 
 def get_refusal(*arguments: object) -> str:
-    """The one line with which a command that must fail does so, with exit code 2."""
-    told = arena(*arguments)
-    assert told.code == 2, told
-    assert told.out == ""
-    return told.line
+    """Run a command that must fail with exit code 2, and return its one error line."""
+    result = arena(*arguments)
+    assert result.code == 2, result
+    assert result.out == ""
+    return result.line

@@ -7,7 +7,6 @@ def compute_luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def compute_contrast(one: str, other: str) -> float:
-    """As WCAG 2.2 defines it."""
-    light, dark = sorted((compute_luminance(one), compute_luminance(other)), reverse=True)
+def compute_contrast(first: str, second: str) -> float:
+    light, dark = sorted((compute_luminance(first), compute_luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)

@@ -22,7 +22,7 @@ LOSSES = {"pairs": "{dpo: {reference: initial}}", "labels": "kto"}
 
 
 def make_chats(count: int) -> list[dict[str, Any]]:
-    """Chats of one exchange, of different lengths."""
+    """Return chats of one exchange, of different lengths."""
     return [
         {
             "messages": [
@@ -35,7 +35,7 @@ def make_chats(count: int) -> list[dict[str, Any]]:
 
 
 def make_pairs(count: int) -> list[dict[str, Any]]:
-    """Preference pairs in which a number is better than none."""
+    """Return preference pairs in which an offer is better than a refusal."""
     return [
         {"prompt": f"take {i % 3}", "chosen": f"offer {i % 3} 0", "rejected": ["walk", "no deal"][i % 2]}
         for i in range(count)
@@ -43,7 +43,7 @@ def make_pairs(count: int) -> list[dict[str, Any]]:
 
 
 def make_labels(count: int) -> list[dict[str, Any]]:
-    """Labelled completions: an offer is desirable, else not."""
+    """Return labelled completions, of which offers are desirable."""
     return [
         {"prompt": f"take {i % 3}", "completion": f"offer {i} 0" if i % 2 else f"walk {i}", "label": bool(i % 2)}
         for i in range(count)
@@ -57,7 +57,7 @@ def write_rows(path: Path, rows: Iterable[Any]) -> Path:
 
 
 def make_experiment(data: Path, kind: str = "chats", *assignments: str) -> Experiment:
-    """An experiment in which a nano policy learns from a data set of this kind."""
+    """Return an experiment in which a nano policy learns from a data set of this kind."""
     layers = [text_layer("test", SOURCE.replace("DATA", str(data)))]
     if kind in LOSSES:
         layers += [set_layer(f"learn.loss={LOSSES[kind]}"), set_layer("learn.aggregate=turn_mean")]

@@ -1,4 +1,4 @@
-"""A lab whose responder plays at random, and what its demonstrations say."""
+"""A lab whose responder plays at random, and the texts of its demonstrations."""
 
 from pathlib import Path
 
@@ -27,18 +27,18 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {}, gate_tolerance: 0.01}
 
 
 def make_experiment(*assignments: str) -> Experiment:
-    """`CONFIG` with assignments such as `iterations=1` applied to it."""
+    """Return `CONFIG` with assignments such as `iterations=1`."""
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
 def open_lab(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Lab:
-    """A lab with a new run folder, before its first iteration."""
-    given = make_experiment(*assignments)
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or RecordingWatcher()))
+    """Return a lab with a new run folder, before its first iteration."""
+    experiment = make_experiment(*assignments)
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(experiment), {}), experiment, watcher or RecordingWatcher()))
 
 
 def decode_turns(sample: Sample) -> list[str]:
-    """The text of each of the sample's own turns."""
+    """Return the text of each of the sample's own turns."""
     stream = sample.stream
     turns = sorted({turn for turn in stream.turns if turn >= 0})
     return [FRAME.decode([i for i, t in zip(stream.ids, stream.turns, strict=True) if t == turn]) for turn in turns]

@@ -1,4 +1,4 @@
-"""An engine in a process of its own: a second implementation of `Engine`, over a pipe."""
+"""An engine in a child process: a second implementation of `Engine`, over a pipe."""
 
 import asyncio
 import multiprocessing
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
+import agents.attention  # noqa: F401 unpickled models use it
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
@@ -20,21 +20,21 @@ from agents.stream import Stream
 
 
 def serve_engine(pipe: Connection, threads: int, precision: Precision) -> None:
-    """What runs there: an engine, asked over a pipe, in a loop of its own."""
+    """Serve an engine over the pipe until it sends None."""
     torch.set_num_threads(threads)
     engine = InProcessEngine(precision)
 
     async def answer() -> None:
-        while asked := await asyncio.to_thread(pipe.recv):
-            name, given = asked
-            told = getattr(engine, name)(*given)
-            pipe.send(await told if asyncio.iscoroutine(told) else told)
+        while call := await asyncio.to_thread(pipe.recv):
+            name, arguments = call
+            reply = getattr(engine, name)(*arguments)
+            pipe.send(await reply if asyncio.iscoroutine(reply) else reply)
 
     asyncio.run(answer())
 
 
 class ProcessEngine:
-    """Serves weights there; what is asked together is answered together."""
+    """Engine in a child process, which batches concurrent requests."""
 
     capabilities, max_context = InProcessEngine.capabilities, 10**9
 
@@ -47,50 +47,50 @@ class ProcessEngine:
 
     async def open(self) -> None:
         """Start the process."""
-        self._pipe, theirs = multiprocessing.Pipe()
+        self._pipe, child_end = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
         self._child = spawn.Process(
-            target=serve_engine, args=(theirs, torch.get_num_threads(), self.precision), daemon=True
+            target=serve_engine, args=(child_end, torch.get_num_threads(), self.precision), daemon=True
         )
         self._child.start()
-        theirs.close()
+        child_end.close()
 
     async def close(self) -> None:
-        """End it."""
+        """End the process."""
         if self._child is not None:
             self._pipe.send(None)
             await asyncio.to_thread(self._child.join)
             self._child = None
 
     def figures(self) -> dict[str, float]:
-        """It keeps none."""
+        """Return no figures."""
         return {"seconds": 0.0}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """A folder is read there; a module goes through the pipe as it is now."""
+        """Publish a folder, which the child reads, or a module, which goes through the pipe."""
         assert isinstance(weights, ModuleWeights | FolderWeights)
         await self._ask("publish", policy, version, replace(weights, gather=nullcontext))
 
     async def release(self, policy: str) -> None:
-        """The other process lets go of its caches."""
+        """Release the child's caches."""
         await self._ask("release", policy)
 
     async def retire(self, policy: str) -> None:
-        """Serve nothing under that name any more."""
+        """Stop serving the policy."""
         await self._ask("retire", policy)
 
     def forget(self, key: str) -> None:
-        """Nothing: what is published next makes room."""
+        """Do nothing; the next publication frees the cache."""
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
-        """Log-probabilities of the sampled tokens."""
+        """Return log-probabilities of the sampled tokens."""
         scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), full_vocabulary)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion per request; goes off once the loop has brought no other request for a while."""
+        """Return one completion per request; waits briefly for further requests of the batch."""
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in requests]
         self._waiting += zip(requests, futures, strict=True)

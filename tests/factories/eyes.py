@@ -129,34 +129,34 @@ def make_span(vision: Vision, image: Image, start: int) -> MediaSpan:
 
 def make_stream(vision: Vision, turns: Sequence[Sequence[Image]], seed: int = 0) -> Stream:
     """Return a stream with the turns' images, text before and after each, and three sampled tokens per turn."""
-    rng, made = np.random.default_rng(seed), Stream()
+    sample_rng, stream = np.random.default_rng(seed), Stream()
     for turn, images in enumerate(turns):
         text = [int(id) for id in np.random.default_rng(turn).integers(20, WORDS, 8)]
         ids, media = text[:3], list[MediaSpan]()
         for image in images:
             media.append(make_span(vision, image, len(ids)))
             ids += [*[IMAGE] * media[-1].length, text[3]]
-        made.observe([*ids, *text[4:]], media)
-        made.append_sampled([int(id) for id in rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
-    return made
+        stream.observe([*ids, *text[4:]], media)
+        stream.append_sampled([int(id) for id in sample_rng.integers(20, WORDS, 3)], [-1.0] * 3, turn)
+    return stream
 
 
 def make_reference_inputs(
     vision: Vision, ids: Sequence[int], media: Sequence[MediaSpan], image: int = IMAGE
 ) -> dict[str, torch.Tensor]:
     """Return the keyword arguments of transformers' own forward pass over a whole context."""
-    given = {"input_ids": torch.tensor([list(ids)])}
+    inputs = {"input_ids": torch.tensor([list(ids)])}
     if not media:
-        return given
+        return inputs
     pixels = [vision.load_pixels(one) for one in media]
-    kinds = (given["input_ids"] == image).int()
+    token_types = (inputs["input_ids"] == image).int()
     if vision.has_grid_positions:
         patches, grids = vision.cut_patches(pixels)  # type: ignore[attr-defined]  # Qwen's
-        return given | {"pixel_values": patches, "image_grid_thw": grids, "mm_token_type_ids": kinds}
+        return inputs | {"pixel_values": patches, "image_grid_thw": grids, "mm_token_type_ids": token_types}
     stacked = torch.stack(pixels)
     if vision.is_bidirectional:
-        return given | {"pixel_values": stacked, "token_type_ids": kinds}
-    return given | {"pixel_values": stacked[None] if type(vision).__name__ == "Idefics" else stacked}
+        return inputs | {"pixel_values": stacked, "token_type_ids": token_types}
+    return inputs | {"pixel_values": stacked[None] if type(vision).__name__ == "Idefics" else stacked}
 
 
 def mask_placeholder(image: int, logits: torch.Tensor) -> torch.Tensor:
@@ -164,15 +164,15 @@ def mask_placeholder(image: int, logits: torch.Tensor) -> torch.Tensor:
     return logits.index_fill(-1, torch.tensor([image]), -torch.inf)
 
 
-def compute_reference_scores(model: Any, vision: Vision, one: Stream, image: int = IMAGE) -> torch.Tensor:
+def compute_reference_scores(model: Any, vision: Vision, stream: Stream, image: int = IMAGE) -> torch.Tensor:
     """Return the log-probabilities of a stream's sampled tokens by transformers' own forward pass."""
     inner = model.base_model
-    logits = model(**make_reference_inputs(vision, one.ids, one.media, image)).logits[0]
+    logits = model(**make_reference_inputs(vision, stream.ids, stream.media, image)).logits[0]
     if hasattr(inner, "rope_deltas"):
         inner.rope_deltas = None  # what it keeps of one pass would spoil the next
-    own = [i for i, sampled in enumerate(one.mask) if sampled]
+    own = [i for i, sampled in enumerate(stream.mask) if sampled]
     scores = torch.log_softmax(mask_placeholder(image, logits)[[i - 1 for i in own]], -1)
-    return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
+    return scores[torch.arange(len(own)), torch.tensor([stream.ids[i] for i in own])]
 
 
 def save_vision_model(

@@ -1,4 +1,4 @@
-"""Small tokenizers of the families that real models come from, built here, and hostile strings for them."""
+"""Small tokenizers in the style of real model families, and hostile strings for them."""
 
 import json
 import random
@@ -74,7 +74,7 @@ STRIPPING = (
     "'\n' + content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
     "{% endif %}"
 )
-"""Takes thoughts of earlier replies away, as the templates of Qwen3 and DeepSeek-R1 do."""
+"""Strips thoughts from earlier replies, as the templates of Qwen3 and DeepSeek-R1 do."""
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
@@ -158,7 +158,7 @@ CONTROL_TOKENS = (
 
 
 def generate_attacks(seed: int, count: int, control: list[str]) -> Iterator[str]:
-    """Strings made to smuggle in `control` tokens: whole, nested, split, doubled, look-alike, amid noise."""
+    """Yield strings that try to smuggle in `control` tokens: whole, nested, split, doubled, look-alike, amid noise."""
     rng = random.Random(seed)
     targets = [*control, *control, *CONTROL_TOKENS]
     noise = [

@@ -1,4 +1,4 @@
-"""Faults of a game's outside processes, injected into matches, and what must hold after them."""
+"""Fault injection into a game's child processes, and checks of what must hold afterwards."""
 
 import asyncio
 import signal
@@ -28,7 +28,7 @@ TIMES = count_cases(2, 50)
 
 @dataclass(frozen=True)
 class ScriptedActs(ScriptedContender):
-    """Contender that writes its acts in turn, and the last one again and again."""
+    """Contender that plays its acts in turn and then repeats the last one."""
 
     acts: Sequence[str] = ()
 
@@ -38,13 +38,13 @@ class ScriptedActs(ScriptedContender):
 
 
 class FaultControl(MatchControl):
-    """Control that does harm before the second turn's step."""
+    """Control that injects the fault before the second turn's step."""
 
     def __init__(self, harm: Callable[[], None]) -> None:
         self.harm = harm
 
     def before(self, view: View, act: Act) -> Decision:
-        """Do the harm at turn 1."""
+        """Inject the fault at turn 1."""
         if view.turn == 1:
             self.harm()
         return CONTINUE
@@ -60,7 +60,7 @@ def play_attempts(
     `before` is called before every attempt, with True at the first, and returns its limits; `harm` is called with the
     game at turn 1 of the first attempt.
     """
-    found: list[MatchRecord] = []
+    records: list[MatchRecord] = []
 
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
         return [] if plan.identity.attempt else [FaultControl(lambda: harm(game))]
@@ -71,8 +71,8 @@ def play_attempts(
 
     seated = dict.fromkeys(seats, Seating.of("brain", "says", None))
     plan = MatchPlan(identity=MatchId(0, number), game=name, options=options, seed=number, seats=seated)
-    asyncio.run(play_all([plan], play, found.append, 1))
-    return found
+    asyncio.run(play_all([plan], play, records.append, 1))
+    return records
 
 
 def inject_faults(
@@ -99,25 +99,25 @@ def inject_faults(
             setattr(*limit, 1.0)
         (harmed[0] if fault == "kill" else inner(harmed)).send_signal(FAULTS[fault])
 
-    kept = ResourceCheck()
+    check = ResourceCheck()
     for number in range(TIMES):
-        kept.check(play_attempts(name, options, acts, number, before, harm, seats), harmed)
-    return kept.reasons
+        check.check(play_attempts(name, options, acts, number, before, harm, seats), harmed)
+    return check.reasons
 
 
 class ResourceCheck:
-    """What was open after the first of several failed matches, and the reasons of all."""
+    """Checks that repeated failed matches leak no files, threads or processes; collects their reasons."""
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
         self._first: tuple[int, int] | None = None
 
     def check(self, records: Sequence[MatchRecord], harmed: Sequence[psutil.Process]) -> None:
-        """Assert that a match failed once and then finished, that the harmed processes have ended, and nothing stays.
+        """Assert that a match failed once and then finished, and that its processes have ended without leaks.
 
         Ended processes may wait to be reaped by others, but not by this one. Open files and threads may not grow.
         """
-        assert [record.status for record in records] == ["failed", "finished"], [each.reason for each in records]
+        assert [record.status for record in records] == ["failed", "finished"], [record.reason for record in records]
         assert records[0].failure is not None and records[0].failure.kind != "bug"
         self.reasons.add(records[0].reason)
         _, alive = psutil.wait_procs(harmed, timeout=20)

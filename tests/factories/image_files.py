@@ -11,7 +11,7 @@ from PIL import Image as Pixels
 
 
 def encode_noise(seed: int = 0, kind: str = "PNG", size: tuple[int, int] = (48, 32), **more: Any) -> bytes:
-    """A picture of noise, encoded."""
+    """Return an encoded picture of noise."""
     levels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     file = io.BytesIO()
     Pixels.fromarray(levels).save(file, kind, **more)
@@ -19,30 +19,30 @@ def encode_noise(seed: int = 0, kind: str = "PNG", size: tuple[int, int] = (48, 
 
 
 def encode_chunk(name: bytes, data: bytes) -> bytes:
-    """A part of a PNG."""
+    """Return a chunk of a PNG."""
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
 def make_png_with_chunks(name: bytes, data: bytes, times: int) -> bytes:
-    """A PNG with one chunk many times; a megabyte of such would be read for many seconds."""
-    good, header = encode_noise(), 8 + 25
-    return good[:header] + encode_chunk(name, data) * times + good[header:]
+    """Return a PNG that repeats one chunk; a megabyte of them takes many seconds to read."""
+    png, header = encode_noise(), 8 + 25
+    return png[:header] + encode_chunk(name, data) * times + png[header:]
 
 
 def make_jpeg_with_scans(times: int = 60) -> bytes:
-    """A progressive JPEG whose last scan is repeated; 8 MB of such would be decoded for hours."""
-    good = encode_noise(kind="JPEG", progressive=True)
-    return good[:-2] + good[good.rindex(b"\xff\xda") : -2] * times + good[-2:]
+    """Return a progressive JPEG whose last scan is repeated; 8 MB of them take hours to decode."""
+    jpeg = encode_noise(kind="JPEG", progressive=True)
+    return jpeg[:-2] + jpeg[jpeg.rindex(b"\xff\xda") : -2] * times + jpeg[-2:]
 
 
 def make_jpeg_with_comments(times: int = 1000) -> bytes:
-    """A JPEG with many empty comments."""
-    good = encode_noise(kind="JPEG")
-    return good[:2] + b"\xff\xfe\x00\x02" * times + good[2:]
+    """Return a JPEG with many empty comments."""
+    jpeg = encode_noise(kind="JPEG")
+    return jpeg[:2] + b"\xff\xfe\x00\x02" * times + jpeg[2:]
 
 
 def make_bomb(width: int, height: int) -> bytes:
-    """A PNG whose header promises so many pixels, in a few bytes."""
+    """Return a PNG of a few bytes whose header states this size."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = zlib.compress(b"\0" * 100)
     return (
@@ -51,14 +51,14 @@ def make_bomb(width: int, height: int) -> bytes:
 
 
 def make_rotated_jpeg() -> bytes:
-    """A JPEG that Exif asks viewers to turn."""
+    """Return a JPEG with an Exif rotation."""
     exif = Pixels.Exif()
     exif[0x0112] = 6
     return encode_noise(kind="JPEG", exif=exif)
 
 
 def make_animation() -> bytes:
-    """A WebP of two frames."""
+    """Return a WebP of two frames."""
     frames = [Pixels.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     file = io.BytesIO()
     frames[0].save(file, "WEBP", save_all=True, append_images=frames[1:], duration=100)
@@ -66,12 +66,12 @@ def make_animation() -> bytes:
 
 
 def make_data_url(data: bytes, media: str = "image/png") -> str:
-    """A data URL."""
+    """Return the data URL of a file."""
     return f"data:{media};base64,{base64.b64encode(data).decode()}"
 
 
 def make_image_part(data: bytes, media: str = "image/png") -> dict[str, Any]:
-    """An image as a part of a chat's message."""
+    """Return an image as a part of a chat message."""
     return {"type": "image_url", "image_url": {"url": make_data_url(data, media)}}
 
 
@@ -105,4 +105,4 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no url": ({"type": "image_url", "image_url": {"url": 3}}, "as a data URL"),
     "nothing": ({"type": "image_url"}, "as a data URL"),
 }
-"""Parts that are refused, and words of the line that says why."""
+"""Message parts that are refused, each with a piece of the error message."""

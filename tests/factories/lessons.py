@@ -1,4 +1,4 @@
-"""A game of pictures with lessons: blocks of colours, whose cells are labelled, and settings that learn them."""
+"""A game of pictures with grounding lessons on labelled colour blocks, and settings to learn them."""
 
 import hashlib
 import io
@@ -55,18 +55,18 @@ GAME = {"name": f"{__file__}:Blocks", "options": {}}
 
 
 def make_settings(**changes: Any) -> dict[str, Any]:
-    """Settings of the stage `ground` for a few steps."""
-    plain: dict[str, Any] = {
+    """Return settings of the stage `ground` for a few steps."""
+    fields: dict[str, Any] = {
         "policy": "viewer", "kinds": {"cells": 1.0}, "game": GAME, "loss": "tokens", "system": "", "steps": 6,
         "batch": 8, "lessons": 64, "lr": 1e-3, "warmup_steps": 2, "decay": 0.1, "grad_clip": 1.0, "held_out": 8,
         "nonfinite": "stop", "iterations": 3, "model": "nano-vlm", "seed": 7, "bf16": False, "keep": 9,
     }  # fmt: skip
-    return plain | changes
+    return fields | changes
 
 
 def make_grounding(folder: Path, watcher: RecordingWatcher | None = None, **changes: Any) -> GroundingLoop:
-    """The grounding of a policy in a folder, new or begun."""
+    """Return the grounding loop of a folder, new or resumed."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "ground: {}\n")
-    given = make_settings(**changes)
-    return GroundingLoop(RunFolder.open(folder), resolve(given["model"]), given, watcher or RecordingWatcher())
+    settings = make_settings(**changes)
+    return GroundingLoop(RunFolder.open(folder), resolve(settings["model"]), settings, watcher or RecordingWatcher())

@@ -1,4 +1,4 @@
-"""Matches without a model: a game whose pay is scripted, players that say given lines, matches of scripted policies."""
+"""Matches without a model: a game with scripted payoffs, players of given lines, and scripted policies."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from games.contracts import Act, Game, MatchId, View
 
 
 def play_scripted(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
-    """A match between scripted policies, as a run would log it."""
+    """Play a match between scripted policies, as a run would log it."""
     plan = MatchPlan(identity=MatchId(1, seed), game=game, options=options, seed=seed, seats={})
     contenders: dict[str, Contender] = {seat: ScriptedContender(name) for seat, name in scripted.items()}
     seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
@@ -28,7 +28,7 @@ Pays = dict[int, list[tuple[str, str, float]]]
 
 
 class ScriptedPayGame(TextGame):
-    """Two seats take turns; `pays` names who gets what at which step."""
+    """Game in which two seats take turns; `pays` lists the payments of each step."""
 
     name = "beats"
     seats = ("a", "b")
@@ -75,7 +75,7 @@ class ScriptedPayGame(TextGame):
 
 
 class LinePlayer:
-    """Says what it is told, in order, then "fine"; may tire, or fail."""
+    """Player that says its lines in order, then "fine"; may be slow or fail."""
 
     def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
         self.lines, self.tokens, self.slow, self.fails = list(lines), tokens, slow, fails

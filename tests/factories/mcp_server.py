@@ -72,13 +72,13 @@ def misbehave() -> Any:
     return make_text_result("fine")
 
 
-def answer_request(method: str, given: dict[str, Any]) -> Any:
+def answer_request(method: str, params: dict[str, Any]) -> Any:
     """Return the result of a request; None if there is none."""
     global calls
     match method:
         case "initialize":
             return {
-                "protocolVersion": given["protocolVersion"], "capabilities": {"tools": {}},
+                "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "test", "version": "1"},
             }  # fmt: skip
         case "tools/list":
@@ -86,8 +86,8 @@ def answer_request(method: str, given: dict[str, Any]) -> Any:
                 {"tools": [{**TOOLS[0], "inputSchema": {"type": "array"}}]} if FAULT == "schema" else {"tools": TOOLS}
             )
         case "tools/call":
-            arguments = given.get("arguments") or {}
-            match given["name"]:
+            arguments = params.get("arguments") or {}
+            match params["name"]:
                 case "add":
                     return make_text_result(arguments["a"] + arguments.get("b", 1))
                 case "count":
@@ -117,10 +117,10 @@ def main() -> None:
         request = json.loads(line)
         if "id" not in request:
             continue
-        found = answer_request(request["method"], request.get("params") or {})
+        result = answer_request(request["method"], request.get("params") or {})
         unknown = {"code": -32601, "message": "there is no such method"}
         write_message(
-            {"jsonrpc": "2.0", "id": request["id"], **({"error": unknown} if found is None else {"result": found})}
+            {"jsonrpc": "2.0", "id": request["id"], **({"error": unknown} if result is None else {"result": result})}
         )
     if FAULT == "stubborn":
         time.sleep(1000)

@@ -16,7 +16,7 @@ SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
 
 
 class SlowPlayer(ScriptedPlayer):
-    """A scripted policy that lets the others go first now and then."""
+    """Scripted player that yields to others for a random number of loop steps."""
 
     def __init__(self, script: Any, seed: int) -> None:
         super().__init__(script)

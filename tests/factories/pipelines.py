@@ -86,19 +86,19 @@ stages:
 
 
 def make_pipeline(*assignments: str) -> Pipeline:
-    """`CONFIG` with assignments such as `stages.play.play.iterations=1` applied to it."""
+    """Return `CONFIG` with assignments such as `stages.play.play.iterations=1`."""
     return read_pipeline([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
 def compose_pipeline(text: str = STUDY) -> Pipeline:
     """Return the pipeline of a file's text, as a study composes it."""
-    found = compose_recipe([text_layer("chain.yaml", text)])
-    assert isinstance(found, Pipeline)
-    return found
+    pipeline = compose_recipe([text_layer("chain.yaml", text)])
+    assert isinstance(pipeline, Pipeline)
+    return pipeline
 
 
 def run_pipeline(folder: Path, *assignments: str) -> Path:
-    """A pipeline that has run to its end."""
+    """Run a pipeline to its end and return its folder."""
     return wait(start_pipeline(make_pipeline(*assignments), folder, RecordingWatcher()))
 
 
@@ -107,16 +107,16 @@ def read_results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
 
     A stage that averages weights has no log, metrics or optimiser.
     """
-    found: dict[str, tuple[Any, Any, list[bytes]]] = {}
+    results: dict[str, tuple[Any, Any, list[bytes]]] = {}
     for stage in find_begun_stages(folder):
         newest = checkpoints.newest(stage)
         (policy,) = (path.name for path in (newest.folder / "policies").iterdir())
         if not (newest.folder / "policies" / policy / "optimizer.safetensors").exists():
-            found[stage.name] = [], [], [(newest.folder / "policies" / policy / "model.safetensors").read_bytes()]
+            results[stage.name] = [], [], [(newest.folder / "policies" / policy / "model.safetensors").read_bytes()]
             continue
         metrics = [{k: v for k, v in row.items() if k not in TIMES} for row in read_metrics(stage / METRICS)]
-        found[stage.name] = read_log(stage), metrics, read_weight_files(stage, newest.iteration, policy)
-    return found
+        results[stage.name] = read_log(stage), metrics, read_weight_files(stage, newest.iteration, policy)
+    return results
 
 
 TIMES = ("seconds", "matches_per_second", "tokens_per_second")

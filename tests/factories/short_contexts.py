@@ -1,4 +1,4 @@
-"""A talk, in which anything may be said, by a nano model with few positions, in any engine."""
+"""Matches of free talk by a nano model with few positions, in any engine."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ ROLE = load_role("nano_player").model_copy(update={"memory": Memory()})
 
 
 def save_short_nano(folder: Path) -> Path:
-    """Nano's files with `POSITIONS` positions."""
+    """Write nano's files with `POSITIONS` positions."""
     shutil.copytree(resolve("nano"), folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": POSITIONS}))
@@ -42,7 +42,7 @@ async def play_talk(engine: Any, folder: Path, positions: int | None = None) -> 
 
 
 def assert_context_full(record: MatchRecord, positions: int = POSITIONS) -> None:
-    """The match ended as its context was full, after whole replies, none beyond the positions."""
+    """Assert that the match ended with a full context, after complete replies within the positions."""
     assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
     assert ": context limit: " in record.reason and record.reason.endswith(f" of {positions:,}")
     lengths = [len(stream) for streams in record.streams.values() for stream in streams]

@@ -72,11 +72,11 @@ def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any
 )
 def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k: int, top_p: float) -> None:
     model = make_tiny_llama()
-    asked = [
+    requests = [
         make_request(ids, seed=i, key=str(i), temperature=temperature, top_k=top_k, top_p=top_p)
         for i, ids in enumerate(make_contexts(24, 12))
     ]
-    for one, got in zip(asked, generate(make_engine(model), asked), strict=True):
+    for one, got in zip(requests, generate(make_engine(model), requests), strict=True):
         assert len(got.ids) == 6 and got.version == 3
         assert_agrees(model, one, got)
 
@@ -84,9 +84,9 @@ def test_logprobs_are_of_the_distribution_sampled_from(temperature: float, top_k
 def test_requests_of_different_sampling_share_a_batch() -> None:
     model = make_tiny_llama()
     kinds: list[dict[str, Any]] = [{"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.5}, {"max_tokens": 1}, {}]
-    asked = [make_request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(make_contexts(24, 10))]
-    got = generate(make_engine(model), asked)
-    for one, completion in zip(asked, got, strict=True):
+    requests = [make_request(ids, i, str(i), **kinds[i % 5]) for i, ids in enumerate(make_contexts(24, 10))]
+    completions = generate(make_engine(model), requests)
+    for one, completion in zip(requests, completions, strict=True):
         assert_agrees(model, one, completion)
         assert len(completion.ids) == one.max_tokens
 
@@ -113,8 +113,8 @@ def test_cache_saves_tokens_without_changing_replies(nano: Any) -> None:
     finally:
         hook.remove()
     assert [c.ids for c in kept] == [c.ids for c in fresh]
-    for one, other in zip(kept, fresh, strict=True):
-        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+    for first, second in zip(kept, fresh, strict=True):
+        np.testing.assert_allclose(first.logprobs, second.logprobs, atol=1e-4)
     assert with_cache < sum(fed)
 
 
@@ -127,20 +127,20 @@ def test_a_cache_of_other_ids_is_not_used() -> None:
     model = make_tiny_llama()
     engine = make_engine(model)
     generate(engine, [make_request([1, 2, 3, 4])])
-    other = make_request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
-    (got,) = generate(engine, [other])
-    assert_agrees(model, other, got)
+    request = make_request([4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12])
+    (got,) = generate(engine, [request])
+    assert_agrees(model, request, got)
     engine.forget("k")
     engine.forget("never heard of")
-    assert generate(engine, [other])[0].ids == got.ids
+    assert generate(engine, [request])[0].ids == got.ids
 
 
 @pytest.mark.parametrize("max_batch", [256, 5])
 def test_the_same_seed_draws_the_same_reply_alone_and_among_many(nano: Any, max_batch: int) -> None:
-    asked = [make_request(ids, i, str(i)) for i, ids in enumerate(make_contexts(nano.config.vocab_size, 24))]
-    among = generate(make_engine(nano, max_batch=max_batch), asked)
+    requests = [make_request(ids, i, str(i)) for i, ids in enumerate(make_contexts(nano.config.vocab_size, 24))]
+    among = generate(make_engine(nano, max_batch=max_batch), requests)
     for i in (0, 3, 11, 23):
-        (alone,) = generate(make_engine(nano), [asked[i]])
+        (alone,) = generate(make_engine(nano), [requests[i]])
         assert alone.ids == among[i].ids
         np.testing.assert_allclose(alone.logprobs, among[i].logprobs, atol=1e-4)
     assert len({c.ids for c in among}) == len(among), "different seeds, different replies"
@@ -177,21 +177,21 @@ def test_publishing_drops_what_older_weights_had_computed() -> None:
 
 
 def test_policies_are_served_apart() -> None:
-    one, other = make_tiny_llama(seed=0), make_tiny_llama(seed=1)
-    engine = make_engine(one)
-    wait(engine.publish("q", 9, ModuleWeights(other)))
-    asked = [make_request([1, 2, 3], 0), make_request([1, 2, 3], 0, policy="q")]
-    mine, theirs = generate(engine, asked)
-    assert_agrees(one, asked[0], mine)
-    assert_agrees(other, asked[1], theirs)
-    assert (mine.version, theirs.version) == (3, 9)
+    first, second = make_tiny_llama(seed=0), make_tiny_llama(seed=1)
+    engine = make_engine(first)
+    wait(engine.publish("q", 9, ModuleWeights(second)))
+    requests = [make_request([1, 2, 3], 0), make_request([1, 2, 3], 0, policy="q")]
+    actual, reference = generate(engine, requests)
+    assert_agrees(first, requests[0], actual)
+    assert_agrees(second, requests[1], reference)
+    assert (actual.version, reference.version) == (3, 9)
 
 
 def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
     model = make_tiny_llama()
-    asked = make_request([3, 1, 4, 1, 5], temperature=0.0)
-    (got,) = generate(make_engine(model), [asked])
-    ids = list(asked.ids)
+    request = make_request([3, 1, 4, 1, 5], temperature=0.0)
+    (got,) = generate(make_engine(model), [request])
+    ids = list(request.ids)
     with torch.no_grad():
         for token in got.ids:
             assert token == int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
@@ -201,14 +201,14 @@ def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it() -> None:
     model = make_tiny_llama()
-    (whole,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=8)])
-    assert (whole.finish, len(whole.ids)) == ("length", 8)
-    end = whole.ids[4]
+    (full,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=8)])
+    assert (full.finish, len(full.ids)) == ("length", 8)
+    end = full.ids[4]
     (stopped,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({end}))])
     assert stopped.finish == "stop"
-    assert stopped.ids == whole.ids[: whole.ids.index(end) + 1]
-    (last,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=1, stop_ids=frozenset({whole.ids[0]}))])
-    assert (last.finish, last.ids) == ("stop", whole.ids[:1])
+    assert stopped.ids == full.ids[: full.ids.index(end) + 1]
+    (last,) = generate(make_engine(model), [make_request([1, 2, 3], max_tokens=1, stop_ids=frozenset({full.ids[0]}))])
+    assert (last.finish, last.ids) == ("stop", full.ids[:1])
 
 
 def test_a_policy_that_nobody_published_is_an_error() -> None:
@@ -226,11 +226,11 @@ def test_model_errors_reach_waiting_requests() -> None:
 @pytest.mark.parametrize(("temperature", "top_k"), [(1.0, 0), (0.7, 4)])
 def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float, top_k: int) -> None:
     model, count = make_tiny_llama(vocabulary=8), 3000
-    asked = [
+    requests = [
         make_request([1, 2, 3], seed, str(seed), max_tokens=1, temperature=temperature, top_k=top_k)
         for seed in range(count)
     ]
-    drawn = Counter(c.ids[0] for c in generate(make_engine(model), asked))
+    drawn = Counter(c.ids[0] for c in generate(make_engine(model), requests))
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[1, 2, 3]])).logits[0, -1].double().numpy()
     expected = np.exp(truncate_distribution(logits, temperature, top_k, 1.0)) * count
@@ -243,10 +243,10 @@ def test_tokens_are_drawn_as_often_as_their_probability_says(temperature: float,
 def test_scores_are_those_of_the_sampler() -> None:
     model = make_tiny_llama()
     engine = make_engine(model)
-    asked = make_request([1, 2, 3, 4, 5], temperature=0.8)
-    (got,) = generate(engine, [asked])
+    request = make_request([1, 2, 3, 4, 5], temperature=0.8)
+    (got,) = generate(engine, [request])
     stream = Stream()
-    stream.observe(asked.ids)
+    stream.observe(request.ids)
     stream.append_sampled(got.ids, got.logprobs, 0)
     (scored,) = wait(engine.score("p", [stream], [0.8]))
     np.testing.assert_allclose(scored, got.logprobs, atol=1e-5)
@@ -267,36 +267,36 @@ def test_draw_is_the_first_token_with_cumulative_probability_above_it(width: int
 
 
 def test_in_bfloat16_weights_that_changed_are_served_once_they_are_published() -> None:
-    model, asked = make_tiny_llama(), make_request([1, 2, 3])
+    model, request = make_tiny_llama(), make_request([1, 2, 3])
     engine = make_engine(model, precision=Precision.BF16)
-    before = generate(engine, [asked])
+    before = generate(engine, [request])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)
     wait(engine.publish("p", 4, ModuleWeights(model)))
     assert (
-        generate(engine, [asked])[0].logprobs
-        == generate(make_engine(model, precision=Precision.BF16), [asked])[0].logprobs
+        generate(engine, [request])[0].logprobs
+        == generate(make_engine(model, precision=Precision.BF16), [request])[0].logprobs
     )
-    assert generate(engine, [asked])[0].logprobs != before[0].logprobs
+    assert generate(engine, [request])[0].logprobs != before[0].logprobs
 
 
 def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(6)], record_passes(monkeypatch)
-    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
+    requests, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(6)], record_passes(monkeypatch)
+    for one, got in zip(requests, generate(make_engine(nano), requests), strict=True):
         assert_agrees(nano, one, got)
     assert shapes == [(1, 54), *[(6, 1)] * 6], "a tree without a trunk, then everybody's own tokens"
 
 
 def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two deals of three contexts each, by hand: 4 tokens open all, 3 each deal, and 2 or 1 are a context's own."""
-    asked = [
+    requests = [
         make_request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
         for deal in range(2)
         for own in range(3)
     ]
     shapes = record_passes(monkeypatch)
-    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
+    for one, got in zip(requests, generate(make_engine(nano), requests), strict=True):
         assert_agrees(nano, one, got)
     assert shapes[:3] == [(1, 4), (1, 2 * 3 + 2 * (1 + 2 + 1)), (6, 1)]
 
@@ -325,8 +325,8 @@ def test_number_of_cached_prefixes_is_bounded(nano: Any) -> None:
 
 def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.engines.decoding.MAX_TREE_TOKENS", {"cpu": 20, "cuda": 20})
-    asked, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(5)], record_passes(monkeypatch)
-    for one, got in zip(asked, generate(make_engine(nano), asked), strict=True):
+    requests, shapes = [make_request([i, *range(9)], key=f"{i}") for i in range(5)], record_passes(monkeypatch)
+    for one, got in zip(requests, generate(make_engine(nano), requests), strict=True):
         assert_agrees(nano, one, got)
     assert shapes[:4] == [(1, 18), (1, 18), (1, 9), (5, 1)]
 
@@ -334,14 +334,14 @@ def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch)
 def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each draws for itself, as it would alone; who has sampled the same so far is computed once."""
     model, shapes = make_tiny_llama(), record_passes(monkeypatch)
-    asked = [make_request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
-    got = generate(make_engine(model), asked)
+    requests = [make_request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
+    completions = generate(make_engine(model), requests)
     rows = [rows for rows, width in shapes if width == 1]
-    beginnings = [len({one.ids[:n] for one in got if len(one.ids) > n}) for n in range(6)]
+    beginnings = [len({one.ids[:n] for one in completions if len(one.ids) > n}) for n in range(6)]
     assert beginnings[0] == 1 < max(beginnings) < 20, "they part, but not at once"
     assert rows[0] == 1 and all(beginnings[n] <= count for n, count in enumerate(rows))
     assert max(rows) <= max(beginnings), "rows that nobody uses are used again"
-    for one, completion in zip(asked, got, strict=True):
+    for one, completion in zip(requests, completions, strict=True):
         assert_agrees(model, one, completion)
         (alone,) = generate(make_engine(model), [one])
         assert alone.ids == completion.ids
@@ -352,22 +352,22 @@ def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
     engine = make_engine(nano)
     first = [make_request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
     replies = generate(engine, first)
-    assert [one.ids for one in replies[::2]] == [one.ids for one in replies[1::2]]
-    second = [make_request([*first[i].ids, *one.ids, 7, 8], 10 + i, f"k{i}") for i, one in enumerate(replies)]
+    assert [reply.ids for reply in replies[::2]] == [reply.ids for reply in replies[1::2]]
+    second = [make_request([*first[i].ids, *reply.ids, 7, 8], 10 + i, f"k{i}") for i, reply in enumerate(replies)]
     for one, got in zip(second, generate(engine, second), strict=True):
         assert_agrees(nano, one, got)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
 def test_released_policy_holds_no_memory_and_is_still_served(bf16: bool) -> None:
-    engine, asked = (
+    engine, request = (
         make_engine(make_tiny_llama(), precision=Precision.BF16 if bf16 else Precision.FP32),
         make_request([1, 2, 3]),
     )
-    (before,) = generate(engine, [asked])
+    (before,) = generate(engine, [request])
     wait(engine.release("p"))
     assert engine._served["p"].bf16_copy is None and not engine._served["p"].caches._caches
-    (after,) = generate(engine, [asked])
+    (after,) = generate(engine, [request])
     assert after.ids == before.ids
     np.testing.assert_allclose(after.logprobs, before.logprobs, atol=1e-2 if bf16 else 1e-5)
 
@@ -395,7 +395,7 @@ def test_batch_buffers_are_freed_without_garbage_collection(nano: Any, monkeypat
     engine = make_engine(nano)
     with disable_garbage_collection():
         generate(engine, [make_request([1, 2, 3, 4, own], key=f"{own}") for own in range(5)])
-        assert buffers and not [kept for kept in buffers if kept() is not None]
+        assert buffers and not [buffer for buffer in buffers if buffer() is not None]
 
 
 def test_retiring_a_policy_fails_its_waiting_requests() -> None:
@@ -433,7 +433,7 @@ def collect_answers(engine: InProcessEngine, requests: list[Request]) -> list[Co
     """What each of these gets that are asked at once by different clients."""
 
     async def every() -> list[Any]:
-        each = (engine.generate([one]) for one in requests)
+        each = (engine.generate([request]) for request in requests)
         return await asyncio.gather(*each, return_exceptions=True)
 
     return [one if isinstance(one, BaseException) else one[0] for one in asyncio.run(every())]
@@ -441,14 +441,14 @@ def collect_answers(engine: InProcessEngine, requests: list[Request]) -> list[Co
 
 def test_an_error_of_one_request_reaches_no_other() -> None:
     """Those decoded beside it say what they say without it."""
-    asked = [make_request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
-    alone = generate(make_engine(make_tiny_llama()), asked)
+    requests = [make_request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
+    alone = generate(make_engine(make_tiny_llama()), requests)
     model = make_tiny_llama()
     model.set_input_embeddings(FailingEmbedding(model.get_input_embeddings(), 20))
-    told = collect_answers(make_engine(model), [*asked[:4], make_request([1, 20], 0, "bad"), *asked[4:]])
+    told = collect_answers(make_engine(model), [*requests[:4], make_request([1, 20], 0, "bad"), *requests[4:]])
     assert isinstance(told.pop(4), RuntimeError)
-    for one, other in zip(told, alone, strict=True):
-        assert isinstance(one, Completion) and one.ids == other.ids
+    for first, second in zip(told, alone, strict=True):
+        assert isinstance(first, Completion) and first.ids == second.ids
 
 
 @pytest.mark.parametrize("ids", [(1, 24), (-1, 2), (2**40,)])

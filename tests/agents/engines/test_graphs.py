@@ -47,16 +47,16 @@ def make_engine(model: Any, precision: Precision = Precision.FP32) -> InProcessE
 
 def play_conversation(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
     """Two turns of nine streams, some of them alike at first, that end one by one."""
-    asked = [
+    requests = [
         make_request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
         for i, ids in enumerate([*make_contexts(VOCABULARY, 7), [1, 2, 3], [1, 2, 3]])
     ]
-    said = generate(engine, asked)
+    completions = generate(engine, requests)
     more = [
         make_request([*one.ids, *own.ids, 5], 9 + i, one.key, max_tokens=7, policy=one.policy)
-        for i, (one, own) in enumerate(zip(asked, said, strict=True))
+        for i, (one, own) in enumerate(zip(requests, completions, strict=True))
     ]
-    return [*said, *generate(engine, more)]
+    return [*completions, *generate(engine, more)]
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -65,9 +65,9 @@ def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pyt
     engine, used = make_engine(model), []
     one_step = GraphCache.__call__
     monkeypatch.setattr(GraphCache, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
-    asked = [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(VOCABULARY, 9))]
+    requests = [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(VOCABULARY, 9))]
     for _ in range(2):
-        for one, got in zip(asked, generate(engine, asked), strict=True):
+        for one, got in zip(requests, generate(engine, requests), strict=True):
             assert_agrees(model, one, got)
     assert used and set(used) == {9}
 
@@ -80,9 +80,9 @@ def test_padded_shapes_match_plain_steps(precision: Precision, device: str, monk
     plain = play_conversation(make_engine(model, precision))
     if precision is Precision.FP32:
         assert [one.ids for one in rounded] == [one.ids for one in plain]
-    for one, other in zip(rounded, plain, strict=True):
-        if one.ids == other.ids:
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4 if precision is Precision.FP32 else 0.3)
+    for first, second in zip(rounded, plain, strict=True):
+        if first.ids == second.ids:
+            assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4 if precision is Precision.FP32 else 0.3)
 
 
 @pytest.mark.parametrize("device", [GPU])
@@ -92,8 +92,8 @@ def test_replay_equals_eager_execution(precision: Precision, device: str, monkey
     engine = make_engine(model, precision)
     play_conversation(engine)
     recorded = play_conversation(engine)
-    (kept,) = engine._replays.values()
-    assert any(one.graph is not None for one in kept._steps.values())
+    (replay,) = engine._replays.values()
+    assert any(step.graph is not None for step in replay._steps.values())
     monkeypatch.setattr(graphs, "CAPTURE_AT", NEVER)
     plain = make_engine(model, precision)
     play_conversation(plain)
@@ -153,8 +153,8 @@ def test_adapters_take_turns_and_share_batches(precision: Precision, device: str
     randomise_adapter(models["a"], 9)
     wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
     with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
-        asked = [make_request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(make_contexts(VOCABULARY, 5))]
-        for one, got in zip(asked, generate(engine, asked), strict=True):
+        requests = [make_request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(make_contexts(VOCABULARY, 5))]
+        for one, got in zip(requests, generate(engine, requests), strict=True):
             assert_agrees(models["a"], one, got, atol=0.3 if precision.uses_bf16_products else 1e-4)
 
 
@@ -162,10 +162,10 @@ def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
     model = make_float64_model("llama").float().to(device)
     engine = make_engine(model)
     for count in (2, 20, 3, 33, 2):
-        asked = [
+        requests = [
             make_request(ids, i, f"{count}.{i}") for i, ids in enumerate(make_contexts(VOCABULARY, count, seed=count))
         ]
-        for one, got in zip(asked, generate(engine, asked), strict=True):
+        for one, got in zip(requests, generate(engine, requests), strict=True):
             assert_agrees(model, one, got)
 
 
@@ -177,14 +177,14 @@ def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
         wait(engine.publish(name, 1, ModuleWeights(model)))
     for turn, count in enumerate((2, 2, 20, 3, 3, 33, 2)):
         for name, model in models.items():
-            given = make_contexts(VOCABULARY, count, seed=turn)
-            asked = [make_request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(given)]
-            for one, got in zip(asked, generate(engine, asked), strict=True):
+            contexts = make_contexts(VOCABULARY, count, seed=turn)
+            requests = [make_request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(contexts)]
+            for one, got in zip(requests, generate(engine, requests), strict=True):
                 assert_agrees(model, one, got)
-    assert {id(kept.buffers) for kept in engine._replays.values()} == {id(engine._buffers)}
+    assert {id(replay.buffers) for replay in engine._replays.values()} == {id(engine._buffers)}
     wait(engine.release("p"))
     assert not engine._buffers._buffers and list(engine._replays) == [models["q"]]
-    assert_agrees(models["q"], asked[0], generate(engine, asked[:1])[0])
+    assert_agrees(models["q"], requests[0], generate(engine, requests[:1])[0])
 
 
 def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:

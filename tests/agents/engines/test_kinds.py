@@ -51,8 +51,8 @@ def test_a_command_refuses_an_unknown_kind_in_one_line(command: tuple[str, ...])
 
 
 def test_engines_are_listed_with_what_they_serve() -> None:
-    told = arena("list", "engines", "--json")
-    rows = {row["engine"]: row for row in json.loads(told.out)}
+    result = arena("list", "engines", "--json")
+    rows = {row["engine"]: row for row in json.loads(result.out)}
     assert rows["in_process"]["serves"] == "images, adapters, several policies, entropies"
     assert (rows["vllm"]["a seed repeats"], rows["toy"]["a seed repeats"]) == ("up to rounding", "bit by bit")
     assert rows["uninstalled"]["state"] == "not installed: pip install no-such-engine"
@@ -71,5 +71,5 @@ def test_settings_are_read_without_torch() -> None:
         "import sys; from arena.config.experiment import Experiment; from agents.engines.spec import EngineSpec; "
         "EngineSpec(kind='vllm'); print([name for name in ('torch', 'vllm', 'ray') if name in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

@@ -43,8 +43,8 @@ def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
 
 def make_mixed_requests(count: int = 24) -> list[Request]:
     """Requests of all four, in no order."""
-    given = make_contexts(24, count)
-    return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
+    contexts = make_contexts(24, count)
+    return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(contexts)]
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -52,8 +52,8 @@ def make_mixed_requests(count: int = 24) -> list[Request]:
 def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
     engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16, family)
     models = publish_adapters(base, engine)
-    asked = make_mixed_requests()
-    for one, got in zip(asked, generate(engine, asked), strict=True):
+    requests = make_mixed_requests()
+    for one, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == NAMES.index(one.policy)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             assert_agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
@@ -84,19 +84,19 @@ def test_adapters_are_scored_separately() -> None:
 @pytest.mark.parametrize("bf16", [False, True])
 def test_updated_adapter_is_served_after_publishing(bf16: bool) -> None:
     engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16)
-    models, asked = publish_adapters(base, engine), make_mixed_requests()
-    before = generate(engine, asked)
+    models, requests = publish_adapters(base, engine), make_mixed_requests()
+    before = generate(engine, requests)
     randomise_adapter(models["b"], 99)
     wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
-    after = generate(engine, asked)
+    after = generate(engine, requests)
     fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     for name, model in models.items():
         wait(fresh.publish(name, 7, wrap_adapter(model, base, Path("there"), "base")))
-    for one, old, new, other in zip(asked, before, after, generate(fresh, asked), strict=True):
-        assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
-        assert (new.version == 7) == (one.policy == "b")
+    for first, old, new, second in zip(requests, before, after, generate(fresh, requests), strict=True):
+        assert new.logprobs == pytest.approx(second.logprobs, abs=0.1 if bf16 else 1e-5)
+        assert (new.version == 7) == (first.policy == "b")
         if not bf16:  # in which the same words, said again, differ as much as in other company
-            assert (one.policy == "b") == (
+            assert (first.policy == "b") == (
                 compare_first_token(new) != pytest.approx(compare_first_token(old), abs=1e-3)
             )
 
@@ -115,10 +115,10 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     wait(engine.publish("p", 3, wrap_adapter(model, base, folder, "nano")))
     wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
     wait(engine.publish("p@reference", 0, FolderWeights(folder)))
-    asked = [make_request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
-    now, past, reference = generate(engine, asked)
-    assert_agrees(model, asked[0], now)
-    assert_agrees(base, asked[2], reference)
+    requests = [make_request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
+    now, past, reference = generate(engine, requests)
+    assert_agrees(model, requests[0], now)
+    assert_agrees(base, requests[2], reference)
     assert past.version == 1 and past.logprobs != reference.logprobs
     assert len(engine._folders) == 1 and engine._served["p"].model is engine._served["p@reference"].model
     held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
@@ -150,8 +150,8 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     save_adapter(randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
     wait(engine.publish("p", 0, FolderWeights(tmp_path)))
     wait(engine.publish("p", 1, FolderWeights(folder)))
-    asked = make_request([1, 2, 3])
-    assert_agrees(base, asked, generate(engine, [asked])[0])
+    request = make_request([1, 2, 3])
+    assert_agrees(base, request, generate(engine, [request])[0])
 
 
 def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
@@ -160,12 +160,12 @@ def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_rep
     models = publish_adapters(base, engine)
     with torch.no_grad():
         next(low_rank_layers(models["b"]))[1].b.fill_(torch.nan)
-    asked = make_mixed_requests()
+    requests = make_mixed_requests()
 
     async def every() -> list[Any]:
-        return await asyncio.gather(*(engine.generate([one]) for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(engine.generate([one]) for one in requests), return_exceptions=True)
 
-    for one, got in zip(asked, asyncio.run(every()), strict=True):
+    for one, got in zip(requests, asyncio.run(every()), strict=True):
         if one.policy == "b":
             assert isinstance(got, WeightsError) and "policy 'b'" in str(got)
         else:

@@ -33,7 +33,7 @@ def test_children_end_with_a_killed_owner(tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text("open('taken', 'w')")
     shared = f"arena-test-{os.getpid()}"
     folder.joinpath("read").touch()
-    other = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
+    process = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
     reader = subprocess.Popen(["tail", "-f", str(folder / "read")], stdout=subprocess.DEVNULL)
     with subprocess.Popen(
         [sys.executable, "-P", "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True, cwd=tmp_path
@@ -52,10 +52,10 @@ def test_children_end_with_a_killed_owner(tmp_path: Path) -> None:
     while Path("/dev/shm", shared).exists():
         assert time.monotonic() < deadline, "what they shared is cleared away by Python's own tracker"
         time.sleep(0.05)
-    for one in (other, reader):
-        assert one.poll() is None, "nobody else's"
-        one.kill()
-        one.wait()
+    for first in (process, reader):
+        assert first.poll() is None, "nobody else's"
+        first.kill()
+        first.wait()
 
 
 def test_terminated_reaper_kills_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

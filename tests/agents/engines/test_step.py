@@ -47,8 +47,8 @@ def test_steps_match_whole_sequence(name: str) -> None:
         for ahead in range(steps_ahead):
             tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
             batch.mask[:, batch.filled] = True
-            places = torch.tensor([[n + ahead] for n in LENGTHS])
-            logits = step(model, batch.data, tokens, places, batch.mask[:, : batch.filled + 1], next_column(batch))
+            positions = torch.tensor([[n + ahead] for n in LENGTHS])
+            logits = step(model, batch.data, tokens, positions, batch.mask[:, : batch.filled + 1], next_column(batch))
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
                 expected, kept = compute_reference(model, ids[: n + ahead + 1])
@@ -65,16 +65,16 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
     tokens = torch.tensor([3, 5, 7])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         for ahead in range(4):
-            ours, theirs = batches
+            ours, reference = batches
             for batch in batches:
                 batch.mask[:, ahead] = True
-            places = torch.full((3, 1), ahead)
-            logits = step(model, ours.data, tokens + ahead, places, ours.mask[:, : ahead + 1], next_column(ours))
+            positions = torch.full((3, 1), ahead)
+            logits = step(model, ours.data, tokens + ahead, positions, ours.mask[:, : ahead + 1], next_column(ours))
             expected = model(
                 input_ids=(tokens + ahead)[:, None],
-                attention_mask=theirs.mask[:, : ahead + 1].long(),
-                position_ids=places,
-                past_key_values=theirs,
+                attention_mask=reference.mask[:, : ahead + 1].long(),
+                position_ids=positions,
+                past_key_values=reference,
                 use_cache=True,
             ).logits[:, -1]
             for batch in batches:
@@ -95,9 +95,9 @@ def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
             mask = batch.mask[:, : ahead + 1]
             wide = batch.select_mask(mask)
             assert wide.shape[1] == (room if dtype == torch.bfloat16 and room <= 2 * (ahead + 1) else ahead + 1)
-            tokens, places = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
+            tokens, positions = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
             with torch.no_grad():
-                rows.append(step(model, batch.data, tokens, places, wide, next_column(batch)).float())
+                rows.append(step(model, batch.data, tokens, positions, wide, next_column(batch)).float())
             batch.advance(1)
         said.append(torch.stack(rows))
     for other in said[1:]:
@@ -124,21 +124,21 @@ def test_supports_weights_loaded_only_during_their_layer() -> None:
     """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
     model = make_float64_model("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
-    tokens, places = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
+    tokens, positions = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
 
     def logits() -> torch.Tensor:
         batch = BatchKV([nothing] * 3, room=1)
         batch.mask[:, 0] = True
         with torch.no_grad():
-            return step(model, batch.data, tokens, places, batch.mask[:, :1], next_column(batch))
+            return step(model, batch.data, tokens, positions, batch.mask[:, :1], next_column(batch))
 
     expected = logits()
     for layer in model.modules():
         if isinstance(layer, torch.nn.Linear):
-            whole = layer.weight.data
+            full = layer.weight.data
             layer.weight.ds_id = 0  # type: ignore[attr-defined]
-            layer.weight.data = whole.new_zeros(0)
-            layer.register_forward_pre_hook(lambda layer, _, whole=whole: setattr(layer.weight, "data", whole))
+            layer.weight.data = full.new_zeros(0)
+            layer.register_forward_pre_hook(lambda layer, _, full=full: setattr(layer.weight, "data", full))
             layer.register_forward_hook(lambda layer, *_: setattr(layer.weight, "data", torch.zeros(0).double()))
     torch.testing.assert_close(logits(), expected, rtol=1e-12, atol=1e-12)
 

@@ -47,11 +47,11 @@ SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[VLLMEngine]:
-    made = VLLMEngine(SPEC)
-    wait(made.open())
-    yield made
-    scratch = made._scratch
-    wait(made.close())
+    engine = VLLMEngine(SPEC)
+    wait(engine.open())
+    yield engine
+    scratch = engine._scratch
+    wait(engine.close())
     assert scratch and not scratch.exists()
     assert wait_until_ended(list_children(os.getpid()))
 
@@ -68,8 +68,8 @@ def base() -> Any:
 
 
 def make_requests(count: int, **changes: Any) -> list[Request]:
-    given = make_contexts(200, count)
-    return [make_request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
+    contexts = make_contexts(200, count)
+    return [make_request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(contexts)]
 
 
 def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
@@ -111,10 +111,10 @@ def test_event_loop_stays_responsive_while_a_server_starts(engine: VLLMEngine, m
 def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngine, model: Any) -> None:
     wait(engine.publish("p", 3, ModuleWeights(model)))
     requests = make_requests(40)
-    for one, got in zip(requests, generate(engine, requests), strict=True):
+    for request, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == 3 and len(got.ids) == 6
-        if one.temperature:
-            assert_agrees(model, one, got)
+        if request.temperature:
+            assert_agrees(model, request, got)
         else:
             assert got.logprobs == (0.0,) * 6
 
@@ -129,15 +129,15 @@ def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, m
 def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> None:
     requests = make_requests(20, temperature=1.0)
     together = generate(engine, requests)
-    assert [c.ids for c in together] == [generate(engine, [one])[0].ids for one in requests]
+    assert [c.ids for c in together] == [generate(engine, [request])[0].ids for request in requests]
     assert len({c.ids for c in generate(engine, [make_request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
 
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
-    (whole,) = generate(engine, [make_request([1, 2, 3], max_tokens=8)])
-    (short,) = generate(engine, [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({whole.ids[3]}))])
-    cut = whole.ids.index(whole.ids[3]) + 1
-    assert (whole.finish, short.finish, short.ids) == ("length", "stop", whole.ids[:cut])
+    (full,) = generate(engine, [make_request([1, 2, 3], max_tokens=8)])
+    (short,) = generate(engine, [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({full.ids[3]}))])
+    cut = full.ids.index(full.ids[3]) + 1
+    assert (full.finish, short.finish, short.ids) == ("length", "stop", full.ids[:cut])
 
 
 def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
@@ -156,9 +156,9 @@ def test_updated_weights_are_served_after_publishing(engine: VLLMEngine, model: 
         for parameter in model.parameters():
             parameter.mul_(1.05).add_(0.002)
     wait(engine.publish("p", 4, ModuleWeights(model)))
-    for one, old, got in zip(requests, before, generate(engine, requests), strict=True):
+    for request, old, got in zip(requests, before, generate(engine, requests), strict=True):
         assert got.version == 4
-        assert_agrees(model, one, got)
+        assert_agrees(model, request, got)
         assert got.logprobs != old.logprobs
 
 
@@ -171,17 +171,17 @@ def change_tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]
 
 def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> None:
     """In place, the tied head too, without a folder."""
-    wanted = load_model(resolve("nano"))
+    model = load_model(resolve("nano"))
     for version, seed in ((1, 11), (2, 12)):
-        assert wait(engine.expect("received", resolve("nano"), {*dict(wanted.named_parameters())})) == 1
+        assert wait(engine.expect("received", resolve("nano"), {*dict(model.named_parameters())})) == 1
         wait(engine.receive("received", version, f"{__name__}:tensors", {"seed": seed}))
         with torch.no_grad():
-            for (_, changed), parameter in zip(change_tensors(0, seed), wanted.parameters(), strict=True):
+            for (_, changed), parameter in zip(change_tensors(0, seed), model.parameters(), strict=True):
                 parameter.copy_(changed)
-        requests = [replace(one, policy="received") for one in make_requests(20, temperature=1.0)]
-        for one, got in zip(requests, generate(engine, requests), strict=True):
+        requests = [replace(request, policy="received") for request in make_requests(20, temperature=1.0)]
+        for request, got in zip(requests, generate(engine, requests), strict=True):
             assert got.version == version
-            assert_agrees(wanted, one, got)
+            assert_agrees(model, request, got)
     wait(engine.retire("received"))
 
 
@@ -198,8 +198,8 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
     models = {
         n: randomise_adapter(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))
     }
-    for version, (name, made) in enumerate(models.items()):
-        wait(engine.publish(name, version, wrap_adapter(made, base, folder, "nano-1")))
+    for version, (name, model) in enumerate(models.items()):
+        wait(engine.publish(name, version, wrap_adapter(model, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")
     wait(engine.publish("c@2", 2, FolderWeights(tmp_path / "past")))
     wait(engine.publish("bare", 0, FolderWeights(folder)))
@@ -207,11 +207,11 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
     for _ in range(2):
         names = list(models)
         requests = [
-            make_request(one.ids, i, one.key, policy=names[i % 5])
-            for i, one in enumerate(make_requests(30, temperature=1.0))
+            make_request(request.ids, i, request.key, policy=names[i % 5])
+            for i, request in enumerate(make_requests(30, temperature=1.0))
         ]
-        for one, got in zip(requests, generate(engine, requests), strict=True):
-            assert_agrees(models[one.policy], one, got)
+        for request, got in zip(requests, generate(engine, requests), strict=True):
+            assert_agrees(models[request.policy], request, got)
         randomise_adapter(models["b"], 77)
         wait(engine.publish("b", 9, wrap_adapter(models["b"], base, folder, "nano-1")))
     assert len(engine._servers) == 3, "one for `p`, one for `received`, one for nano-1 and all on it"
@@ -221,53 +221,53 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
 
 def test_failed_start_is_reported_in_one_line() -> None:
     others = list_children(os.getpid())
-    made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
-    wait(made.open())
-    wait(made.publish("p", 0, FolderWeights(resolve("nano"))))
-    with pytest.raises(EngineError, match="did not start") as refused:
-        generate(made, [make_request([1, 2, 3])])
-    wait(made.close())
-    assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
+    engine = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
+    wait(engine.open())
+    wait(engine.publish("p", 0, FolderWeights(resolve("nano"))))
+    with pytest.raises(EngineError, match="did not start") as error:
+        generate(engine, [make_request([1, 2, 3])])
+    wait(engine.close())
+    assert "\n" not in str(error.value) and "cache" in str(error.value).lower()
     assert wait_until_ended(list_children(os.getpid()) - others)
 
 
 @pytest.mark.parametrize("max_model_len", [256, 4096])
 def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Path) -> None:
     """By the setting or by the model's positions; no reply is cut short, whether the player or only vLLM knows them."""
-    made, positions = (
+    engine, positions = (
         VLLMEngine(SPEC.model_copy(update={"max_model_len": max_model_len})),
         min(max_model_len, POSITIONS),
     )
     folder = save_short_nano(tmp_path / "short")
 
     async def play() -> None:
-        await made.open()
-        assert_context_full(await play_talk(made, folder), positions)
-        (whole,) = await made.generate([make_request([5] * (positions - 6), policy="short", max_tokens=6)])
-        assert len(whole.ids) == 6, "the last position is used"
+        await engine.open()
+        assert_context_full(await play_talk(engine, folder), positions)
+        (full,) = await engine.generate([make_request([5] * (positions - 6), policy="short", max_tokens=6)])
+        assert len(full.ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"of {positions}"):
-            await made.generate([make_request([5] * (positions - 5), policy="short", max_tokens=6)])
-        made.max_context = NO_LIMIT
-        record = await play_talk(made, folder, NO_LIMIT)
+            await engine.generate([make_request([5] * (positions - 5), policy="short", max_tokens=6)])
+        engine.max_context = NO_LIMIT
+        record = await play_talk(engine, folder, NO_LIMIT)
         assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
-        await made.close()
+        await engine.close()
 
     wait(play())
 
 
 def test_a_failure_of_vllm_is_an_engine_error() -> None:
     """A server that has ended; matches are played again, as with any engine's failure."""
-    made = VLLMEngine(SPEC)
+    engine = VLLMEngine(SPEC)
 
     async def play() -> None:
-        await made.open()
-        await made.publish("p", 0, FolderWeights(resolve("nano")))
-        await made.generate([make_request([1, 2, 3])])
-        (server,) = made._servers.values()
+        await engine.open()
+        await engine.publish("p", 0, FolderWeights(resolve("nano")))
+        await engine.generate([make_request([1, 2, 3])])
+        (server,) = engine._servers.values()
         server.llm.engine_core.shutdown()
         with pytest.raises(EngineError, match="vLLM failed: "):
-            await made.generate([make_request([1, 2, 3])])
-        await made.close()
+            await engine.generate([make_request([1, 2, 3])])
+        await engine.close()
 
     wait(play())
 
@@ -308,8 +308,8 @@ def test_killed_run_leaves_no_process_and_resumes(moment: float, tmp_path: Path)
     assert wait_until_ended(family)
     assert not [folder for folder in Path("/dev/shm").glob("arena-vllm-*") if folder.stat().st_ctime > started_at]
     if (tmp_path / "run" / "config.yaml").exists():
-        done = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
         assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
 
 
@@ -321,20 +321,20 @@ def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str
     model = load_module(folder, frozen=True)
     vision: Any = get_vision(model)
     streams = [make_stream(vision, [[make_picture(n), make_picture(n + 50, 32, 40)]], n) for n in range(6)]
-    asked = []
-    for n, one in enumerate(streams):
-        ids, media = one.before(one.mask.index(True))
+    requests = []
+    for n, stream in enumerate(streams):
+        ids, media = stream.before(stream.mask.index(True))
         ids = [vision.image_token if id == IMAGE else id for id in ids]
-        asked.append(make_request(ids, n, f"k{n}", media=tuple(media)))
+        requests.append(make_request(ids, n, f"k{n}", media=tuple(media)))
     engine = VLLMEngine(SPEC)
     wait(engine.open())
     try:
         wait(engine.publish("p", 1, ModuleWeights(model)))
-        for context, got in zip(asked, generate(engine, asked), strict=True):
+        for context, got in zip(requests, generate(engine, requests), strict=True):
             played = Stream()
             played.observe(context.ids, context.media)
             played.append_sampled(got.ids, got.logprobs, 0)
-            wanted = compute_reference_scores(model, vision, played, vision.image_token)
-            assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+            reference = compute_reference_scores(model, vision, played, vision.image_token)
+            assert got.logprobs == pytest.approx(reference.tolist(), abs=1e-4)
     finally:
         wait(engine.close())

@@ -65,21 +65,21 @@ def llm(monkeypatch: pytest.MonkeyPatch) -> type[AsyncLLM]:
 
 @pytest.fixture
 def engine(llm: type[AsyncLLM]) -> Iterator[VLLMEngine]:
-    made = VLLMEngine(EngineSpec(kind="vllm", cache_mb=16))
-    wait(made.open())
-    yield made
-    wait(made.close())
+    engine = VLLMEngine(EngineSpec(kind="vllm", cache_mb=16))
+    wait(engine.open())
+    yield engine
+    wait(engine.close())
 
 
 def get_server(engine: VLLMEngine) -> Any:
-    (one,) = engine._servers.values()
-    return one.llm
+    (server,) = engine._servers.values()
+    return server.llm
 
 
 def generate_replies(engine: VLLMEngine) -> tuple[list[tuple[int, ...]], set[int]]:
     """Greedy replies, and their versions."""
-    got: Sequence[Completion] = wait(engine.generate(REQUESTS))
-    return [one.ids for one in got], {one.version for one in got}
+    completions: Sequence[Completion] = wait(engine.generate(REQUESTS))
+    return [one.ids for one in completions], {one.version for one in completions}
 
 
 async def publish_received(engine: VLLMEngine, version: int, seed: int, **more: int) -> int:
@@ -160,17 +160,17 @@ def test_a_sleeping_server_that_is_asked_serves_what_it_had(engine: VLLMEngine) 
 
 def test_without_a_gpu_no_server_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, gpu=False)
-    made = VLLMEngine(EngineSpec(kind="vllm"))
+    engine = VLLMEngine(EngineSpec(kind="vllm"))
 
     async def through() -> None:
-        await made.open()
-        await made.publish("p", 1, ModuleWeights(make_changed_model(1)))
-        await made.release("p")
-        assert not get_server(made).asleep and not get_server(made).arguments.enable_sleep_mode
+        await engine.open()
+        await engine.publish("p", 1, ModuleWeights(make_changed_model(1)))
+        await engine.release("p")
+        assert not get_server(engine).asleep and not get_server(engine).arguments.enable_sleep_mode
 
     wait(through())
-    assert generate_replies(made) == (generate_greedily(make_changed_model(1)), {1})
-    wait(made.close())
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})
+    wait(engine.close())
 
 
 def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(

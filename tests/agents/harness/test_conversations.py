@@ -36,14 +36,14 @@ class ScriptedConversation:
 
     def say(self, asked: AgentRequest, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
         """Reply to a request; return the context of the reply, and why a new stream was opened."""
-        placed, why = self.all.place(asked)
+        placed, reason = self.all.place(asked)
         ids = self.frame.write_calls(text, calls) if calls else self.frame.encode(text)
         ids = [*ids, self.frame.stop_id]
-        done = Completion(tuple(ids), (-1.0,) * len(ids), "stop", 0)
+        completion = Completion(tuple(ids), (-1.0,) * len(ids), "stop", 0)
         context = list(placed.ids)
-        self.all.record(placed, ChatMessage("assistant", text, calls), done, self.turn)
+        self.all.record(placed, ChatMessage("assistant", text, calls), completion, self.turn)
         self.turn += 1
-        return context, why
+        return context, reason
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -66,9 +66,9 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
         {"role": "assistant", "content": "", "tool_calls": [echo]},
         {"role": "tool", "tool_call_id": make_call_id(0), "content": "r <|im_end|>"},
     ]  # fmt: skip
-    second, why = talk.say(make_chat_request(*history, tools=TOOLS), "Done.")
+    second, reason = talk.say(make_chat_request(*history, tools=TOOLS), "Done.")
     said = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
-    assert second == first + said + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not why
+    assert second == first + said + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not reason
     (stream,) = talk.all.streams
     assert (
         stream.turns.count(0) == len(f.write_calls("", calls)) + 1
@@ -83,13 +83,13 @@ def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
         ToolCall(make_call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
     )
     listed = [
-        {"id": one.id, "type": "function", "function": {"name": one.name, "arguments": dict(one.arguments)}}
-        for one in calls
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
+        for call in calls
     ]
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "S"}, make_user_message("Go"),
         {"role": "assistant", "content": "", "tool_calls": listed},
-        *({"role": "tool", "tool_call_id": one.id, "content": f"r{one.id}"} for one in calls),
+        *({"role": "tool", "tool_call_id": call.id, "content": f"r{call.id}"} for call in calls),
     ]  # fmt: skip
     talk.say(make_chat_request(*messages[:2], tools=TOOLS), "", calls)
     sent = json.loads(json.dumps(messages))
@@ -133,12 +133,12 @@ def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
     placed, _ = talk.all.place(make_chat_request(GREETING))
     ids = [*load_frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), load_frame("qwen25").stop_id]
     known = [*placed.new_ids, *ids]
-    done = Completion(tuple(ids), (0.0,) * len(ids), "stop", 0)
-    talk.all.record(placed, ChatMessage("assistant", "<think>hm</think>\n  One."), done, 0)
-    context, why = talk.say(
+    completion = Completion(tuple(ids), (0.0,) * len(ids), "stop", 0)
+    talk.all.record(placed, ChatMessage("assistant", "<think>hm</think>\n  One."), completion, 0)
+    context, reason = talk.say(
         make_chat_request(GREETING, {"role": "assistant", "content": reply}, make_user_message("x"))
     )
-    assert not why and context[: len(known)] == known
+    assert not reason and context[: len(known)] == known
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -199,37 +199,37 @@ def test_a_call_that_the_format_cannot_express_is_refused() -> None:
 
 def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk = ScriptedConversation("seeing")
-    one, two = (make_image_part(encode_noise(k)) for k in (1, 2))
+    first, two = (make_image_part(encode_noise(k)) for k in (1, 2))
 
     def asked(*contents: Any) -> AgentRequest:
         roles = ("user", "assistant")
         messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
         return parse("chat", json.dumps({"messages": messages}).encode(), sees=True)
 
-    look = [{"type": "text", "text": "Look:"}, one]
+    look = [{"type": "text", "text": "Look:"}, first]
     talk.say(asked(look), "a cat")
     talk.say(asked(look, "a cat", [two]), "a dog")
-    _, why = talk.say(asked(look, "a cat", [one, two]), "both")
-    assert why == "rewrites the user's message"
+    _, reason = talk.say(asked(look, "a cat", [first, two]), "both")
+    assert reason == "rewrites the user's message"
     hashes = [hashlib.sha256(encode_noise(k)).hexdigest() for k in (1, 2)]
     assert [[span.hash for span in stream.media] for stream in talk.all.streams] == [hashes, [hashes[0], *hashes]]
     for stream in talk.all.streams:
         for span in stream.media:
             assert stream.ids[span.start : span.start + 4] == [talk.frame.image.id] * 4  # type: ignore[union-attr]
             assert hashlib.sha256(span.data).hexdigest() == span.hash
-    keys = {asked(content).key for content in ([one], [two], [one, two], [two, one])}
+    keys = {asked(content).key for content in ([first], [two], [first, two], [two, first])}
     assert len(keys) == 4
 
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_hostile_images_are_refused_in_one_line(api: Any, name: str) -> None:
-    part, why = REFUSED[name]
+    part, reason = REFUSED[name]
     field = "messages" if api == "chat" else "input"
     body = json.dumps({field: [{"role": "user", "content": [part]}]}).encode()
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError) as error:
         parse(api, body, sees=True)
-    assert why in str(caught.value) and "\n" not in str(caught.value) and caught.value.code == "invalid_image"
+    assert reason in str(error.value) and "\n" not in str(error.value) and error.value.code == "invalid_image"
     with pytest.raises(RequestError, match="cannot see images"):
         parse(api, body)
 

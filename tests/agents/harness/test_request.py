@@ -107,9 +107,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_answered_is_refused_as_openai_does(case: str) -> None:
     body, code, words = REFUSED[case]
-    with pytest.raises(RequestError, match=words) as refused:
+    with pytest.raises(RequestError, match=words) as error:
         parse("chat", json.dumps(body).encode())
-    assert refused.value.code == code and refused.value.status == 400 and "\n" not in str(refused.value)
+    assert error.value.code == code and error.value.status == 400 and "\n" not in str(error.value)
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=4)

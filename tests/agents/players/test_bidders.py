@@ -21,12 +21,12 @@ def play_scripted(game, names, deal=None, seed=0, **options):
     return table
 
 
-def compute_mean_payoff(game, one, two):
+def compute_mean_payoff(game, first, two):
     """What the first of two bidders earns on average over all pairs of values."""
-    played = [
-        play_scripted(game, (one, two), {"values": pair}, seed) for seed, pair in enumerate(PAIRS)
+    matches = [
+        play_scripted(game, (first, two), {"values": pair}, seed) for seed, pair in enumerate(PAIRS)
     ]  # ties go both ways
-    return statistics.fmean(table.payoffs()["player_0"] for table in played)
+    return statistics.fmean(table.payoffs()["player_0"] for table in matches)
 
 
 def test_bids_match_worked_examples():
@@ -41,8 +41,8 @@ def test_bids_match_worked_examples():
 
 def test_truth_pays_best_where_the_second_price_is_paid():
     bidders = [name for name in SCRIPTED if "second_price_auction" in GAMES[name]]
-    for other in bidders:
-        earned = {name: compute_mean_payoff("second_price_auction", name, other) for name in bidders}
+    for bidder in bidders:
+        earned = {name: compute_mean_payoff("second_price_auction", name, bidder) for name in bidders}
         assert earned["truthful_bidder"] == max(earned.values())
 
 
@@ -73,19 +73,19 @@ def test_hagglers_worked_by_hand():
     assert play_scripted("haggle", ("hard_haggler",) * 2, deal).report()["ended"] == "turns"  # 7 wanted, 4 offered
     game = games.make("haggle")
     game.reset(options=deal)
-    asked = []
+    requests = []
     while not game.ended:
         act = SCRIPTED["conceding_haggler"](0).act(make_view(game))
-        asked.append(act)
+        requests.append(act)
         game.step(act)
-    assert asked == ["PRICE 10", "PRICE 1", "PRICE 7", "PRICE 4", "PRICE 5", "ACCEPT"]
+    assert requests == ["PRICE 10", "PRICE 1", "PRICE 7", "PRICE 4", "PRICE 5", "ACCEPT"]
 
 
 def test_tough_bidders_gain_more_from_conceders_and_deal_less():
     def outcome(*names):
-        played = [play_scripted("haggle", names, {"cost": cost, "value": value}) for cost, value in PAIRS]
-        seller = statistics.fmean(game.payoffs()["seller"] for game in played if game.report()["deal"])
-        return seller, sum(game.report()["deal"] for game in played)
+        matches = [play_scripted("haggle", names, {"cost": cost, "value": value}) for cost, value in PAIRS]
+        seller = statistics.fmean(game.payoffs()["seller"] for game in matches if game.report()["deal"])
+        return seller, sum(game.report()["deal"] for game in matches)
 
     hard, soft = outcome("hard_haggler", "conceding_haggler"), outcome("conceding_haggler", "conceding_haggler")
     assert hard[0] > soft[0] and hard[1] < soft[1]
@@ -140,7 +140,7 @@ def test_probability_that_a_bid_is_true(dice, sides):
         view = make_view(game)
         for bid in every:
             count, face = map(int, bid.split()[1:])
-            tables = [[die + 1 for die in own + other] for other in list_rolls(dice, sides)]
+            tables = [[die + 1 for die in own + roll] for roll in list_rolls(dice, sides)]
             true = [sum(die in (face, sides) for die in table) >= count for table in tables]
             assert bid_probability(view, bid) == pytest.approx(statistics.fmean(true))
 
@@ -158,7 +158,7 @@ def test_dice_worked_by_hand():
 
 @pytest.mark.parametrize("dice", [1, 2])
 def test_the_plain_dealer_beats_the_bluffer_from_either_seat(dice):
-    deals = [one + two for one, two in itertools.product(list_rolls(dice), repeat=2)]
+    deals = [first + two for first, two in itertools.product(list_rolls(dice), repeat=2)]
     for seat, names in (("first", ("plain_dealer", "bluffer")), ("second", ("bluffer", "plain_dealer"))):
         earned = [
             play_scripted("liars_dice", names, {"chance": deal}, dice=dice).payoffs()[seat]
@@ -169,4 +169,4 @@ def test_the_plain_dealer_beats_the_bluffer_from_either_seat(dice):
 
 def test_the_table_of_bidders():
     assert all(make.__doc__ for make in SCRIPTED.values()) and set(GAMES) == set(SCRIPTED)
-    assert all(name in games.GAMES for played in GAMES.values() for name in played)
+    assert all(name in games.GAMES for game in GAMES.values() for name in game)

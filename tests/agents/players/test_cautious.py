@@ -121,8 +121,8 @@ def test_replies_are_as_long_as_they_may_be_and_end_as_they_do() -> None:
 
 
 def test_the_same_seed_writes_the_same_and_another_seed_may_not() -> None:
-    one, two = (sample_replies(make_fork(WRONG), careful=True) for _ in range(2))
-    assert one == two and len({reply.ids for reply in sample_replies(make_fork(RIGHT), careful=False)}) > 1
+    first, two = (sample_replies(make_fork(WRONG), careful=True) for _ in range(2))
+    assert first == two and len({reply.ids for reply in sample_replies(make_fork(RIGHT), careful=False)}) > 1
 
 
 def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:

@@ -36,16 +36,16 @@ class Server(server.Server):
         return Endpoint(EndpointSpec(**{"seconds": 2.0, "url": self.url, **settings}))
 
     def ask(self, **settings):
-        made = self.endpoint(**settings)
-        return made, asyncio.run(made.ask("m", CHAT, Sampling(max_tokens=16), 1))
+        endpoint = self.endpoint(**settings)
+        return endpoint, asyncio.run(endpoint.ask("m", CHAT, Sampling(max_tokens=16), 1))
 
     def fails(self, **settings):
-        made = self.endpoint(**settings)
-        with pytest.raises(EndpointError) as caught:
-            asyncio.run(made.ask("m", CHAT, Sampling(max_tokens=16), 1))
-        line = str(caught.value)
+        endpoint = self.endpoint(**settings)
+        with pytest.raises(EndpointError) as error:
+            asyncio.run(endpoint.ask("m", CHAT, Sampling(max_tokens=16), 1))
+        line = str(error.value)
         assert "\n" not in line and line.isprintable() and KEY not in line and len(line) < 400
-        return made, line
+        return endpoint, line
 
 
 def stall(handler):
@@ -88,7 +88,7 @@ def test_a_reply_and_what_was_asked():
         made, answer = server.ask()
     assert (answer.text, answer.finish, answer.tokens) == ("BET | hm", "stop", 5)
     assert (made.spend.read, made.spend.wrote) == (31, 5)
-    path, headers, body = server.asked[0]
+    path, headers, body = server.requests[0]
     assert path == "/v1/chat/completions" and headers["authorization"] == f"Bearer {KEY}"
     assert body["model"] == "m" and body["messages"] == CHAT and body["max_tokens"] == 16
     assert "stop" not in body and KEY not in repr(made.spec)
@@ -128,14 +128,14 @@ TEXTLESS = {
 
 @pytest.mark.parametrize("kind", TEXTLESS)
 def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
-    body, why = TEXTLESS[kind]
+    body, reason = TEXTLESS[kind]
     with Server(reply_with(body)) as server:
         made, line = server.fails(attempts=2)
-    assert f"the reply has no text: {why}" in line and "(2 attempts)" in line
+    assert f"the reply has no text: {reason}" in line and "(2 attempts)" in line
     assert (made.spend.read, made.spend.wrote) == (20, 4), "which the server was paid for"
     with Server(reply_with(body), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
-    first, second = [body["seed"] for _, _, body in server.asked]
+    first, second = [body["seed"] for _, _, body in server.requests]
     assert first != second, "the same seed would draw it again"
 
 
@@ -143,7 +143,7 @@ def test_a_limit_spent_on_thought_is_told_at_once():
     for thought in ({"reasoning_content": "Let me see"}, {}):
         with Server(reply_with(make_empty("length", content="", **thought))) as server:
             _, line = server.fails()
-        assert "all 16 tokens: raise the role's sampling.max_tokens" in line and len(server.asked) == 1
+        assert "all 16 tokens: raise the role's sampling.max_tokens" in line and len(server.requests) == 1
 
 
 def test_a_reply_without_text_fails_its_match():
@@ -162,8 +162,8 @@ def test_uses_max_completion_tokens_where_required():
     refusal = {"error": {"message": "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}
     with Server(reply_with(refusal, 400), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
-    assert "max_completion_tokens" not in server.asked[0][2]
-    assert server.asked[1][2]["max_completion_tokens"] == 16 and "max_tokens" not in server.asked[1][2]
+    assert "max_completion_tokens" not in server.requests[0][2]
+    assert server.requests[1][2]["max_completion_tokens"] == 16 and "max_tokens" not in server.requests[1][2]
 
 
 def test_concurrent_matches_all_use_max_completion_tokens():
@@ -173,10 +173,10 @@ def test_concurrent_matches_all_use_max_completion_tokens():
         (reply_with(refusal, 400) if "max_tokens" in handler.body else reply_with(make_completion()))(handler)
 
     with Server(picky) as server:
-        made = server.endpoint(attempts=1)
+        endpoint = server.endpoint(attempts=1)
 
         async def all_asked():
-            return await asyncio.gather(*(made.ask("m", CHAT, Sampling(), k) for k in range(8)))
+            return await asyncio.gather(*(endpoint.ask("m", CHAT, Sampling(), k) for k in range(8)))
 
         assert {answer.text for answer in asyncio.run(all_asked())} == {"BET"}
 
@@ -185,7 +185,9 @@ def test_unset_sampling_is_left_to_the_server():
     def sent(**sampling):
         with Server(reply_with(make_completion())) as server:
             asyncio.run(server.endpoint().ask("m", CHAT, Sampling.model_validate(sampling), 1))
-        return {name: server.asked[0][2].get(name) for name in ("temperature", "top_p") if name in server.asked[0][2]}
+        return {
+            name: server.requests[0][2].get(name) for name in ("temperature", "top_p") if name in server.requests[0][2]
+        }
 
     assert sent() == sent(temperature=None, top_p=None) == {}
     assert sent(temperature=0.5) == {"temperature": 0.5} and sent(top_p=0.5, temperature=None) == {"top_p": 0.5}
@@ -197,16 +199,16 @@ def test_unset_sampling_is_left_to_the_server():
 @pytest.mark.parametrize("told", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"])
 def test_refused_neutral_parameter_is_dropped(told):
     with Server(reply_with({"error": {"message": told}}, 400), reply_with(make_completion())) as server:
-        made = server.endpoint(attempts=1)
+        endpoint = server.endpoint(attempts=1)
         for _ in range(2):
-            asyncio.run(made.ask("m", CHAT, Sampling(temperature=1.0), 1))
-    assert ["temperature" in body for _, _, body in server.asked] == [True, False, False]
+            asyncio.run(endpoint.ask("m", CHAT, Sampling(temperature=1.0), 1))
+    assert ["temperature" in body for _, _, body in server.requests] == [True, False, False]
     with (
         Server(reply_with({"error": {"message": told}}, 400)) as server,
         pytest.raises(EndpointError, match="temperature"),
     ):
         asyncio.run(server.endpoint().ask("m", CHAT, Sampling(temperature=0.5), 1))
-    assert len(server.asked) == 1, "what says something is not dropped"
+    assert len(server.requests) == 1, "what says something is not dropped"
 
 
 # A server that does not
@@ -223,7 +225,7 @@ RUBBISH = [
 def test_rubbish_is_refused_and_paid_for_as_estimated(body):
     with Server(reply_with(body)) as server:
         made, line = server.fails(attempts=2)
-    assert "the reply is not" in line and "(2 attempts)" in line and len(server.asked) == 2
+    assert "the reply is not" in line and "(2 attempts)" in line and len(server.requests) == 2
     assert made.spend.wrote == 32
 
 
@@ -248,17 +250,17 @@ def test_usage_without_sense_is_estimated(usage):
 @pytest.mark.parametrize("answer", [flood, partial(flood, status=500)])
 def test_a_flood_is_cut_off(answer):
     with Server(answer) as server:
-        begun = time.monotonic()
+        start = time.monotonic()
         _, line = server.fails(attempts=1)
-    assert f"longer than {BODY_BYTES:,} bytes" in line and time.monotonic() - begun < 2
+    assert f"longer than {BODY_BYTES:,} bytes" in line and time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize("answer", [stall, drip])
 def test_a_stalling_server_is_left(answer):
     with Server(answer) as server:
-        begun = time.monotonic()
+        start = time.monotonic()
         _, line = server.fails(seconds=0.3, attempts=2)
-    assert "no reply within 0.3 s (2 attempts)" in line and time.monotonic() - begun < 2
+    assert "no reply within 0.3 s (2 attempts)" in line and time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize("first", [hang_up, reply_with(b"rubbish")])
@@ -299,7 +301,7 @@ def test_retry_after_is_obeyed_in_seconds_and_as_a_date():
 def test_a_long_wait_is_not_waited(wait):
     with Server(reply_with({"error": {"message": "quota"}}, 429, retry_after=wait)) as server:
         _, line = server.fails()
-    assert len(server.asked) == 1 and "status 429, to wait " in line and line.endswith(" s: quota")
+    assert len(server.requests) == 1 and "status 429, to wait " in line and line.endswith(" s: quota")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +316,7 @@ def test_permanent_errors_are_not_retried():
     told = {"error": {"message": f"Incorrect API key provided: {KEY}\n\x1b[31m" + "x" * 5000}}
     with Server(reply_with(told, 401)) as server:
         _, line = server.fails()
-    assert len(server.asked) == 1 and "status 401" in line and "(key)" in line
+    assert len(server.requests) == 1 and "status 401" in line and "(key)" in line
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_redirects_are_not_followed():
             _, line = server.fails()
             (note,) = check_server(server.endpoint(), "m")
         assert f"status 307: it redirects to {other.url}" in line and f"it redirects to {other.url}" in note
-        assert not other.asked and not other.looked
+        assert not other.requests and not other.model_requests
 
 
 @pytest.mark.parametrize("charset", ["zlib_codec", "idna", "nonsense", "utf-7"])
@@ -363,10 +365,10 @@ def test_only_the_first_choice_is_read():
 
 def test_the_spend_limit_ends_calls():
     with Server(reply_with(make_completion(usage=(10, 5)))) as server:
-        made = server.endpoint(max_tokens=100)
+        endpoint = server.endpoint(max_tokens=100)
 
         async def ask():
-            return await made.ask("m", CHAT, Sampling(max_tokens=16), 1)
+            return await endpoint.ask("m", CHAT, Sampling(max_tokens=16), 1)
 
         async def all_asked():
             return await asyncio.gather(*(ask() for _ in range(30)), return_exceptions=True)
@@ -374,54 +376,54 @@ def test_the_spend_limit_ends_calls():
         answers = asyncio.run(all_asked())
         late = asyncio.run(all_asked())  # another event loop, as in a run's next iteration
     failed = [answer for answer in answers if isinstance(answer, EndpointError)]
-    assert 0 < len(failed) < 30 and made.spend.read + made.spend.wrote <= 100
+    assert 0 < len(failed) < 30 and endpoint.spend.read + endpoint.spend.wrote <= 100
     assert "spend limit: 100 tokens for the whole run" in str(failed[0])
-    assert sum(not isinstance(a, Exception) for a in answers + late) == len(server.asked) <= 6
+    assert sum(not isinstance(a, Exception) for a in answers + late) == len(server.requests) <= 6
 
 
 def test_money_is_counted():
     with Server(reply_with(make_completion(usage=(1000, 500)))) as server:
-        made = server.endpoint(price_in=1.0, price_out=4.0, max_cost=0.004)
-        asyncio.run(made.ask("m", CHAT, Sampling(), 1))
-        assert made.spend.cost == pytest.approx(0.003)
-        asyncio.run(made.ask("m", CHAT, Sampling(), 1))
+        endpoint = server.endpoint(price_in=1.0, price_out=4.0, max_cost=0.004)
+        asyncio.run(endpoint.ask("m", CHAT, Sampling(), 1))
+        assert endpoint.spend.cost == pytest.approx(0.003)
+        asyncio.run(endpoint.ask("m", CHAT, Sampling(), 1))
         with pytest.raises(EndpointError, match=r"spend limit: 0\.004 for the whole run, 0\.006 used"):
-            asyncio.run(made.ask("m", CHAT, Sampling(), 1))
+            asyncio.run(endpoint.ask("m", CHAT, Sampling(), 1))
     with pytest.raises(ValueError, match="max_cost needs prices"):
         EndpointSpec(max_cost=1.0)
 
 
 def test_requests_per_minute():
     with Server(reply_with(make_completion())) as server:
-        made = server.endpoint(requests_per_minute=120)  # a burst, then two a second
+        endpoint = server.endpoint(requests_per_minute=120)  # a burst, then two a second
 
         async def all_asked():
-            await asyncio.gather(*(made.ask("m", CHAT, Sampling(), 1) for _ in range(122)))
+            await asyncio.gather(*(endpoint.ask("m", CHAT, Sampling(), 1) for _ in range(122)))
 
-        begun = time.monotonic()
+        start = time.monotonic()
         asyncio.run(all_asked())
         # a starved machine may time out and ask again, so at least as many
-        assert len(server.asked) >= 122 and time.monotonic() - begun > 0.4
+        assert len(server.requests) >= 122 and time.monotonic() - start > 0.4
 
 
 def test_without_a_limit_nobody_waits():
     with Server(reply_with(make_completion())) as server:
-        made = server.endpoint(seconds=60.0)
+        endpoint = server.endpoint(seconds=60.0)
 
         async def all_asked():
-            await asyncio.gather(*(made.ask("m", CHAT, Sampling(), 1) for _ in range(150)))
+            await asyncio.gather(*(endpoint.ask("m", CHAT, Sampling(), 1) for _ in range(150)))
 
-        begun = time.monotonic()
+        start = time.monotonic()
         asyncio.run(all_asked())
-    assert time.monotonic() - begun < 60  # with 60 a minute, 90 s
-    assert (made.replies, made.waiting) == (150, 0)
+    assert time.monotonic() - start < 60  # with 60 a minute, 90 s
+    assert (endpoint.replies, endpoint.waiting) == (150, 0)
 
 
 def test_a_seed_can_be_left_out():
     with Server(reply_with(make_completion())) as server:
         server.ask()
         server.ask(seed=False)
-    assert [("seed" in body) for _, _, body in server.asked] == [True, False]
+    assert [("seed" in body) for _, _, body in server.requests] == [True, False]
 
 
 # Before anything starts
@@ -436,8 +438,8 @@ def test_a_server_is_asked_for_its_models():
         assert check_server(server.endpoint(), "m", "qwen3") == []
         (note,) = check_server(server.endpoint(), "qwen")
         assert note == f"endpoint: {server.url} lists no model 'qwen' — did you mean 'qwen3'?"
-        ((path, headers), _) = server.looked
-    assert path == "/v1/models" and headers["authorization"] == f"Bearer {KEY}" and not server.asked
+        ((path, headers), _) = server.model_requests
+    assert path == "/v1/models" and headers["authorization"] == f"Bearer {KEY}" and not server.requests
 
 
 @pytest.mark.parametrize("status", [403, 404, 405, 500, 501])
@@ -462,11 +464,11 @@ def test_a_refused_key_is_told():
 def test_unreachable_server_is_reported_at_once_with_its_url():
     with Server() as server:
         pass
-    begun = time.monotonic()
-    with pytest.raises(EndpointError) as told:
+    start = time.monotonic()
+    with pytest.raises(EndpointError) as error:
         check_server(server.endpoint(seconds=60.0), "m")
-    assert time.monotonic() - begun < 2
-    line = str(told.value)
+    assert time.monotonic() - start < 2
+    line = str(error.value)
     assert line.startswith(f"endpoint: no connection to {server.url} (") and "is a server running there?" in line
 
 
@@ -476,17 +478,17 @@ def test_unreachable_server_is_reported_at_once_with_its_url():
 def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
     monkeypatch.setenv("LOCAL_KEY", "another-secret")
     with (
-        Server(reply_with(make_completion(usage=(10, 2)))) as one,
+        Server(reply_with(make_completion(usage=(10, 2)))) as first,
         Server(reply_with(make_completion(usage=(30, 5)))) as two,
     ):
         local = EndpointSpec(url=two.url, key_variable="LOCAL_KEY", max_tokens=1000)
-        servers = Endpoints({"": EndpointSpec(url=one.url), "local": local})
+        servers = Endpoints({"": EndpointSpec(url=first.url), "local": local})
         for spec in ("endpoint:m", "endpoint@local:m", "endpoint@local:n"):
             asyncio.run(servers.at(spec).ask(parse_endpoint(spec)[1], CHAT, Sampling(), 1))
     assert servers.at("endpoint@local:n") is servers.at("endpoint@local:m")
     assert servers.at("endpoint:m").spend.read == 10 and servers.at("endpoint@local:m").spend.read == 60
-    assert one.asked[0][1]["authorization"] == f"Bearer {KEY}"
-    assert [headers["authorization"] for _, headers, _ in two.asked] == ["Bearer another-secret"] * 2
+    assert first.requests[0][1]["authorization"] == f"Bearer {KEY}"
+    assert [headers["authorization"] for _, headers, _ in two.requests] == ["Bearer another-secret"] * 2
     assert servers.status() == "3 replies, 0 requests under way"
 
 
@@ -574,7 +576,7 @@ def play_chats(which, turns=4):
 
         acts = asyncio.run(play())
     assert (player.streams, player.stream_keys, player.version) == ([], [], 0)
-    return acts, [[(m["role"], m["content"]) for m in body["messages"]] for _, _, body in server.asked], server
+    return acts, [[(m["role"], m["content"]) for m in body["messages"]] for _, _, body in server.requests], server
 
 
 def test_a_player_speaks_as_its_role():
@@ -586,8 +588,8 @@ def test_a_player_speaks_as_its_role():
         *opening, ("user", "card Q go"), ("assistant", "PASS | 0"), ("user", "go"), ("assistant", "PASS | 1"),
         ("user", "go"),
     ]  # fmt: skip
-    assert server.asked[0][2]["temperature"] == 0.5
-    assert len({body["seed"] for _, _, body in server.asked}) == 4
+    assert server.requests[0][2]["temperature"] == 0.5
+    assert len({body["seed"] for _, _, body in server.requests}) == 4
 
 
 def test_memory_is_limited_by_the_role():
@@ -603,12 +605,12 @@ def play_matches(*answers, **settings):
     from games.kuhn_poker import KuhnPoker
 
     with Server(*answers) as server:
-        made = server.endpoint(**settings)
+        endpoint = server.endpoint(**settings)
 
         async def match(seed):
             game = KuhnPoker()
             seats = {seat: Seating("player", "endpoint:m", 0, False, "brain") for seat in game.seats}
-            players = {seat: made.player("m", make_role(), seed) for seat in game.seats}
+            players = {seat: endpoint.player("m", make_role(), seed) for seat in game.seats}
             return await play_match(
                 MatchPlan(identity=MatchId(0, 1), game="kuhn_poker", options={}, seed=seed, seats=seats),
                 game,
@@ -661,7 +663,7 @@ def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
     full = reply_with({"error": NO_ROOM[server]}, 400)
     record, asked = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
-    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.asked) == 4
+    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.requests) == 4
 
 
 def test_a_first_reply_without_room_fails_the_match():
@@ -686,8 +688,8 @@ def test_other_refusal_fails_the_match():
 def test_no_proxy_is_asked_for_this_machine(monkeypatch, variable, proxy, host):
     monkeypatch.setenv(variable, proxy)
     with Server(reply_with(make_completion()), models=reply_with_models("m")) as server:
-        made = server.endpoint(url=server.url.replace("127.0.0.1", host))
-        assert asyncio.run(made.ask("m", CHAT, Sampling(), 1)).text == "BET" and check_server(made, "m") == []
+        endpoint = server.endpoint(url=server.url.replace("127.0.0.1", host))
+        assert asyncio.run(endpoint.ask("m", CHAT, Sampling(), 1)).text == "BET" and check_server(endpoint, "m") == []
 
 
 def test_a_proxy_that_is_not_reached_is_named_without_its_password(monkeypatch):
@@ -705,7 +707,7 @@ def test_what_a_proxy_answers_names_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "why"),
+    ("variable", "value", "reason"),
     [
         ("all_proxy", "socks5://user:hunter2@127.0.0.1:9", "all_proxy is a SOCKS proxy: pip install socksio"),
         ("http_proxy", "gopher://user:hunter2@x", "http_proxy is no proxy's url"),
@@ -713,15 +715,15 @@ def test_what_a_proxy_answers_names_it(monkeypatch):
         ("SSL_CERT_FILE", __file__, "the certificates of SSL_CERT_FILE cannot be read: "),
     ],
 )
-def test_invalid_environment_is_refused_in_one_line(monkeypatch, variable, value, why):
+def test_invalid_environment_is_refused_in_one_line(monkeypatch, variable, value, reason):
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv(variable, value)
-    made = Endpoint(EndpointSpec(url="https://10.1.2.3/v1"))
-    for asked in (made.check(["m"]), made.ask("m", CHAT, Sampling(), 1)):
-        with pytest.raises(EndpointError) as told:
+    endpoint = Endpoint(EndpointSpec(url="https://10.1.2.3/v1"))
+    for asked in (endpoint.check(["m"]), endpoint.ask("m", CHAT, Sampling(), 1)):
+        with pytest.raises(EndpointError) as error:
             asyncio.run(asked)
-        line = str(told.value)
-        assert why in line and "hunter2" not in line and "\n" not in line
+        line = str(error.value)
+        assert reason in line and "hunter2" not in line and "\n" not in line
 
 
 # What is missing
@@ -770,9 +772,11 @@ def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
     ]  # fmt: skip
     answers = [reply_with({"error": {"message": "gone"}}, 404), reply_with(make_completion("PASS"))]
     with Server(*answers) as server:
-        given = compose([recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])])
-        run = RunFolder.create(tmp_path / "run", to_yaml(given), {})
-        wait(wait(Lab.open(run, given, Nobody())).run())
+        experiment = compose(
+            [recipe_layer("kuhn_poker-nano"), *map(set_layer, [*settings, f"endpoint.url={server.url}"])]
+        )
+        run = RunFolder.create(tmp_path / "run", to_yaml(experiment), {})
+        wait(wait(Lab.open(run, experiment, Nobody())).run())
     rows = list(run.log.rows())
     failed = [row for row in rows if row["status"] == "failed"]
     assert len(rows) == 6 and [row["reason"] for row in failed] == ["EndpointError: endpoint:m: status 404: gone"]
@@ -793,7 +797,7 @@ def test_a_games_pictures_are_sent_where_the_server_sees():
             for turn in range(3):
                 asyncio.run(player.act(View.of(trial, "viewer", turn)))
                 trial.step("red")
-        contents = [message["content"] for message in server.asked[-1][2]["messages"] if message["role"] == "user"]
+        contents = [message["content"] for message in server.requests[-1][2]["messages"] if message["role"] == "user"]
         return trial, contents
 
     trial, contents = played(images=True)

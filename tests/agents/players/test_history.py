@@ -170,10 +170,10 @@ def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.Monke
     opening = rng.integers(0, 64, 40).tolist()
     (said,) = asyncio.run(engine.generate([make_request(opening, 0)]))
     shapes = record_passes(monkeypatch)
-    asked = make_request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
-    (got,) = asyncio.run(engine.generate([asked]))
+    request = make_request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
+    (got,) = asyncio.run(engine.generate([request]))
     assert max(width for _, width in shapes) <= 7
-    np.testing.assert_allclose(got.logprobs, score_completion(model, asked, got.ids), atol=1e-4)
+    np.testing.assert_allclose(got.logprobs, score_completion(model, request, got.ids), atol=1e-4)
 
 
 def test_a_role_without_thoughts_has_nothing_to_strip() -> None:

@@ -192,11 +192,11 @@ def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_oth
     tokenizer.add_tokens(["<image>"], special_tokens=True)
     own = ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS))
     assert own.image and own.tools
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         ids = (*own.write_calls("", [ToolCall(make_call_id(view.turn), "crop", {"cell": view.turn})]), own.stop_id)
-        asked.append(request)
+        requests.append(request)
         return Completion(ids, (-1.0,) * len(ids), "stop", 0)
 
     function = {"name": "crop", "description": "Crop.", "parameters": {"type": "object", "properties": {}}}
@@ -208,18 +208,18 @@ def test_images_of_native_tools_stand_in_the_users_turn_and_are_dropped_like_oth
     views = [(("referee", "Look.", IMAGES[:1]),), *((("tool", "crop", IMAGES[k : k + 2]),) for k in (1, 3))]
 
     async def run() -> None:
-        for turn, said in enumerate(views):
-            messages = tuple(Message.of(*message) for message in said)
+        for turn, view in enumerate(views):
+            messages = tuple(Message.of(*message) for message in view)
             await player.act(View("a", turn, messages, "", {}, {}, None, (crop,)))
 
     asyncio.run(run())
     shows = own.tools.user_bridge is not None
-    seen = [[span.hash for span in request.media] for request in asked]
+    seen = [[span.hash for span in request.media] for request in requests]
     hashes = [image.hash for image in IMAGES]
     assert seen == ([hashes[:1], hashes[1:3], hashes[3:5]] if shows else [hashes[:1]] * 3)
-    for request in asked:
+    for request in requests:
         assert request.ids.count(own.image.id) == TOKENS * len(request.media)
-    texts = own.decode(asked[-1].ids)
+    texts = own.decode(requests[-1].ids)
     assert all(IMAGES[k].text in texts for k in (1, 2, 3, 4)) and (IMAGES[0].text in texts) == shows
 
 

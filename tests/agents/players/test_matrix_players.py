@@ -10,11 +10,11 @@ from agents.players.matrix_players import GAMES, GENEROSITY, SCRIPTED
 from tests.factories.seated import make_view, play_match
 
 
-def play_strategies(one, two, game="prisoners_dilemma", seed=0, **options):
+def play_strategies(first, two, game="prisoners_dilemma", seed=0, **options):
     """The ended match of two strategies at row and column, ten rounds unless told."""
     table = games.make(game, **{"rounds": 10, **options})
     table.reset(seed=seed)
-    play_match(table, {"row": SCRIPTED[one](seed), "column": SCRIPTED[two](seed + 1)})
+    play_match(table, {"row": SCRIPTED[first](seed), "column": SCRIPTED[two](seed + 1)})
     return table
 
 

@@ -82,9 +82,9 @@ def test_a_match_is_won_with_calls_in_the_models_own_format(family: str, frames:
     record, player, spy = play_with_tools(frame, make_role(frame))
     assert record.report["success"] and len(record.turns) > 2
     calls = [frame.read_calls(completion.ids, spy.views[0].tools).calls for completion in spy.said.values()]
-    assert [len(each) for each in calls] == [1] * (len(calls) - 1) + [0]
+    assert [len(call) for call in calls] == [1] * (len(calls) - 1) + [0]
     (stream,) = player.streams
-    own = [token for token, mine in zip(stream.ids, stream.mask, strict=True) if mine]
+    own = [token for token, actual in zip(stream.ids, stream.mask, strict=True) if actual]
     assert own == [token for completion in spy.said.values() for token in completion.ids], "trained ids are sampled ids"
     for turn, request in spy.asked.items():
         assert list(request.ids) == stream.ids[: len(request.ids)], turn
@@ -120,7 +120,9 @@ def test_hostile_replies_and_results_put_no_control_token_into_a_context(
     results = [message.text for turn in record.turns for message in turn.messages if message.sender == TOOL]
     assert len(results) == len(record.turns) - 1 and calm.report["success"]
     (stream,) = player.streams
-    own = [token for token, mine in zip(stream.ids, stream.mask, strict=True) if mine and token in frame.control_ids]
+    own = [
+        token for token, actual in zip(stream.ids, stream.mask, strict=True) if actual and token in frame.control_ids
+    ]
     ended = own.count(frame.stop_id)
     assert ended == len(record.turns)
 
@@ -133,7 +135,7 @@ def test_a_window_forgets_calls_and_keeps_their_results(
     frame = frames[family]
     record, player, spy = play_with_tools(frame, make_role(frame, memory=memory))
     assert record.report["success"] and len(player.streams) > 1
-    own = [token for s in player.streams for token, mine in zip(s.ids, s.mask, strict=True) if mine]
+    own = [token for s in player.streams for token, actual in zip(s.ids, s.mask, strict=True) if actual]
     assert own == [token for completion in spy.said.values() for token in completion.ids]
 
 
@@ -142,5 +144,5 @@ def test_without_a_tool_template_native_is_whole(frames: dict[str, ChatFrame]) -
     tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     tokenizer.chat_template += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     plain = ChatFrame(tokenizer)
-    native, whole = make_role(plain), make_role(plain, reply=ReplySpec(format="whole"))
-    assert play_with_tools(plain, native)[1].streams == play_with_tools(plain, whole)[1].streams
+    native, full = make_role(plain), make_role(plain, reply=ReplySpec(format="whole"))
+    assert play_with_tools(plain, native)[1].streams == play_with_tools(plain, full)[1].streams

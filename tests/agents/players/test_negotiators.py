@@ -89,10 +89,10 @@ def test_a_brain_may_play_match_after_match():
         for seed in range(5):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play_match(game, scripted)
+            record = play_match(game, scripted)
             if "random" not in name and name not in ("naive", "novice"):
                 game.reset(seed=seed)
-                assert told == play_match(game, {seat: SCRIPTED[name](0) for seat in game.seats})
+                assert record == play_match(game, {seat: SCRIPTED[name](0) for seat in game.seats})
 
 
 def test_random_is_uniform_over_legal_acts():
@@ -108,16 +108,16 @@ def test_random_is_uniform_over_legal_acts():
 
 def test_the_conceder_comes_down_in_equal_steps():
     for first, limit in itertools.product((0, 1), (2, 5, 10, 11)):
-        wanted = [concede(turn, limit - turn) for turn in range(first, limit, 2)]
-        steps = [10 - 10 * k / len(wanted) for k in range(len(wanted))]
-        assert wanted == pytest.approx(steps)
+        expected = [concede(turn, limit - turn) for turn in range(first, limit, 2)]
+        steps = [10 - 10 * k / len(expected) for k in range(len(expected))]
+        assert expected == pytest.approx(steps)
     for seed in range(50):
         game = Negotiation()
         game.reset(seed=seed)
-        asked = [ask for seat, _, ask in play_match(game, {s: SCRIPTED["conceder"](0) for s in game.seats}) if ask]
-        assert asked[0] == 10 and game.ended == "deal"
-        for mine in (asked[::2], asked[1::2]):
-            assert mine == sorted(mine, reverse=True)
+        requests = [ask for seat, _, ask in play_match(game, {s: SCRIPTED["conceder"](0) for s in game.seats}) if ask]
+        assert requests[0] == 10 and game.ended == "deal"
+        for actual in (requests[::2], requests[1::2]):
+            assert actual == sorted(actual, reverse=True)
 
 
 @pytest.mark.parametrize(("name", "least"), [("hard_liner", 8), ("fair_split", 5)])
@@ -127,8 +127,8 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
         for seat, other in itertools.permutations(Negotiation.seats):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play_match(game, {seat: SCRIPTED[name](0), other: SCRIPTED[prey](seed)})
-            assert all(ask >= least for who, _, ask in told if who == seat and ask is not None)
+            record = play_match(game, {seat: SCRIPTED[name](0), other: SCRIPTED[prey](seed)})
+            assert all(ask >= least for who, _, ask in record if who == seat and ask is not None)
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
             deals += bool(game.report()["deal"])
     assert deals > 100
@@ -212,16 +212,16 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
 def test_subgame_perfect_play_needs_public_values():
     game = Negotiation(values="public", breakdown=0.2)
     game.reset(seed=0)
-    told = play_match(game, {seat: make_scripted("subgame_perfect", 0, game) for seat in game.seats})
-    assert len(told) == 2 and game.report()["equilibrium_distance"] == 0
+    record = play_match(game, {seat: make_scripted("subgame_perfect", 0, game) for seat in game.seats})
+    assert len(record) == 2 and game.report()["equilibrium_distance"] == 0
     with pytest.raises(ScriptedPolicyError, match="subgame_perfect plays negotiation with public values"):
         make_scripted("subgame_perfect", 0, Negotiation())
 
 
 def list_worlds(pool, own, seat):
     """Every instance that a seat with this pool and these own values has to reckon with."""
-    mine = Negotiation.seats.index(seat)
-    return [instance for instance in instances() if instance[0] == pool and instance[1][mine] == own]
+    actual = Negotiation.seats.index(seat)
+    return [instance for instance in instances() if instance[0] == pool and instance[1][actual] == own]
 
 
 def make_games(pool, own, seat, limit):

@@ -202,10 +202,10 @@ def test_control_ids_that_a_model_samples_never_become_text() -> None:
 def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: Any) -> None:
     spy = RecordingEngine(nano, 4)
     record, _ = play_negotiation(spy, 5, make_roles())
-    asked = [request for request, _ in spy.said["opener"]]
-    assert [r.seed for r in asked] == [(5, 0, turn.index) for turn in record.turns if turn.seat == "opener"]
-    assert {(r.temperature, r.top_p, r.top_k, r.max_tokens) for r in asked} == {(1.0, 1.0, 0, 8)}
-    assert {r.stop_ids for r in asked} == {FRAME.stop_ids}
+    requests = [request for request, _ in spy.said["opener"]]
+    assert [r.seed for r in requests] == [(5, 0, turn.index) for turn in record.turns if turn.seat == "opener"]
+    assert {(r.temperature, r.top_p, r.top_k, r.max_tokens) for r in requests} == {(1.0, 1.0, 0, 8)}
+    assert {r.stop_ids for r in requests} == {FRAME.stop_ids}
 
 
 @pytest.mark.parametrize("script", ["random", "conceder", "exploiter:random"])
@@ -260,11 +260,11 @@ def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
         for i, seat in enumerate(SEATS)
     }
     themselves = {seat: ScriptedPlayer(script) for seat, script in scripted.items()}
-    one = asyncio.run(play_match(plan, Negotiation(), shown, Limits()))
-    other = asyncio.run(play_match(plan, Negotiation(), themselves, Limits()))
-    assert [t.action for t in one.turns] == [t.action for t in other.turns]
-    assert one.payoffs == other.payoffs and one.report == other.report
-    assert not any(other.streams.values()), "a scripted policy has no tokens"
+    first = asyncio.run(play_match(plan, Negotiation(), shown, Limits()))
+    record = asyncio.run(play_match(plan, Negotiation(), themselves, Limits()))
+    assert [t.action for t in first.turns] == [t.action for t in record.turns]
+    assert first.payoffs == record.payoffs and first.report == record.report
+    assert not any(record.streams.values()), "a scripted policy has no tokens"
 
 
 def test_a_brains_talk_is_public() -> None:

@@ -112,9 +112,9 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
         assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
         asked = tuple(map(int, act.split()[1:])) or None
         facts = view.public
-        theirs = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
+        reference = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
         pool, values = tuple(facts["pool"]), tuple(view.private["values"])
-        seen = Situation(ITEMS, pool, values, theirs, asked, before.get(view.seat), facts["turns_left"])
+        seen = Situation(ITEMS, pool, values, reference, asked, before.get(view.seat), facts["turns_left"])
         assert is_true(words, seen), (words, seen)
         before[view.seat] = asked
         heard.setdefault(view.seat, []).append(words)
@@ -127,9 +127,9 @@ def test_every_situation_has_a_remark(instance, data, seed):
     """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
-    theirs, asked = data.draw(st.none() | share), data.draw(share)
-    asked = asked if theirs is None or data.draw(st.booleans()) else None
-    seen = Situation(ITEMS, pool, own, theirs, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
+    reference, asked = data.draw(st.none() | share), data.draw(share)
+    asked = asked if reference is None or data.draw(st.booleans()) else None
+    seen = Situation(ITEMS, pool, own, reference, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
     rng = np.random.default_rng(seed)
     said: list[Any] = []
     for _ in range(30):
@@ -141,15 +141,15 @@ def test_every_situation_has_a_remark(instance, data, seed):
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
 def test_names_of_items_break_nothing(instance, seed, names):
     pool, (own, _) = instance
-    for asked, theirs in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
-        words = remark(Situation(tuple(names), pool, own, theirs, asked, pool, 5), np.random.default_rng(seed))
+    for asked, reference in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
+        words = remark(Situation(tuple(names), pool, own, reference, asked, pool, 5), np.random.default_rng(seed))
         assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
 
 
 def test_the_other_sides_values_are_not_told():
     """The same words whatever the other side values, where the acts are the same."""
     pool, own = (1, 2, 3), (1, 3, 1)
-    others = [two for where, (one, two) in instances() if (where, one) == (pool, own)]
+    others = [two for where, (first, two) in instances() if (where, first) == (pool, own)]
     said = set()
     for other in others:
         game = Negotiation(values="public")
@@ -172,10 +172,10 @@ def test_remarks_vary():
 
 def test_the_seed_decides_what_is_said():
     told = {seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
-    again = {
+    repeated = {
         seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
     }
-    assert told == again and len(set(told.values())) > 2
+    assert told == repeated and len(set(told.values())) > 2
 
 
 def test_where_talk_is_off_nothing_is_said():

@@ -11,9 +11,9 @@ from tests.factories.seated import make_view, play_match
 
 
 def get_refusal(spec, game=None, seat=""):
-    with pytest.raises(ScriptedPolicyError) as caught:
+    with pytest.raises(ScriptedPolicyError) as error:
         check_scripted(spec, games.make(game) if game else None, seat)
-    line = str(caught.value)
+    line = str(error.value)
     assert "\n" not in line and line.isprintable()
     return line
 
@@ -113,10 +113,10 @@ def test_accepts_suitable_players(spec, game):
 
 @pytest.mark.slow
 def test_a_game_of_slow_positions_is_refused_within_seconds():
-    begun = process_time()
+    start = process_time()
     with pytest.raises(ScriptedPolicyError, match="or slow ones: give minimax a depth"):
         check_scripted("minimax", games.make("chess_endgame"))
-    assert process_time() - begun < 15
+    assert process_time() - start < 15
 
 
 def test_checking_leaves_the_game_alone():

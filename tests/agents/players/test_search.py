@@ -64,11 +64,11 @@ def test_minimax_never_loses_to_random():
     game, lost, won = games.make("tic_tac_toe"), 0, 0
     for seed in range(200):
         game.reset(seed=seed)
-        mine = game.seats[seed % 2]
+        actual = game.seats[seed % 2]
         other = game.seats[1 - seed % 2]
-        play_match(game, {mine: Minimax(seed, game), other: Random(seed)})
-        lost += game.payoffs()[mine] < 0
-        won += game.payoffs()[mine] > 0
+        play_match(game, {actual: Minimax(seed, game), other: Random(seed)})
+        lost += game.payoffs()[actual] < 0
+        won += game.payoffs()[actual] > 0
     assert lost == 0 and won > 150
 
 
@@ -85,9 +85,9 @@ def test_values_agree_with_openspiels_own_alpha_beta():
     from open_spiel.python.algorithms import minimax
 
     for game in sample_positions("tic_tac_toe", 3, 15):
-        theirs, _ = minimax.alpha_beta_search(game.spiel, state=game.state)
+        reference, _ = minimax.alpha_beta_search(game.spiel, state=game.state)
         ours = Minimax(0, game).values(SpielPosition(game.state, game))
-        assert get_sign(max(ours.values())) == theirs
+        assert get_sign(max(ours.values())) == reference
 
 
 def test_nim_is_won_by_its_theory():
@@ -157,9 +157,9 @@ def test_a_hundred_simulations_beat_random():
     game, points = games.make("tic_tac_toe"), []
     for seed in range(60):
         game.reset(seed=seed)
-        mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-        play_match(game, {mine: make_mcts(seed, game, (100, 10)), other: Random(seed)})
-        points.append(game.payoffs()[mine])
+        actual, other = game.seats[seed % 2], game.seats[1 - seed % 2]
+        play_match(game, {actual: make_mcts(seed, game, (100, 10)), other: Random(seed)})
+        points.append(game.payoffs()[actual])
     assert sum(points) / len(points) > 0.8 and min(points) > -1
 
 

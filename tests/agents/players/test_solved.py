@@ -87,10 +87,10 @@ def test_acts_are_drawn_by_the_strategy():
 def test_what_others_hold_changes_nothing(name):
     game = games.make(name)
     for seed in range(30):
-        for own, one, two in ((0, 1, 2), (2, 1, 0)):
+        for own, first, two in ((0, 1, 2), (2, 1, 0)):
             acts = []
-            for other in (one, two):
-                game.reset(options={"chance": [own, other]})
+            for second in (first, two):
+                game.reset(options={"chance": [own, second]})
                 acts.append(make_nash(seed, game, None).act(make_view(game)))
             assert acts[0] == acts[1]
 
@@ -102,9 +102,9 @@ def test_they_play_matches(make):
         game, total = games.make(name), 0.0
         for seed in range(100):
             game.reset(seed=seed)
-            mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-            play_match(game, {mine: make(seed, game), other: Random(seed)})
-            total += game.payoffs()[mine]
+            actual, other = game.seats[seed % 2], game.seats[1 - seed % 2]
+            play_match(game, {actual: make(seed, game), other: Random(seed)})
+            total += game.payoffs()[actual]
         assert total > 0
 
 

@@ -137,10 +137,10 @@ def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
 
 
 def test_limits_count_summaries() -> None:
-    whole = play_with_summaries(make_keeper(), RandomSummaryEngine())
-    assert len(whole.turns) > 13
-    cut = play_with_summaries(make_keeper(), RandomSummaryEngine(), limits=Limits(turns=len(whole.turns) - 1))
-    assert (cut.status, cut.reason) == ("failed", f"turn limit: {len(whole.turns) - 1} turns taken")
+    record = play_with_summaries(make_keeper(), RandomSummaryEngine())
+    assert len(record.turns) > 13
+    cut = play_with_summaries(make_keeper(), RandomSummaryEngine(), limits=Limits(turns=len(record.turns) - 1))
+    assert (cut.status, cut.reason) == ("failed", f"turn limit: {len(record.turns) - 1} turns taken")
 
 
 def test_a_match_is_cut_off_when_no_summary_is_left() -> None:
@@ -172,8 +172,8 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
         again = play_with_summaries(role, engine, 3, Branch(record, turn))
         assert again.status == "finished", again.reason
         assert all(request.seed[-1] >= turn for request, _ in engine.said)
-        mine, theirs = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
-        assert [{**t, "rewards": {}} for t in mine] == [{**t, "rewards": {}} for t in theirs]
+        actual, reference = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
+        assert [{**t, "rewards": {}} for t in actual] == [{**t, "rewards": {}} for t in reference]
 
 
 def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:

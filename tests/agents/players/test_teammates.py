@@ -45,13 +45,15 @@ def test_bold_player_keeps_its_last_life() -> None:
     assert min(report["lives"] for report in reports) == 1
 
 
-def make_view(own: list[str], theirs: dict[str, str], fireworks: str = "R0 Y0", lives: int = 3, hints: int = 3) -> View:
+def make_view(
+    own: list[str], partner: dict[str, str], fireworks: str = "R0 Y0", lives: int = 3, hints: int = 3
+) -> View:
     """What player_0 sees: what it was told of its cards, and the other's cards with what that one was told."""
     game = games.make("hanabi")
     game.reset(seed=0)
-    known = {"player_0": own, "player_1": [*theirs.values()]}
+    known = {"player_0": own, "player_1": [*partner.values()]}
     public = {"fireworks": fireworks, "hints": hints, "lives": lives, "deck": 2, "discards": [], "known": known}
-    hands = {"hands": {"player_1": [card[:2] for card in theirs]}}
+    hands = {"hands": {"player_1": [card[:2] for card in partner]}}
     discards = [f"DISCARD {n}" for n in (1, 2, 3)] if hints < 3 else []
     told = [f"HINT {what}" for what in ("RED", "YELLOW", "1", "2")] if hints else []
     return View("player_0", 0, (), "", public, hands, (*discards, "PLAY 1", "PLAY 2", "PLAY 3", *told))

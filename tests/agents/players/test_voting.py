@@ -67,16 +67,16 @@ def test_votes_ignore_talk_case_and_blanks() -> None:
 
 
 def test_a_pattern_finds_the_last_answer_of_a_reply_that_reasons() -> None:
-    whole: dict[str, Any] = {"reply": {"format": "whole"}}
-    boxed = {"sampling": {"votes": {"pattern": r"\\boxed\{(\d+)\}"}}, **whole}
+    full: dict[str, Any] = {"reply": {"format": "whole"}}
+    boxed = {"sampling": {"votes": {"pattern": r"\\boxed\{(\d+)\}"}}, **full}
     assert parse_reply("so \\boxed{3}, no: \\boxed{4}", **boxed) == parse_reply("\\boxed{4}", **boxed) == "4"
     assert parse_reply("four", **boxed) == ""
-    assert parse_reply("at 17 or 23", **{"sampling": {"votes": {"pattern": "[0-9]+"}}, **whole}) == "23"
+    assert parse_reply("at 17 or 23", **{"sampling": {"votes": {"pattern": "[0-9]+"}}, **full}) == "23"
 
 
-def make_writer(texts: Sequence[str], asked: list[Request]) -> Any:
+def make_writer(texts: Sequence[str], requests: list[Request]) -> Any:
     async def write(view: Any, request: Request, summary: bool = False) -> Completion:
-        asked.append(request)
+        requests.append(request)
         return make_completion(texts[request.seed[-1] % len(texts)])
 
     return write
@@ -118,7 +118,7 @@ def play_maze(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Ra
 def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> None:
     record, engine = play_maze(5, (*STEPS, "hm"))
     assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in OWN
-    assert len(engine.asked) == 5 * len(record.turns)
+    assert len(engine.requests) == 5 * len(record.turns)
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == ["voted"] * len(record.turns)
     assert {turn.source for turn in play_maze(None, STEPS)[0].turns} == {"policy"}

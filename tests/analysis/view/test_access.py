@@ -71,13 +71,13 @@ def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
     with open_chromium() as browser:
         page = Page(browser, link, scheme=scheme)
         for route, selector in PARTS.items():
-            page.to(route, selector)
+            page.open_route(route, selector)
             page.view.wait_for_timeout(100)
             look(route, page.view)
-        page.to(f"{RUN}/match/0012-0007?turn=2", "article.turn.at")
+        page.open_route(f"{RUN}/match/0012-0007?turn=2", "article.turn.at")
         for name, act in ACTS.items():
             act(page.view)
             look(name, page.view)
-        page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+        page.errors = [line for line in page.errors if "400" not in line]  # the browser notes the refused condition
         page.close()
     assert found == {}

@@ -96,8 +96,10 @@ def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(client:
     ],
 )
 def test_filters_find_what_sql_finds(client: Client, query: dict[str, str], condition: str) -> None:
-    wanted = analysis.sql(EXAMPLE / "negotiation", f"select count(*) as n from matches where {condition}")["n"].iloc[0]
-    assert wait_for_answer(client, f"{ONE}/matches", limit="1", **query)["total"] == wanted
+    expected = analysis.sql(EXAMPLE / "negotiation", f"select count(*) as n from matches where {condition}")["n"].iloc[
+        0
+    ]
+    assert wait_for_answer(client, f"{ONE}/matches", limit="1", **query)["total"] == expected
 
 
 @pytest.mark.parametrize(
@@ -145,11 +147,11 @@ def test_unknown_runs_and_matches_are_one_line(client: Client) -> None:
 
 @pytest.mark.parametrize("estimator", ["rae", "grpo", "[{mars: {gamma: 0.5}}]"])
 def test_advantages_are_those_of_arena_credit(client: Client, estimator: str) -> None:
-    found = wait_for_answer(client, f"{ONE}/matches/0003-0001/credit", estimator=estimator)
+    answer = wait_for_answer(client, f"{ONE}/matches/0003-0001/credit", estimator=estimator)
     printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", estimator, "--json").out)["turns"]
     own = {row["turn"]: row for row in printed if row["match"] == "0003-0001"}
-    assert own and {int(turn): value[1] for turn, value in found["turns"].items()} == {
-        turn: row[found["name"]] for turn, row in own.items()
+    assert own and {int(turn): value[1] for turn, value in answer["turns"].items()} == {
+        turn: row[answer["name"]] for turn, row in own.items()
     }
 
 
@@ -186,9 +188,9 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
     first = asks.get("/api/runs/run/matches")
     assert first["unread"] == 1 and 0 < first["total"] < 24
-    told = wait_for_answer(asks, "/api/runs/run/matches", limit="200")
-    ids = [row["match"] for row in told["rows"]]
-    assert len(ids) == len(set(ids)) == told["total"] == 24
+    answer = wait_for_answer(asks, "/api/runs/run/matches", limit="200")
+    ids = [row["match"] for row in answer["rows"]]
+    assert len(ids) == len(set(ids)) == answer["total"] == 24
     assert asks.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
     asks.get("/api/runs/run/matches/0000-0031", 404)
     path = tmp_path / "run" / "log" / "0000.jsonl"
@@ -209,9 +211,9 @@ def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
     assert first["unread"] and all(
         point[2] is None for line in first["curves"][0]["series"] for point in line["points"]
     )
-    told = wait_for_answer(asks, "/api/runs/run/curves")
-    assert not told["unread"] and {c["title"] for c in told["curves"]} == {c["title"] for c in first["curves"]}
-    assert any(curve["levels"] for curve in told["curves"])
+    answer = wait_for_answer(asks, "/api/runs/run/curves")
+    assert not answer["unread"] and {c["title"] for c in answer["curves"]} == {c["title"] for c in first["curves"]}
+    assert any(curve["levels"] for curve in answer["curves"])
 
 
 @pytest.mark.slow
@@ -221,8 +223,8 @@ def test_figures_are_those_of_the_report(client: Client) -> None:
 
 
 def test_curves_are_the_metrics_with_intervals_around_them(client: Client) -> None:
-    told = wait_for_answer(client, f"{ONE}/curves")
-    curves = {curve["title"]: curve for curve in told["curves"]}
+    answer = wait_for_answer(client, f"{ONE}/curves")
+    curves = {curve["title"]: curve for curve in answer["curves"]}
     frame = load(EXAMPLE / "negotiation").iterations
     for title, key in (("Deals", "report.deal"), ("Valid acts of all turns", "valid_rate")):
         points = curves[title]["series"][0]["points"]
@@ -300,7 +302,7 @@ def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, place: str) -> None:
     (run / place).unlink(missing_ok=True)
     index = Index(RunReader(run)) if place != "config.yaml" else None
     os.mkfifo(run / place)
-    begun = time.monotonic()
+    start = time.monotonic()
     with limit_seconds(5), suppress(StoreError):
         if index is None:
             assert Library([tmp_path]).runs() == {}
@@ -315,7 +317,7 @@ def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, place: str) -> None:
         for ask in asks:
             with suppress(StoreError):
                 ask()
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - start < 4
 
 
 def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,8 +328,8 @@ def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch
     assert asks.get("/api/runs/run/matches/0001-0002")["open"]
     run.log.append(make_match(1, 7))
     assert asks.get("/api/changes") != before
-    told = wait_for_answer(asks, "/api/runs/run/matches")
-    assert told["total"] == 9 and "0001-0007" in [row["match"] for row in told["rows"]]
+    answer = wait_for_answer(asks, "/api/runs/run/matches")
+    assert answer["total"] == 9 and "0001-0007" in [row["match"] for row in answer["rows"]]
     assert asks.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
     assert asks.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
     with (run.path / "log" / "0001.jsonl").open("ab") as file:
@@ -356,8 +358,8 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
     asks = Client(tmp_path)
     runs = {run["name"]: run for run in asks.get("/api/runs")}
     assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
-    told = wait_for_answer(asks, "/api/runs/torn/matches")
-    assert told["total"] == 8 and len(told["damaged"]) == 1 and "0001.parquet" in told["damaged"][0]
+    answer = wait_for_answer(asks, "/api/runs/torn/matches")
+    assert answer["total"] == 8 and len(answer["damaged"]) == 1 and "0001.parquet" in answer["damaged"][0]
     assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
     assert wait_for_answer(asks, "/api/runs/good/matches")["total"] == 12
 

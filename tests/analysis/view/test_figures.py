@@ -152,12 +152,12 @@ def make_panel_row(iteration: int, payoff: float) -> str:
 def test_a_panel_comes_first_and_beside_what_the_best_response_earns(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", live=False).path
     (run / PANEL).write_text(make_panel_row(0, 2.0) + make_panel_row(2, 5.0), "utf-8")
-    told = read_answers(report(run))
-    lead = told["summary"]["sentence"]
+    answers = read_answers(report(run))
+    lead = answers["summary"]["sentence"]
     assert lead.endswith("payoff against the panel rose from 3.00 to 6.00; the best response to it earns 8.00.")
-    tiles = [(row["verdict"], row["key"]) for row in told["summary"]["rows"]]
+    tiles = [(row["verdict"], row["key"]) for row in answers["summary"]["rows"]]
     assert tiles[:2] == [("better", "panel.payoff"), ("better", "panel.gap")]
-    first = told["curves"]["curves"][0]
+    first = answers["curves"]["curves"][0]
     assert first["title"] == "Payoff against the panel" and [p[:2] for p in first["series"][0]["points"]] == [
         [0, 3],
         [2, 6],
@@ -176,11 +176,11 @@ def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None
     run = write_run(tmp_path / "run", rounds)
     rows = [{"iteration": k, "payoff": {"opener": p, "responder": -p}} for k, p in enumerate((5 / 3, -4 / 3))]
     (run / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    told = read_answers(report(run, theory={"parley": {"value": -0.5}}))
-    lead = told["summary"]["sentence"]
+    answers = read_answers(report(run, theory={"parley": {"value": -0.5}}))
+    lead = answers["summary"]["sentence"]
     assert "payoff of opener fell from 1.67 to −1.33; between perfect players it is −0.50." in lead
-    assert "learners payoff" not in [row["key"] for row in told["summary"]["rows"]]
-    (curve,) = [curve for curve in told["curves"]["curves"] if curve["title"] == "Payoff by seat"]
+    assert "learners payoff" not in [row["key"] for row in answers["summary"]["rows"]]
+    (curve,) = [curve for curve in answers["curves"]["curves"] if curve["title"] == "Payoff by seat"]
     assert curve["levels"] == [{"label": "value of the game", "value": -0.5}]
 
 

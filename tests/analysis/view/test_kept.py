@@ -17,18 +17,18 @@ from tests.factories.view import Client, serve_page
 
 def make_branched_run(path: Path) -> RunFolder:
     """A match, two branches of it and a branch of one of these, with all figures of its tokens."""
-    run, whole = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
+    run, full = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
     stream = Stream([1, 2, 3], [False, True, True], [0.0, -0.5, -1.5], [-1, 0, 0], [0.0, 0.25, 0.75])
-    whole = replace(whole, streams={"opener": (stream,), "responder": ()})
-    one = MatchId(0, 0, parent=whole.identity, turn=1)
-    other = MatchId(0, 0, parent=whole.identity, turn=0)
-    inner = MatchId(0, 0, parent=one, turn=1)
-    records = [whole, *(replace(whole, identity=each, source="branched") for each in (one, other, inner))]
+    full = replace(full, streams={"opener": (stream,), "responder": ()})
+    first = MatchId(0, 0, parent=full.identity, turn=1)
+    second = MatchId(0, 0, parent=full.identity, turn=0)
+    inner = MatchId(0, 0, parent=first, turn=1)
+    records = [full, *(replace(full, identity=each, source="branched") for each in (first, second, inner))]
     run.log.extend(records)
     run.log.seal(0)
-    credited = [t.credited([0.0] * len(t.turns), [0.5] * len(t.turns)) for t in trajectories(whole)]
+    credited = [t.credited([0.0] * len(t.turns), [0.5] * len(t.turns)) for t in trajectories(full)]
     figures = {"advantages": [0.25, 0.75], "ratios": [0.5, 2.0], "gaps": [-0.125, 0.125]}
-    run.log.write_credit(0, credited, {(whole.id, 0): figures})
+    run.log.write_credit(0, credited, {(full.id, 0): figures})
     run.log.close()
     return run
 

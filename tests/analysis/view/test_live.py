@@ -57,23 +57,25 @@ def test_a_match_in_flight_grows_turn_by_turn_and_is_then_the_logs(browser: Any,
     with run.lock(), serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.view.evaluate("window.same = 1")
-        page.to("#/run/run/matches", "table.matches tbody tr")
+        page.open_route("#/run/run/matches", "table.matches tbody tr")
         fed.begin(3)
         page.view.wait_for_selector(".flight li >> text=turn 0")
         page.view.click(".flight a")
         page.view.wait_for_selector(".outcome .live")
         assert "run/run/match/0002-0003" in page.view.url
         fed.turn(3, record.turns[0])
-        page.until("document.querySelectorAll('article.turn').length === 1")
+        page.wait_until("document.querySelectorAll('article.turn').length === 1")
         assert "The deal" in page.text(".deal")
         assert page.view.query_selector("text=fork from here") is None
         fed.turn(3, record.turns[1])
-        page.until("document.querySelectorAll('article.turn.at')[0]?.id === 'turn-1'")
+        page.wait_until("document.querySelectorAll('article.turn.at')[0]?.id === 'turn-1'")
         run.log.append(record)
         fed.writer.write([], over=["0002-0003"])
-        page.until("!document.querySelector('.outcome .live') && document.querySelector('.paid').textContent === '5'")
-        page.to("#/run/run/matches", "table.matches tbody tr >> text=0002-0003")
-        page.until("!document.querySelector('.flight')")
+        page.wait_until(
+            "!document.querySelector('.outcome .live') && document.querySelector('.paid').textContent === '5'"
+        )
+        page.open_route("#/run/run/matches", "table.matches tbody tr >> text=0002-0003")
+        page.wait_until("!document.querySelector('.flight')")
         assert page.view.evaluate("window.same") == 1
         page.close()
 
@@ -86,10 +88,10 @@ def test_live_text_is_escaped(browser: Any, tmp_path: Path) -> None:
         fed.turn(number, make_match(2, number).turns[0]._replace(raw=text, public=text, private=text, action=text))
     with run.lock(), serve_page(tmp_path) as link:
         page = Page(browser, link, 400)
-        page.to("#/run/run/matches", ".flight li")
+        page.open_route("#/run/run/matches", ".flight li")
         assert int(page.text(".flight .live")) > 0.8 * len(TEXTS)  # one of a megabyte may be left out
         for route, selector in (("#/run/run", ".flight li"), ("#/run/run/match/0002-0001", "article.turn")):
-            page.to(route, selector)
+            page.open_route(route, selector)
             wide, window = page.view.evaluate(
                 "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
             )
@@ -119,10 +121,10 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
     run, planned = tmp_path / "run", 300
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)
-    child.until(lambda: bool(run.exists() and checkpoints.newest_committed(run) > 1), limit=400)
+    child.wait_until(lambda: bool(run.exists() and checkpoints.newest_committed(run) > 1), limit=400)
     with serve_page(tmp_path) as link:
         page = Page(browser, link)
-        page.to("#/run/run", "#control >> text=stop")
+        page.open_route("#/run/run", "#control >> text=stop")
         page.view.click("#control")
         page.view.click("#sure")
         told = child.end()
@@ -135,7 +137,9 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
         page.view.click("#sure")
         page.view.set_default_timeout(300_000)  # it loads all that a run loads
         page.view.wait_for_selector("h1 .live")
-        page.until(f"Number(document.querySelector('.head .quiet').textContent.match(/([0-9]+) of/)[1]) > {done + 1}")
+        page.wait_until(
+            f"Number(document.querySelector('.head .quiet').textContent.match(/([0-9]+) of/)[1]) > {done + 1}"
+        )
         page.view.click("#control")
         page.view.click("#sure")
         page.view.wait_for_selector("#control >> text=resume")

@@ -62,9 +62,9 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(picture_run: Path) -> None:
 def test_a_report_holds_the_pictures(picture_run: Path) -> None:
     reader = RunReader(picture_run)
     page = report(picture_run, find_marks=read_marks)
-    held = read_answers(page)
+    answers = read_answers(page)
     for name in reader.log.images(0):
-        head, _, data = held[f"images/{name}"].partition(",")
+        head, _, data = answers[f"images/{name}"].partition(",")
         assert head == "data:image/png;base64" and hashlib.sha256(base64.b64decode(data)).hexdigest() == name
 
 
@@ -91,10 +91,10 @@ def test_the_page_draws_pictures_and_marks(picture_run: Path, tmp_path: Path) ->
 
 
 def test_arena_show_names_pictures_and_their_files(picture_run: Path) -> None:
-    shown = arena("show", picture_run, "0000-0000")
-    assert shown.code == 0
+    result = arena("show", picture_run, "0000-0000")
+    assert result.code == 0
     for name in RunReader(picture_run).log.images(0):
-        assert f"{name} image/png 48x48: {picture_run / 'log' / 'blobs' / name}" in shown.out.replace("\n", "")
+        assert f"{name} image/png 48x48: {picture_run / 'log' / 'blobs' / name}" in result.out.replace("\n", "")
 
 
 def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     shown: list[dict[str, Any]] = []
     for turn in range(2):
         for _ in range(1200):
-            asked = [line["ask"] for line in seat.read_since(0)["lines"] if "ask" in line]
-            if len(asked) > turn or not seat.is_running():
+            requests = [line["ask"] for line in seat.read_since(0)["lines"] if "ask" in line]
+            if len(requests) > turn or not seat.is_running():
                 break
             time.sleep(0.1)
-        assert len(asked) == turn + 1, seat.read_since(0)
-        shown += [image for message in asked[turn]["messages"] for image in message[2:][0]]
+        assert len(requests) == turn + 1, seat.read_since(0)
+        shown += [image for message in requests[turn]["messages"] for image in message[2:][0]]
         seat.answer("red", "")
     assert len(shown) == 2 and all(image["place"] == len("What colour is this?") for image in shown)
     client = Client(tmp_path)

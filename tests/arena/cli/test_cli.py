@@ -236,7 +236,7 @@ def test_a_run_may_be_resumed_from_elsewhere(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "roles" / "haggler.yaml").write_text(ROLE.format(name="haggler"))
     monkeypatch.chdir(tmp_path)
     more = ["--set", "seats.opener.role=haggler", "--roles", "roles", *NO_IMITATION, "--iterations", "1"]
-    told = run_arena_child(tmp_path, *TINY, *more, "--out", "run", hurt=ChildFault(kill_at_step=30))
+    told = run_arena_child(tmp_path, *TINY, *more, "--out", "run", fault=ChildFault(kill_at_step=30))
     assert told.code == -signal.SIGKILL
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -48,8 +48,8 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         told = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
     assert told.code == 0, told.err
     met = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
-    assert {"endpoint:m", "endpoint@local:m"} <= met and one.asked and two.asked
-    assert {headers["authorization"] for _, headers, _ in two.asked} == {"Bearer a-local-secret"}
+    assert {"endpoint:m", "endpoint@local:m"} <= met and one.requests and two.requests
+    assert {headers["authorization"] for _, headers, _ in two.requests} == {"Bearer a-local-secret"}
     assert "a-local-secret" not in (tmp_path / "run" / "config.yaml").read_text()
 
 
@@ -76,7 +76,11 @@ def test_commands_ask_the_server_that_they_are_told_of(command: list[str], gone:
     with passes() as server:
         told = arena(*command, "--endpoint", f"url={server.url}", "--endpoint", "seed=false", "--json")
     assert told.code == 0, told.err
-    assert server.asked and len(server.looked) == 1 and not any("seed" in body for _, _, body in server.asked)
+    assert (
+        server.requests
+        and len(server.model_requests) == 1
+        and not any("seed" in body for _, _, body in server.requests)
+    )
     begun = time.monotonic()
     told = arena(*command, "--endpoint", f"url={gone}")
     assert told.code == 2 and gone in told.line and time.monotonic() - begun < 5
@@ -92,7 +96,7 @@ def test_a_matrix_of_two_servers() -> None:
                      "2", "--trials", "1", *servers, "--json")  # fmt: skip
     assert told.code == 0, told.err
     assert [cell["agent"] for cell in json.loads(told.out)["cells"]] == ["endpoint:m", "endpoint@local:m"]
-    assert one.asked and two.asked
+    assert one.requests and two.requests
 
 
 @pytest.mark.parametrize(
@@ -152,13 +156,13 @@ def test_a_strangers_run_asks_no_server_unasked(tmp_path: Path, monkeypatch: pyt
         assert arena(*RUN, *seat, *key, "--out", run).code == 0
         assert arena("resume", run, "--iterations", "2", "--json").code == 0, "begun here"
         (tmp_path / "home" / "trusted").unlink()
-        looked = len(server.looked)
+        looked = len(server.model_requests)
         line = get_refusal("resume", run, "--iterations", "3")
         assert f"would ask {server.url} with the key in DATABASE_PASSWORD: to allow that, pass --trust" in line
-        assert len(server.looked) == looked > 0
+        assert len(server.model_requests) == looked > 0
         own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
         assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, "the user's own word"
-        assert len(server.looked) == looked and other.looked
+        assert len(server.model_requests) == looked and other.model_requests
         assert arena("resume", run, "--iterations", "4", "--json").code == 0, "which the run keeps"
         again = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
         assert arena("resume", run, "--iterations", "5", *again, "--trust", "--json").code == 0

@@ -32,7 +32,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     words = ["study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
-    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
+    assert child.wait_until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
     assert is_in_use(folder / "mars-0")
     assert f"{folder} is in use by process {child.process.pid}" == get_refusal(*words)
     child.signal(signal.SIGKILL)
@@ -67,7 +67,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
 def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     child = Child(tmp_path / "it", "study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
-    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
+    assert child.wait_until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
     child.signal(signal.SIGKILL)
     child.end()
     deadline = time.monotonic() + 60
@@ -168,7 +168,7 @@ def test_a_rehearsal_has_a_folder_beside_any(folder: str, own: str, monkeypatch:
 def test_a_gauge_that_no_run_has_is_told_while_other_runs_wait(tmp_path: Path) -> None:
     file, folder = write_study(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
     child = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder)
-    assert child.until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
+    assert child.wait_until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
     child.signal(signal.SIGINT)
     told = child.end()
     assert told.err.count("no run has the gauge") == 1 and "gauge report.deal: its name is another" in told.err

@@ -21,7 +21,7 @@ def test_killed_at_any_moment_the_same_command_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ["sweep", "negotiation-nano", *CONSTANT, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
-    assert child.until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
+    assert child.wait_until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
     assert f"{folder} is in use by process {child.process.pid}" == get_refusal(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL

@@ -243,4 +243,4 @@ def test_replies_that_are_asked_anew_stay_within_the_positions() -> None:
     )
     asked = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
     wait(sample_replies(asked, run, np.random.default_rng(0)))
-    assert [request.max_tokens for request in engine.asked] == [16, 5]
+    assert [request.max_tokens for request in engine.requests] == [16, 5]

@@ -68,7 +68,7 @@ def test_a_score_is_scaled_and_paid_on_the_last_turn() -> None:
         figures = made.report(1)
     assert figures["calls"] == 3 and figures["unreadable"] == figures["fallback"] == figures["cached"] == 0
     assert figures["tokens"] == pytest.approx(
-        sum(16 + len(json.dumps(a[2]["messages"])) // 3 for a in server.asked), rel=0.2
+        sum(16 + len(json.dumps(a[2]["messages"])) // 3 for a in server.requests), rel=0.2
     )
 
 
@@ -79,7 +79,7 @@ def test_pairs_are_asked_in_both_orders_and_count_for_both() -> None:
         figures = made.report(1)
     # fine beats the three others; "so so" wins 1 of 3 and ties with its equal, without a call
     assert values(found) == [1, 0.5, 0, 0.5, 0], "one that is alone in its deal has nothing to be compared with"
-    pairs = [tuple(find_quotes(asked[2]["messages"][1]["content"])) for asked in server.asked]
+    pairs = [tuple(find_quotes(asked[2]["messages"][1]["content"])) for asked in server.requests]
     assert len(pairs) == 6 and set(pairs) == {pair[::-1] for pair in pairs}, "equal texts were asked once"
     assert figures["consistent"] == 1 and figures["position_bias"] == 0 and figures["fallback"] == pytest.approx(0.2)
     assert figures["agreement"] == 1 and figures["cached"] == pytest.approx(1 - 6 / 10)
@@ -104,7 +104,7 @@ def test_groups_are_ranked_in_parts_and_equal_texts_share_a_rank() -> None:
     with serve_judge(by_points) as server:
         made = make_judge(server, mode="groupwise")
         assert values(wait(made.measure(1, talks("bad", "fine", "so so", "fine")))) == [0, 1, 0.5, 1]
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
         parts = make_judge(server, mode="groupwise", most=2)
         assert values(wait(parts.measure(1, talks("bad", "fine", "so so", "so so", "fine")))) == [0, 1, 0.5, 0.5, 0]
 
@@ -114,7 +114,7 @@ def test_the_order_of_a_group_does_not_depend_on_that_of_the_matches(said: list[
     with serve_judge(by_points) as server:
         wait(make_judge(server, mode="groupwise").measure(1, talks(*said)))
         wait(make_judge(server, mode="groupwise").measure(1, talks("bad", "fine", "so so")))
-    assert server.asked[0][2]["messages"] == server.asked[1][2]["messages"]
+    assert server.requests[0][2]["messages"] == server.requests[1][2]["messages"]
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -133,19 +133,19 @@ def test_a_text_is_asked_for_once_also_after_the_state_was_saved() -> None:
     with serve_judge(by_points) as server:
         made = make_judge(server)
         wait(made.measure(1, talks("fine", "bad", "fine")))
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
         wait(made.measure(1, talks("fine", "bad", "fine", "so so")))
-        assert len(server.asked) == 3 and made.report(1)["cached"] == 0.25
+        assert len(server.requests) == 3 and made.report(1)["cached"] == 0.25
         again = make_judge(server, state=json.loads(json.dumps(made.state())))
         assert values(wait(again.measure(2, talks("so so", "fine")))) == [0.5, 1]
-        assert len(server.asked) == 3 and again.report(2)["cached"] == 1
+        assert len(server.requests) == 3 and again.report(2)["cached"] == 1
         assert again.state() == made.state() | {"trend": again.state()["trend"]}
         wait(
             make_judge(server, rubric=make_rubric(instructions="Be strict."), state=made.state()).measure(
                 3, talks("fine")
             )
         )
-        assert len(server.asked) == 4, "another rubric asks another question"
+        assert len(server.requests) == 4, "another rubric asks another question"
 
 
 def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
@@ -154,11 +154,11 @@ def test_an_unreadable_answer_is_asked_for_again_and_then_no_more() -> None:
     with serve_judge(lambda text: next(replies)) as server:
         made = make_judge(server, notes)
         assert values(wait(made.measure(1, talks("fine")))) == [0.75]
-        assert server.asked[1][2]["temperature"] == 0.7 and server.asked[0][2]["temperature"] == 0
+        assert server.requests[1][2]["temperature"] == 0.7 and server.requests[0][2]["temperature"] == 0
         assert values(wait(made.measure(2, talks("bad")))) == [0]
         assert made.report(2)["unreadable"] == 1 and "no answer is readable" in notes[0]
         wait(made.measure(3, talks("bad")))
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize(("limit", "answered"), [({"calls": 2}, 2), ({"tokens": 250}, 1), ({"tokens": 1}, 0)])
@@ -167,14 +167,14 @@ def test_beyond_the_budget_of_the_whole_run_there_is_the_fallback(limit: dict[st
     with serve_judge(by_points) as server:
         made = make_judge(server, notes, **limit)
         found = wait(made.measure(1, talks("fine", "so so", "bad")))
-        assert len(server.asked) == answered
+        assert len(server.requests) == answered
         assert [float(array[-1]) for array in found] == [1.0, 0.5, 0.0][:answered] + [0.0] * (3 - answered)
         figures = made.report(1)
         assert figures["unanswered"] == pytest.approx((3 - answered) / 3)
         assert figures["unanswered_budget"] == 3 - answered and len(notes) == 1 and "is spent" in notes[0]
         later = make_judge(server, state=made.state(), **limit)
         wait(later.measure(2, [make_talk("so so", 5, turns=2)]))
-        assert len(server.asked) == answered
+        assert len(server.requests) == answered
 
 
 def test_the_fallback_is_zero_the_others_mean_or_no_value() -> None:
@@ -223,7 +223,7 @@ def test_a_template_that_fails_on_a_match_values_it_by_the_fallback() -> None:
     fussy = make_rubric(template="{% for t in transcript %}{{ t.text.nothing }}{% endfor %}")
     with serve_judge(by_points) as server:
         assert values(wait(make_judge(server, notes, rubric=fussy).measure(1, talks("fine")))) == [0]
-        assert not server.asked and "rubric goodness: template: match 0001-0000" in notes[0]
+        assert not server.requests and "rubric goodness: template: match 0001-0000" in notes[0]
 
 
 # -- what players write ------------------------------------------------------------------------------------
@@ -374,9 +374,9 @@ def test_a_run_asks_its_endpoint_and_pays(tmp_path: Path) -> None:
         assert "wise" not in given.playing() and find_used_servers(given)[""].url == server.url
         run_lab(tmp_path / "run", given)
         (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
-    assert server.asked and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
-    assert row["judge.bold"]["calls"] == len(server.asked)
-    (shown, *_) = (asked[2]["messages"][1]["content"] for asked in server.asked)
+    assert server.requests and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
+    assert row["judge.bold"]["calls"] == len(server.requests)
+    (shown, *_) = (asked[2]["messages"][1]["content"] for asked in server.requests)
     assert "| Two sides divide books, hats and balls" in shown and "| opener: " in shown and "| deal: " in shown
     turns = wait(compare(tmp_path / "run", given.credit, [choose("estimator", "mars")])).turns
     paid = turns.groupby(["match", "seat"])["reward"].sum()

@@ -225,8 +225,8 @@ def test_an_endpoint_that_joins_is_told_what_was_said(tmp_path: Path, monkeypatc
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
         forked = wait(fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader))
-        assert len(forked.forked["payoff first"]) == 2 and len(server.asked) == 2, "the past is not asked again"
-        chat = server.asked[-1][2]["messages"]
+        assert len(forked.forked["payoff first"]) == 2 and len(server.requests) == 2, "the past is not asked again"
+        chat = server.requests[-1][2]["messages"]
     assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
 
 
@@ -235,7 +235,7 @@ def test_who_brings_no_role_plays_that_of_the_run(tmp_path: Path, monkeypatch: p
     with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1))
-        chat = server.asked[-1][2]["messages"]
+        chat = server.requests[-1][2]["messages"]
     assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
 
 

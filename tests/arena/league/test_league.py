@@ -250,10 +250,10 @@ def test_a_process_killed_between_any_two_writes_of_a_league_ends_as_the_unbroke
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--config", tmp_path / "mine.yaml", "--json"]
     command += ["--roles", roles]
     whole = [*command, "--out", tmp_path / "whole"]
-    assert run_arena_child(tmp_path / "said", *whole, hurt=ChildFault(count_steps=tmp_path / "steps")).code == 0
+    assert run_arena_child(tmp_path / "said", *whole, fault=ChildFault(count_steps=tmp_path / "steps")).code == 0
     step = random.Random(number).randint(1, int((tmp_path / "steps").read_text()))
     run = tmp_path / "run"
-    told = run_arena_child(tmp_path / "said", *command, "--out", run, hurt=ChildFault(kill_at_step=step))
+    told = run_arena_child(tmp_path / "said", *command, "--out", run, fault=ChildFault(kill_at_step=step))
     assert told.code == -signal.SIGKILL, told
     again = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
     told = run_arena_child(tmp_path / "said", *again)

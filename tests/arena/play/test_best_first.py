@@ -37,7 +37,7 @@ class Weighted(RandomWalkEngine):
         self.means = means or (-1.0,) * len(acts)
 
     def _one(self, request: Any) -> Completion:
-        self.asked.append(request)
+        self.requests.append(request)
         which = int(np.random.default_rng(request.seed).integers(len(self.acts)))
         ids = (*FRAME.encode(self.acts[which]), FRAME.stop_id)
         return Completion(ids, (self.means[which],) * len(ids), "stop", 3)
@@ -93,7 +93,7 @@ def test_no_more_replies_are_sampled_than_the_budget(order: str) -> None:
     for nodes in (1, 7, 50):
         record, engine = proved({"nodes": nodes, "order": order, "width": 4}, 3, Weighted(("comm 9",)))
         assert not record.report["success"]  # "comm 9" never applies
-        searched = len(engine.asked) - len(record.turns)
+        searched = len(engine.requests) - len(record.turns)
         # Best-first never meets a new state; samples go on to the last turn, again and again.
         assert searched == (min(4, nodes) if order == "best_first" else nodes)
 
@@ -107,7 +107,7 @@ def test_the_likeliest_path_is_expanded_first() -> None:
         game = games.make("prover", depth=2, max_turns=6)
         game.reset(seed=seed)
         game.step(expected)
-        assert FRAME.decode(engine.asked[16].ids).endswith(game.public()["numbered"])
+        assert FRAME.decode(engine.requests[16].ids).endswith(game.public()["numbered"])
 
 
 def _both_apply(seed: int) -> bool:

@@ -91,7 +91,7 @@ def test_a_branch_is_its_match_until_they_part(responder: str, memory: str, forg
         assert again.turns[turn].messages == record.turns[turn].messages
         for seat in record.streams:
             assert before(again, seat, turn) == before(record, seat, turn)
-        assert all(request.seed[-1] >= turn for request in engine.asked), "nobody was asked for what is known"
+        assert all(request.seed[-1] >= turn for request in engine.requests), "nobody was asked for what is known"
         new += again.turns[turn].raw != record.turns[turn].raw
     assert new > 1 or responder != "p", "fresh draws from the parting on"
 
@@ -164,7 +164,7 @@ def test_an_endpoint_says_again_what_it_said_and_is_not_asked() -> None:
         player = endpoint.player("m", load_role("nano_opener"), 1, {0: Answer("OFFER 1 0 0", "stop", 4)})
         first, second = (asyncio.run(player.act(view)) for view in views)
     assert (first.raw, first.tokens, second.raw) == ("OFFER 1 0 0", 4, "ACCEPT")
-    ((_, _, body),) = server.asked
+    ((_, _, body),) = server.requests
     assert [m["content"] for m in body["messages"] if m["role"] == "assistant"] == ["OFFER 1 0 0"]
 
 
@@ -234,7 +234,7 @@ def test_matches_of_one_deal_have_draws_of_their_own() -> None:
     record = play(on, first)
     play(on, second)
     play(on, replace(first, identity=record.identity.branch(0), branch=Branch(record, 0)))
-    seeds = [request.seed for request in engine.asked]
+    seeds = [request.seed for request in engine.requests]
     assert len(set(seeds)) == len(seeds)
 
 

@@ -59,7 +59,7 @@ def _follows(record: MatchRecord, number: int) -> None:
 def test_a_patch_is_context_as_if_the_policy_had_written_it() -> None:
     engine, seen = RandomWalkEngine(), 0
     record = play_walk(1, engine, **PATCHED)
-    asked = {request.seed[-1]: request.ids for request in engine.asked}
+    asked = {request.seed[-1]: request.ids for request in engine.requests}
     for turn, later in zip(record.turns, record.turns[2:], strict=False):
         if turn.source != "replaced" or later.index not in asked:
             continue

@@ -47,7 +47,7 @@ def test_a_sample_is_the_experts_act_where_the_policy_was_asked() -> None:
     samples = shown(records)
     assert len(samples) == len(put) > 10
     for sample, (engine, record, turn) in zip(samples, put, strict=True):
-        asked = {request.seed[-1]: list(request.ids) for request in engine.asked}
+        asked = {request.seed[-1]: list(request.ids) for request in engine.requests}
         stream, before = sample.stream, asked[turn.index - 1]
         assert record.turns[turn.index - 1].source == "replaced" and sample.source == "demonstration"
         assert stream.ids == [*before, *FRAME.encode(turn.raw), FRAME.stop_id]

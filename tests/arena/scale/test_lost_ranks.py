@@ -38,7 +38,7 @@ def two(cluster: None) -> Iterator[Ranks]:
 async def updated(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Weights before, an update's metrics, weights after."""
     before = copy_arrays(await trainer.weights())
-    metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
+    metrics = await trainer.update(trainer.plan(case.draw_samples(1), np.random.default_rng(0)))
     return before, metrics, copy_arrays(await trainer.weights())
 
 
@@ -119,7 +119,7 @@ def test_a_rank_that_dies_or_hangs_is_named_and_all_are_ended(two: Ranks, sent: 
     asyncio.run(updated(trainer_on(two, Case()), Case()))  # all is loaded
 
     async def through() -> None:
-        update = asyncio.ensure_future(trainer.update(trainer.plan(case.given(1), np.random.default_rng(0))))
+        update = asyncio.ensure_future(trainer.update(trainer.plan(case.draw_samples(1), np.random.default_rng(0))))
         await asyncio.sleep(2.0)
         for actor in two.actors:
             await asyncio.wait_for(actor.ping.remote(), PATIENCE)  # in the middle of the update

@@ -17,7 +17,7 @@ from tests.factories.scaled import CASES, load_initial_model
 def plan_of(name: str, ranks: int = 2, count: int | None = None) -> Plan:
     """The plan of a case's first update on several ranks."""
     case = CASES[name]
-    given = case.given(1)[:count]
+    given = case.draw_samples(1)[:count]
     return Planner("p", case.spec(), estimate_costs(load_initial_model())).update(
         given, np.random.default_rng(0), CLOCK, 0, ranks
     )

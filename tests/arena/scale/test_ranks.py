@@ -31,7 +31,7 @@ def by_one(name: str) -> TrainingResult:
 
 def equal(found: TrainingResult, name: str) -> None:
     alone = by_one(name)
-    weight, gradient = alone.off(found)
+    weight, gradient = alone.compute_differences(found)
     assert weight < CLOSE and gradient < 1e-4, f"{name}: weights differ by {weight:.2g}, moments by {gradient:.2g}"
     np.testing.assert_allclose(found.scores, alone.scores, atol=1e-4)
     for one, other in zip(found.metrics, alone.metrics, strict=True):
@@ -48,7 +48,7 @@ def on_two(ranks: Ranks) -> MakeTrainer:
 def test_two_ranks_learn_what_one_does(stage: Any, name: str, on_two: MakeTrainer) -> None:
     found = train_case(on_two, CASES[name], zero_stage=stage)
     equal(found, name)
-    assert found.moved(CASES[name]) > 5 * CASES[name].spec().lr, "something was learned"
+    assert found.max_change(CASES[name]) > 5 * CASES[name].spec().lr, "something was learned"
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -37,7 +37,7 @@ def go_on(run: Path, scratch: Path) -> CommandResult:
 def kill_when(run: Path, scratch: Path, moment: Callable[[], bool]) -> bool:
     """Run until the moment, then SIGKILL; whether it came before the end."""
     child = Child(scratch, *command(run))
-    child.until(moment)
+    child.wait_until(moment)
     child.signal(signal.SIGKILL)
     return child.end().code == KILLED
 
@@ -81,9 +81,9 @@ def test_a_run_killed_in_several_phases_ends_as_the_unbroken(
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
     """Return the number of durable steps (fsyncs, renames, removals) and the seconds of a whole run."""
     folder = tmp_path_factory.mktemp("measured")
-    child = Child(folder, *TINY, "--out", folder / "run", hurt=ChildFault(count_steps=folder / "steps"))
+    child = Child(folder, *TINY, "--out", folder / "run", fault=ChildFault(count_steps=folder / "steps"))
     assert child.end().code == 0
-    return int((folder / "steps").read_text()), time.monotonic() - child.begun
+    return int((folder / "steps").read_text()), time.monotonic() - child.started_at
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_a_run_killed_between_two_writes_ends_as_the_unbroken(
     """SIGKILL before a random one of the fsyncs, renames and removals of the whole run."""
     steps, run = measured[0], tmp_path / "run"
     step = random.Random(number).randint(1, steps)
-    told = run_arena_child(tmp_path / "said", *command(run), hurt=ChildFault(kill_at_step=step))
+    told = run_arena_child(tmp_path / "said", *command(run), fault=ChildFault(kill_at_step=step))
     assert told.code == KILLED, f"step {step} of {steps}: {told}"
     go_on(run, tmp_path / "said")
     assert_same(read_trace(run), expected)

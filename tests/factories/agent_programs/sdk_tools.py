@@ -1,4 +1,4 @@
-"""An agent on the unmodified OpenAI SDK: a loop with tools and parallel calls, streamed or not, by either API."""
+"""An agent on the OpenAI SDK: a loop with parallel tool calls, streamed or not, by either API."""
 
 import json
 import sys
@@ -23,9 +23,9 @@ def chat() -> str:
         messages.append(said)
         if not said.tool_calls:
             break
-        for one in said.tool_calls:
-            result = call(one.function.name, json.loads(one.function.arguments))
-            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
+        for tool_call in said.tool_calls:
+            result = call(tool_call.function.name, json.loads(tool_call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": tool_call.id, "content": result})
     return said.content or "nothing"
 
 
