@@ -1,4 +1,4 @@
-"""Adapters: what they compute against peft's own, what of the base they share, and folders in both directions."""
+"""Adapters: equality with peft, sharing of the base, and folders in both directions."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ IDS = torch.arange(20).reshape(2, 10) % 24
 
 
 def compute_logits(model: Any) -> torch.Tensor:
-    """Logits of a small model."""
+    """Return the logits of a small model."""
     with torch.no_grad():
         logits: torch.Tensor = model(input_ids=IDS).logits
     return logits
@@ -126,7 +126,7 @@ def test_merged_model_has_equal_logits(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small adapter on `tied`."""
+    """Save a small adapter on `tied`."""
     path = tmp_path_factory.mktemp("adapter")
     save_adapter(randomise_adapter(create_adapter(make_model("tied"), AdapterSpec(rank=2), 0)), path, "nano")
     return path

@@ -1,4 +1,4 @@
-"""Attention on a processor: the numbers of torch's, the gradients of its formula, and only where it is meant to be."""
+"""CPU attention: results and gradients equal torch's, and unsupported cases fall back to it."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ LAYER: Any = SimpleNamespace(num_key_value_groups=2, is_causal=True)
 def draw_query_key_value(
     rows: int, queries: int, keys: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Query of four heads, key and value of two."""
+    """Return a random query of four heads, and key and value of two."""
     rng = torch.Generator().manual_seed(queries * keys + rows)
     shapes = (rows, 4, queries, 8), (rows, 2, keys, 8), (rows, 2, keys, 8)
     query, key, value = (torch.randn(shape, generator=rng).to(dtype).requires_grad_() for shape in shapes)
@@ -23,7 +23,7 @@ def draw_query_key_value(
 
 
 def make_padded_causal_mask(rows: int, queries: int, keys: int) -> torch.Tensor:
-    """Causal, and the first row's oldest key is padding, which its own queries see as little as anybody's."""
+    """Return a causal mask in which the first row's oldest key is padding."""
     mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries).expand(rows, 1, queries, keys).clone()
     mask[0, :, :, 0] = False
     return mask
@@ -56,7 +56,7 @@ def test_gradient_matches_finite_differences() -> None:
 
 
 def test_fully_masked_rows_are_finite() -> None:
-    """Rows of padding run through the model like others: a NaN of theirs would reach everybody."""
+    """Padding rows run through the model too, and their NaN would spread."""
     nothing = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
     found, _ = attention.attend(LAYER, *draw_query_key_value(1, 4, 4, torch.bfloat16), nothing)
     assert torch.isfinite(found).all()

@@ -1,4 +1,4 @@
-"""Models converted once: what they say is to the bit what autocast says of the weights they were made of."""
+"""Models converted to bfloat16: bit-equal to autocast on the original weights."""
 
 import copy
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.factories.models import CONFIGS, make_model
 
 
 def compute_logits(model: Any) -> torch.Tensor:
-    """Logits under autocast."""
+    """Return logits under autocast."""
     device = next(model.parameters()).device
     ids = torch.arange(20, device=device).reshape(2, 10) % 24
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
@@ -64,7 +64,7 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
 
 
 def test_converting_a_bfloat16_copy_shares_its_weights() -> None:
-    """A frozen policy is loaded so, and then published."""
+    """Frozen policies are loaded in bfloat16 and then published."""
     once = convert_to_bf16(make_model("biases"))
     twice = convert_to_bf16(once)
     refresh_copy(twice, once)
@@ -77,7 +77,7 @@ needs_packing = pytest.mark.skipif(not can_pack_here(), reason="matrices are not
 
 @pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
 def test_layers_with_the_same_input_are_joined(packed: bool) -> None:
-    """And what reads something else, or stands alone, is not part of it."""
+    """Layers with another input, or single ones, are not."""
     layer = convert_to_bf16(make_model("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
@@ -91,7 +91,7 @@ def test_layers_with_the_same_input_are_joined(packed: bool) -> None:
 
 @needs_packing
 def test_joined_parts_work_in_any_call_order() -> None:
-    """A model may read its layers in another order, one of them twice, or of other inputs: of another's states."""
+    """A model may call its layers in another order, repeatedly, or with different inputs."""
     plain = [torch.nn.Linear(16, out, bias=out == 8) for out in (8, 4, 4)]
     parts = JoinedLinears(plain).parts
     a, b = torch.randn(3, 16), torch.randn(5, 16)
@@ -115,7 +115,7 @@ def test_joined_product_changes_when_all_parts_are_copied() -> None:
 
 
 def test_joined_matrices_are_refreshed_in_place() -> None:
-    """A recorded step looks for them there."""
+    """Recorded steps rely on their addresses."""
     model = make_model("biases")
     converted = convert_to_bf16(model, packed=False)
     layers = converted.model.layers[0].mlp.gate_proj, converted.model.layers[0].mlp.up_proj
@@ -132,7 +132,7 @@ def test_joined_matrices_are_refreshed_in_place() -> None:
 
 @pytest.mark.parametrize("moves", [True, False])
 def test_bfloat16_weights_are_not_duplicated(moves: bool) -> None:
-    """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
+    """Matrices that an optimiser holds are not moved."""
     model = make_model("biases").bfloat16()
     before = compute_logits(model)
     positions = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
@@ -146,7 +146,7 @@ def test_bfloat16_weights_are_not_duplicated(moves: bool) -> None:
 
 
 def test_conversion_keeps_requires_grad_of_the_model() -> None:
-    """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
+    """The trainer's weights require gradients; the engine's copy must not."""
     model = make_model("tied")
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     convert_to_bf16(model)
@@ -154,7 +154,7 @@ def test_conversion_keeps_requires_grad_of_the_model() -> None:
 
 
 def save_in_bf16(family: str, folder: Path) -> Any:
-    """A model, and the folder that it was saved to."""
+    """Save a bfloat16 model to the folder and return it."""
     model = make_model(family).bfloat16()
     model.config = copy.deepcopy(model.config)  # saving notes the dtype in it, and others are made of the same
     model.save_pretrained(folder)

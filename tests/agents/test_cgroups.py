@@ -1,4 +1,4 @@
-"""Quotas of control groups, as files of a made-up machine say them; limits of memory are in fits/test_machine.py."""
+"""Processor quotas of control groups from files of a simulated machine; fits/test_machine.py tests memory limits."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ PERIOD = 100_000
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of 64 cores, 16 of them this process's, without control groups."""
+    """Simulate a machine of 64 cores, 16 of them this process's, without control groups."""
     monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
     monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)), raising=False)

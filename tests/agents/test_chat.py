@@ -1,4 +1,4 @@
-"""The chat frame: equal to the model's own template, and no control id ever out of content (invariant 7)."""
+"""The chat frame: equal to the model's own template, and no control id from content (invariant 7)."""
 
 import copy
 import re
@@ -28,7 +28,7 @@ MANY, MORE = 20_000, 100_000
 
 @pytest.fixture(scope="session")
 def tokenizers() -> dict[str, Any]:
-    """One tokenizer per family, and SmolLM2's, which is fetched when this machine has never had it."""
+    """Return one tokenizer per family, and SmolLM2's if it is available."""
     built = {name: build() for name, build in BUILDERS.items()}
     return {**built, "smollm2": weights.load_tokenizer(weights.resolve(weights.DEFAULT))}
 
@@ -44,7 +44,7 @@ SMOLLM2_LACKS = re.compile("[\x04\x06\x13\x14\x16\x1d\U00040000-\U000bffff]")
 
 
 def count_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
-    """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
+    """Count hostile strings that leak a control id, through our encoder and through the tokenizer's own."""
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
     ours = reference = 0
     for number, text in enumerate(generate_attacks(seed, count, control)):
@@ -252,7 +252,7 @@ def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -
 
 
 def test_template_gets_tools_none() -> None:
-    """As transformers tells it: with an empty list Llama 3.1's template asks for function calls."""
+    """As from transformers: with an empty list Llama 3.1's template asks for function calls."""
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{{ 'Call a function.' if tools is not none }}" + CHATML
     talk = Chat(("Hello?",), system=False)

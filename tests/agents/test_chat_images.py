@@ -1,4 +1,4 @@
-"""Images in prompts: as the chat templates of three families write them, in order, and never by a text's doing."""
+"""Images in prompts: written as the chat templates of three families do, in order, and never forged by text."""
 
 import hashlib
 import io

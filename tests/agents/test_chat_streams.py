@@ -1,4 +1,4 @@
-"""Chats and texts from data sets as streams: hand-composed ids, masks, and one line for what is malformed."""
+"""Chats and texts of data sets as streams: expected ids, masks, and one-line errors for malformed rows."""
 
 import json
 from itertools import pairwise
@@ -63,7 +63,7 @@ def test_stream_matches_frame(name: str) -> None:
 
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_calls_are_sampled_and_results_observed(family: str) -> None:
-    """Ids of calls that are missing are numbered, and arguments may be JSON text."""
+    """Missing call ids are numbered, and arguments may be JSON text."""
     frame = ChatFrame(build_tool_tokenizer(family))
     call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
     result = frame.answer([ToolResult("call00000", "Tarn", "find")])
@@ -147,7 +147,7 @@ def test_malformed_definitions_and_completions_are_refused() -> None:
 
 
 def test_exported_chats_give_the_streams_of_the_run(tmp_path: Path) -> None:
-    """Of a run with a nano policy, all of whose replies are spelled as the tokenizer spells them."""
+    """For a nano policy whose replies re-encode to the same tokens."""
     run = tmp_path / "run"
     run_lab(run, make_experiment("iterations=1", "play.matches=6", "play.group=1"))
     assert arena("export", run, "--as", "chats", "--to", tmp_path / "chats").code == 0

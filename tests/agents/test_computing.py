@@ -1,4 +1,4 @@
-"""The computing thread: one for all, in order, beside a loop that stays awake."""
+"""The computing thread: a single one, in order, beside a responsive event loop."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ def test_all_work_is_done_in_one_thread_in_the_order_it_was_asked_for() -> None:
 
 
 def test_event_loop_stays_responsive() -> None:
-    """The work ends by what the loop does while it runs."""
+    """The work waits for something the loop does meanwhile."""
     beaten = threading.Event()
 
     async def ask() -> bool:
@@ -43,7 +43,7 @@ def test_event_loop_stays_responsive() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
 def test_loop_threads_end_before_work_begins() -> None:
-    """Loading a model in the main thread left one, and made every decoding step take twice as long."""
+    """Loading a model in the main thread left a thread pool that doubled the time of each decoding step."""
     code = (
         "import asyncio, os, torch, faiss\n"  # which brings a libgomp of its own
         "from agents.computing import compute\n"
@@ -96,7 +96,7 @@ def test_cancelled_work_ends_and_the_next_is_unharmed(after: float) -> None:
 
 
 def test_an_interrupt_never_reaches_the_work_after_it() -> None:
-    """Cancelled at all moments, also just when it ends."""
+    """Cancelled at all moments, also at the end of the work."""
 
     async def ask() -> None:
         for i in range(200):

@@ -1,4 +1,4 @@
-"""Every family of vision-language models: scores, gradients and replies beside transformers' own forward pass."""
+"""All vision-language families: scores, gradients and replies equal those of transformers' forward pass."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ SMALL, WIDE, TALL = make_picture(1), make_picture(2, 16, 48), make_picture(3, 40
 
 
 def make_streams(vision: Vision) -> list[Stream]:
-    """One image per turn; several in a turn, of different sizes; the same one twice; text before the first."""
+    """Return streams with one or several images per turn, repeated images, and text before the first."""
     return [
         make_stream(vision, [[SMALL], [WIDE]]),
         make_stream(vision, [[SMALL], [WIDE]], seed=1),
@@ -96,7 +96,7 @@ def make_request(stream: Stream, key: str, tokens: int = 4, temperature: float =
 
 
 def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vision]) -> None:
-    """Many matches at once, whose later turns add images to a cache: as one whole context each."""
+    """Concurrent matches whose later turns add images to a cache."""
     model, vision = eyes
     turns = [[SMALL], [WIDE, TALL], [], [TALL]]
 
@@ -124,7 +124,7 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
 
 
 def observe_images(vision: Vision, stream: Stream, images: Sequence[Any], number: int, seed: int) -> None:
-    """Append a turn of images; the rows differ in length, so that they are padded."""
+    """Append a turn of images; rows differ in length, so they are padded."""
     text = [int(id) for id in np.random.default_rng(number + 7 * (seed == 3)).integers(20, WORDS, 5 + seed)]
     ids, media = text[:2], []
     for image in images:
@@ -159,7 +159,7 @@ def test_an_image_is_never_scaled_to_whatever_a_log_states(eyes: tuple[Any, Visi
 
 
 def test_black_image_changes_the_context(eyes: tuple[Any, Vision]) -> None:
-    """SmolVLM's own forward pass takes it for padding, and its tokens are then those of other images."""
+    """SmolVLM's own forward pass takes it for padding and drops it."""
     model, vision = eyes
     pixels = torch.zeros((3, vision.size or 16, vision.size or 16))
     with torch.no_grad():
@@ -169,7 +169,7 @@ def test_black_image_changes_the_context(eyes: tuple[Any, Vision]) -> None:
 
 
 def test_patch_positions_are_exact_in_bfloat16() -> None:
-    """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16, by rounding fractions of the side."""
+    """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16 by rounding."""
     model = make_vision_model("smolvlm")
     vision = create_vision(model.config)
     assert vision
@@ -185,7 +185,7 @@ def test_patch_positions_are_exact_in_bfloat16() -> None:
 
 @pytest.mark.parametrize("family", QWENS)
 def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -> None:
-    """As get_rope_index gives them, in one piece or from any place on, and as a tree under bfloat16."""
+    """As from get_rope_index, in one piece, continued anywhere, and as a tree under bfloat16."""
     model = make_vision_model(family)
     vision = make_vision(model, tmp_path)
     stream = make_stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)

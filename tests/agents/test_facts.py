@@ -1,4 +1,4 @@
-"""Facts are written as a template may compare them."""
+"""Facts as template values."""
 
 from typing import Any
 

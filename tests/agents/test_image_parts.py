@@ -1,4 +1,4 @@
-"""Images from strangers: good ones are read by their header, and hostile ones refused in one line, undecoded."""
+"""Untrusted images: valid ones are identified by their header, hostile ones refused in one line, undecoded."""
 
 import base64
 import hashlib

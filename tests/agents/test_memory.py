@@ -1,4 +1,4 @@
-"""What a seat remembers, as a pure function of how many exchanges it has had."""
+"""Memories as pure functions of the number of exchanges."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Regular expressions of users over texts of models: as Python's `re` has them, and an error where one goes on."""
+"""Users' regular expressions over model texts: equal to Python's `re`, with an error for endless searches."""
 
 import re
 

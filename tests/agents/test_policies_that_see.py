@@ -1,4 +1,4 @@
-"""Built-in policies that see: nano-vlm, and SmolLM2 with eyes; placeholders that nobody samples; adapters on both."""
+"""Built-in vision policies: nano-vlm and SmolLM2 with vision, unsampled placeholders, and adapters on both."""
 
 import hashlib
 import io
@@ -51,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small language model with SmolLM2's reserved token, and with eyes."""
+    """Build a small language model with SmolLM2's reserved token, and its vision policy."""
     place = tmp_path_factory.mktemp("small")
     source, folder = place / "source", place / "eyes"
     tokenizer = nano.build_nano_tokenizer()
@@ -96,7 +96,7 @@ def test_the_words_of_scenes_are_single_tokens(home: Path) -> None:
 
 
 def test_the_placeholder_is_never_sampled(home: Path) -> None:
-    """Not even if its logit is by far the highest, and engine and scorer agree on the others' probabilities."""
+    """Not even if its logit is the highest; engine and scorer agree on the other probabilities."""
     folder = weights.resolve("nano-vlm")
     model, frame = load_module(folder), load_tokenizer_and_frame(folder)[1]
     assert frame.image

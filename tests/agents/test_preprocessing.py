@@ -1,4 +1,4 @@
-"""Image processors of model folders: equal to those of transformers, bounded, and refused if they are invalid."""
+"""Image processors of model folders: equal to those of transformers, bounded, and refused if invalid."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_pixels_are_those_of_transformers(
 
 @given(st.integers(1, 4096), st.integers(1, 4096))
 def test_an_image_is_fitted_as_by_transformers(height: int, width: int) -> None:
-    """Except where rounding up leads beyond the maximum."""
+    """Except where rounding up exceeds the maximum."""
     ours = Qwen2(15, 0, 0, Preprocessing())
     if max(height, width) > 200 * min(height, width):
         with pytest.raises(ValueError, match="more than 200 times as long as wide"):

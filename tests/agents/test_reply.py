@@ -1,4 +1,4 @@
-"""Reading replies: any text is read, formats round-trip, nothing private reaches the game."""
+"""Parsing of replies: any text is parsed, formats round-trip, and nothing private reaches the game."""
 
 import json
 from typing import Any
@@ -158,7 +158,7 @@ def test_thoughts_never_reach_the_game(before: str, after: str, how: str) -> Non
 
 
 def test_a_thought_that_the_prompt_opened_stays_private() -> None:
-    """Chat templates of thinking models write <think> themselves: the reply begins inside it."""
+    """Templates of thinking models write <think> themselves, so the reply begins inside it."""
     text = "S3CRET <say>S3CRET</say></think><say>hi</say><offer>1</offer>"
     assert ReplySpec(format="whole", private="think").parse("S3CRET\n</think>\nOFFER 1").game_text == "OFFER 1"
     assert TAGGED.parse(text) == Reply("hi", "1", "S3CRET <say>S3CRET</say>", True)
@@ -170,7 +170,7 @@ def test_a_thought_that_the_prompt_opened_stays_private() -> None:
 
 @pytest.mark.parametrize("spec", [FREE, TAGGED, JSON])
 def test_huge_replies_are_read(spec: ReplySpec) -> None:
-    """Hangs where reading is not linear in the reply's length."""
+    """Hangs if parsing is not linear in the reply's length."""
     for unit in (*MARKS, "<think><offer>", "</offer></think>", "\ud800", "\u202e"):
         spec.parse(unit * (200_000 // len(unit)))
 

@@ -1,4 +1,4 @@
-"""Roles: what models are shown, what is wrong with a file in one line, and templates that cannot run away."""
+"""Roles: the texts shown to models, one-line errors for files, and bounded templates."""
 
 import copy
 import pickle
@@ -23,7 +23,7 @@ VIEW = View("opener", 0, (), "The rules.", FACTS, OWN, ("OFFER 1 0 2", "WALK"))
 
 
 def make_responder_view(*lines: tuple[str, str], turn: int = 1, offered: int = 2) -> View:
-    """The responder's, with an offer on the table that is worth so much to it."""
+    """Return the responder's view with an offer of this worth on the table."""
     messages = tuple(Message.of(sender, text) for sender, text in lines)
     public, private = FACTS | {"offer": "1 0 2"}, OWN | {"offered": offered}
     return VIEW._replace(seat="responder", turn=turn, messages=messages, public=public, private=private)
@@ -282,7 +282,7 @@ BOMBS = [
 
 @pytest.mark.parametrize("template", BOMBS)
 def test_endless_templates_are_refused(template: str) -> None:
-    """Hangs, or is killed for memory, where one can."""
+    """Without limits this hangs or runs out of memory."""
     start = time.monotonic()
     with pytest.raises((RoleError, ValueError)):
         render_turn(template)
@@ -369,7 +369,7 @@ def test_a_preview_shows_what_the_model_will_see(make_role_file: Any) -> None:
 
 @pytest.mark.parametrize("name", list_roles())
 def test_shipped_roles_keep_speech_off_line_starts(name: str) -> None:
-    """Whatever a role forgets, what another says over several lines is indented."""
+    """Every further line of a message is indented."""
     role = load_role(name)
     facts: dict[str, Any] = {
         "opening": "", "example": "", "template": "", "answer": "", "marks": "", "complaint": (), "answers": {},

@@ -1,4 +1,4 @@
-"""Scoring: shared openings and packing change the cost of a forward pass, never its numbers or gradients."""
+"""Scoring: shared prefixes and packing change the cost of a forward pass, never its values or gradients."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ MODEL = make_tiny_llama()
 
 
 def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
-    """Families with openings shorter and longer than what `pack` groups by, and streams nobody wrote in."""
+    """Return families with prefixes shorter and longer than `pack` groups by, and streams without sampled tokens."""
     rng = np.random.default_rng(seed)
     openings = [rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 26, rng.integers(1, 4))]
     openings.append(openings[0][: max(1, len(openings[0]) - 2)])
@@ -68,7 +68,7 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
 
 
 def compute_gradients(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
-    """By parameter, of a sum over log-probabilities and entropies in which every token weighs something else."""
+    """Return the gradients of a randomly weighted sum over log-probabilities and entropies."""
     model.zero_grad()
     scores = StreamScorer(model, **settings)(batch)
     by = torch.linspace(-1, 1, len(batch.rows))
@@ -141,7 +141,7 @@ def test_prefix_longer_than_sliding_window_is_shared() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dtype: torch.dtype) -> None:
-    """Against autograd in float64, over more rows than are looked at together."""
+    """Against float64 autograd, over more rows than one chunk."""
     rng = torch.Generator().manual_seed(0)
     logits = (torch.randn(800, 2_000, generator=rng) * 3).to(dtype).requires_grad_()
     targets, temperatures = torch.randint(2_000, (800,), generator=rng), torch.rand(800, generator=rng) + 0.5
@@ -183,7 +183,7 @@ def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
 
 
 def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
-    """Gemma-like soft capping stands between the head and the logits: it may not be skipped."""
+    """Gemma-like soft capping after the head is not skipped."""
     from transformers import Gemma2Config, Gemma2ForCausalLM
 
     config = Gemma2Config(
@@ -228,7 +228,7 @@ def test_pack_keeps_the_budget_and_every_stream(seed: int, budget: int) -> None:
 
 
 def count_computed_tokens(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
-    """Tokens that groups come to, and what starting a pass for each costs."""
+    """Return the tokens that the groups compute plus the start-up cost of each pass."""
     prefixes = [len(find_common_prefix([sequences[i] for i in group])) for group in groups]
     return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
 

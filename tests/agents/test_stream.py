@@ -1,4 +1,4 @@
-"""A stream only grows, its lists stay equally long, and its mask covers exactly what the policy wrote."""
+"""Streams only grow, keep lists of equal length, and mask exactly the sampled tokens."""
 
 import pytest
 from hypothesis import given

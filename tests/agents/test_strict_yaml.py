@@ -1,4 +1,4 @@
-"""The strict loader: what plain scalars mean, one line for everything wrong, and nothing else ever raised."""
+"""The strict YAML loader: plain scalars, one-line errors, and no other exceptions."""
 
 import json
 import random
@@ -304,7 +304,7 @@ def test_refuses_to_write_unreadable_values(value: Any) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
-    """Prints the figure: `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
+    """Prints the rate: `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
     rng = random.Random(0)
     seeds = [path.read_text() for path in Path("agents/roles").glob("*.yaml")] + [BOMB, "a: [1, {b: c}]\n"]
     worst, begun, refused = 0.0, time.perf_counter(), 0

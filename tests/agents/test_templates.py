@@ -1,4 +1,4 @@
-"""Templates of strangers: whatever is written, compiling and rendering end within a second of computing."""
+"""Untrusted templates: compiling and rendering end within a second of computing."""
 
 import time
 from ast import literal_eval
@@ -29,7 +29,7 @@ def limit_seconds(seconds: float) -> Iterator[None]:
 
 
 def render(text: str) -> str:
-    """What a template prints; BadTemplate where it is refused."""
+    """Return what a template prints. Raises BadTemplate if it is refused."""
     with limit_seconds(SECONDS):
         return render_template(compile_template(text, tuple(FACTS)), FACTS)
 

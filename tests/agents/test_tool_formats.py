@@ -1,4 +1,4 @@
-"""Formats of tool calls: what is written is read as it was, and no text is too hostile to be read."""
+"""Formats of tool calls: written calls round-trip, and hostile texts are parsed safely."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def draw_several_calls(draw: st.DrawFn) -> list[ToolCall]:
 
 
 def make_definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
-    """Definitions that give every argument the type that it has; one tool for each call."""
+    """Return definitions with each argument's type, one tool per call."""
     kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
     return [
         {
@@ -212,7 +212,7 @@ def test_transformers_parses_calls_alike(name: str, arguments: dict[str, Any]) -
 
 
 def test_adding_a_format_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FunctionGemma's marks, for instance, around what Hermes writes."""
+    """For example FunctionGemma's marks around Hermes calls."""
 
     def write(calls: Any) -> tool_formats.Pieces:
         return [("<call>", json.dumps([{"name": call.name, "arguments": call.arguments} for call in calls]))]

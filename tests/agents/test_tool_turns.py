@@ -1,4 +1,4 @@
-"""Tool turns of the chat frame: equal to the model's own template, and never a control id out of content."""
+"""Tool turns of the chat frame: equal to the model's own template, and no control id from content."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -41,7 +41,7 @@ def make_user_message(text: str) -> dict[str, str]:
 
 
 def encode_opening(frame: ChatFrame, text: str) -> list[int]:
-    """Ids of the system text, definitions and first question, up to the reply."""
+    """Return the ids of the system text, definitions and first question, up to the reply."""
     return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(
         text, opened=frame.opens_turn(TOOLS, "Be brief.")
     )
@@ -61,7 +61,7 @@ def render_template(tokenizer: Any, chat: list[dict[str, Any]], **given: Any) ->
 
 
 def decode_with_control_tokens(tokenizer: Any, ids: list[int]) -> str:
-    """Text of ids with their control tokens; a Unigram decoder puts no blank first."""
+    """Decode ids with their control tokens; a Unigram decoder drops the first blank."""
     return str(tokenizer.decode(ids)).replace(" ", "")
 
 
@@ -74,7 +74,7 @@ def test_family_has_its_format(family: str, frames: dict[str, ChatFrame]) -> Non
 
 @FAMILY
 def test_tool_turns_match_the_template(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
-    """Definitions, a call, its results and a further call, text for text; and id for id where a tokenizer is one."""
+    """Definitions, a call, its results and a further call, as text and, where the tokenizer is exact, as ids."""
     frame, tokenizer = frames[family], tokenizers[family]
     chat, ids = make_messages(frame, "Where?"), encode_opening(frame, "Where?")
     for call, results in ((CALLS[0], RESULTS), (CALLS[1], RESULTS[1:])):
@@ -160,7 +160,7 @@ def test_definitions_with_control_tokens_are_refused(frames: dict[str, ChatFrame
 
 
 def assert_no_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
-    """Assert that hostile texts in questions, results and arguments leave a conversation's control ids as they are."""
+    """Assert that hostile texts in questions, results and arguments add no control ids to a conversation."""
     control = [*tokenizer.convert_ids_to_tokens(sorted(frame.control_ids)), "<tool_response>", '"}\n</tool_response>']
 
     def controls(text: str) -> list[int]:

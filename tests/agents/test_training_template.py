@@ -1,4 +1,4 @@
-"""Templates for training elsewhere: the text is what it was, and the marks cover what is sampled."""
+"""Templates for external training: unchanged text, and marks on the sampled parts."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def make_tokenizer(name: str) -> Any:
 
 
 def decode_masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
-    """The ids of a conversation, and the text that the mask covers."""
+    """Return the ids of a conversation and the text that the mask covers."""
     given = {"return_dict": True, "return_assistant_tokens_mask": True}
     ids = tokenizer.apply_chat_template(messages, chat_template=template, **given)
     pairs = zip(ids["input_ids"], ids["assistant_masks"], strict=True)
@@ -76,7 +76,7 @@ def test_marks_cover_replies_and_what_ends_them(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama3", "qwen", "nano", "stripping", "chatml"])
 def test_frame_template_matches_policy_context(name: str) -> None:
-    """Thoughts of earlier replies included, also where the model's own template drops them."""
+    """Including thoughts of earlier replies that the model's own template drops."""
     tokenizer = make_tokenizer(name)
     frame = ChatFrame(tokenizer)
     assert frame.rewrites_thoughts is (name in ("qwen", "stripping"))
@@ -139,7 +139,7 @@ def test_calls_are_marked_as_sampled(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TOOL_FAMILIES)
 def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) -> None:
-    """TRL's own tokenisation and collation, of a chat with calls: its labels are the marked tokens."""
+    """By TRL's tokenisation and collation of a chat with calls: its labels are the marked tokens."""
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     datasets = pytest.importorskip("datasets", reason="no datasets: pip install datasets")
     tokenizer = build_tool_tokenizer(family)

@@ -1,4 +1,4 @@
-"""Trees in a row: tokens that several streams share are computed once, and nothing that is computed changes."""
+"""Prefix trees: tokens shared by several streams are computed once, with unchanged results."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ HEADS = {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads
 
 
 def grow_streams(seed: int) -> tuple[list[Stream], list[float]]:
-    """Streams that leave one another anywhere, also in the midst of what was sampled, and twins."""
+    """Return streams that branch anywhere, also within sampled tokens, and duplicates."""
     rng = np.random.default_rng(seed)
     streams = [make_stream(rng.integers(0, VOCABULARY, 20).tolist(), rng, int(rng.integers(1, 8)))]
     for _ in range(int(rng.integers(1, 9))):
@@ -106,7 +106,7 @@ def test_each_stream_is_a_tree_path(seed: int, budget: int, scores: int) -> None
 @settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_shared_tokens_are_computed_once_within_budget(seed: int) -> None:
-    """As many tokens as the tree of their prefixes has nodes, or a few more (`MIN_SHARED`) for each stream."""
+    """As many tokens as the prefix tree has nodes, plus a few (`MIN_SHARED`) per stream."""
     streams = [stream for stream in grow_streams(seed)[0] if stream.sampled_count]
     nodes = {tuple(s.ids[:k]) for s in streams for k in range(1, len(s) + 1)}
     dear = Costs(start=10**6, scores=10**9)
@@ -115,7 +115,7 @@ def test_shared_tokens_are_computed_once_within_budget(seed: int) -> None:
 
 
 def make_nested_streams() -> list[Stream]:
-    """Forty tokens of a trunk, three branches of five, and one of them goes on twice with four."""
+    """Return a trunk of forty tokens with three branches of five, one of which continues twice with four."""
     trunk, arms = [k % VOCABULARY for k in range(40)], [[arm] * 5 for arm in (1, 2, 3)]
     streams = []
     for ids in (trunk + arms[0], trunk + arms[1], trunk + arms[2] + [4] * 4, trunk + arms[2] + [5] * 4):
@@ -126,7 +126,7 @@ def make_nested_streams() -> list[Stream]:
 
 
 def test_nested_branches_match_worked_example() -> None:
-    """40 + 3 * 5 + 2 * 4 tokens in a tree; without, nine once and four rows as long as the longest, of 40 more."""
+    """40 + 3 * 5 + 2 * 4 tokens in a tree; else 9 once, and four rows padded to 40 more."""
     assert [(one.prefix, one.tokens) for one in plan_passes(make_nested_streams(), 1000, costs=Costs(64, 10**6))] == [
         (9, 63)
     ]
@@ -143,7 +143,7 @@ def test_streams_that_share_no_more_than_their_opening_are_packed_as_before() ->
 
 
 def test_tree_is_used_where_it_saves_computation() -> None:
-    """Two streams that share 64 tokens and have 64 of their own: 64 saved against 64 * 64 scores, 64 a token."""
+    """Two streams share 64 tokens and have 64 of their own: 64 saved against 64 * 64 scores, 64 a token."""
     rng = np.random.default_rng(0)
     shared = rng.integers(0, VOCABULARY, 64).tolist()
     streams = [Stream(), Stream()]
@@ -157,7 +157,7 @@ def test_tree_is_used_where_it_saves_computation() -> None:
 
 
 def test_only_models_with_path_masks_get_trees() -> None:
-    """A window, layers of two kinds, and a model without attention: their rows are streams."""
+    """Not with a sliding window, layers of two kinds, or without attention."""
     near = MistralForCausalLM(MistralConfig(sliding_window=6, **SIZES, **HEADS))
     far = MistralForCausalLM(MistralConfig(sliding_window=None, **SIZES, **HEADS))
     mixed = Gemma2ForCausalLM(Gemma2Config(**SIZES, **HEADS))
@@ -189,7 +189,7 @@ def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]
 
 
 def make_stripped_streams(turns: int, shown: int) -> list[Stream]:
-    """A stream a turn: the history of what was shown, and the turn's own thought, which the next ones do not see."""
+    """Return one stream per turn: the shown history, and the turn's thought, which later ones do not contain."""
     rng, history, streams = np.random.default_rng(0), list[int](), []
     for turn in range(turns):
         history += rng.integers(0, 40_000, shown).tolist()
@@ -201,7 +201,7 @@ def make_stripped_streams(turns: int, shown: int) -> list[Stream]:
 
 @pytest.mark.slow
 def test_a_match_of_very_many_turns_is_packed() -> None:
-    """Branches of a trunk at 1,500 places: Python's recursion ended at a thousand."""
+    """A trunk with 1,500 branches, beyond Python's recursion limit."""
     found = list(plan_passes(make_stripped_streams(1500, 3), 10**5, costs=Costs(64, 1536)))
     assert sorted(i for one in found for i in one.index) == list(range(1500))
 

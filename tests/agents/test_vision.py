@@ -1,4 +1,4 @@
-"""Images in a context: keys, packing, scores and gradients of a small SmolVLM, beside those of transformers."""
+"""Images in contexts: keys, packing, scores and gradients of a small SmolVLM against transformers."""
 
 import hashlib
 import io

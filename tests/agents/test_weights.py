@@ -1,4 +1,4 @@
-"""Names become model folders; whatever is no model, or not the file we know, is one clear line."""
+"""Resolving names to model folders; one-line errors for anything that is no model or was changed."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_a_damaged_or_outdated_built_in_is_made_anew(home: Path, monkeypatch: py
 
 
 def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
-    """Of the right size, and readable: nothing but the hash tells. It is computed for what was touched alone."""
+    """Same size and readable: only the hash, computed for touched files, shows it."""
     full = (weights.resolve("nano") / "model.safetensors").read_bytes()
     flip_byte(home / "models/nano/model.safetensors")
     assert (weights.resolve("nano") / "model.safetensors").read_bytes() == full
@@ -180,7 +180,7 @@ def test_pickled_weights_are_never_loaded(model_folder: Path) -> None:
     ["gemma3_text", "gpt2", "gpt_neox", "granite", "mistral", "mixtral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3"],
 )
 def test_loads_what_transformers_saves(architecture: str, model_folder: Path, tmp_path: Path) -> None:
-    """Settings of its config that the weights do not bear out, such as Qwen's max_window_layers, are no reason."""
+    """Config settings without matching weights, such as Qwen's max_window_layers, are accepted."""
     sizes = SIZES | {"n_embd": 16, "n_layer": 2, "n_head": 2, "num_local_experts": 2, "pad_token_id": 0}
     config = CONFIG_MAPPING[architecture]
     config = config(**{name: value for name, value in sizes.items() if hasattr(config(), name)})
@@ -325,7 +325,7 @@ def test_numbers_that_are_not_finite_are_refused_by_the_name_of_their_tensor(
 
 
 def test_weights_that_overflow_end_a_run_at_once(model_folder: Path, tmp_path: Path) -> None:
-    """Finite numbers whose logits are not: the first match says so, and none is played again."""
+    """Finite weights with infinite logits: the first match fails the run, and none is repeated."""
     tensors = load_file(model_folder / "model.safetensors")
     save_file(
         {n: t * 1e30 if "norm" in n else t for n, t in tensors.items()},
@@ -343,7 +343,7 @@ def test_weights_that_overflow_end_a_run_at_once(model_folder: Path, tmp_path: P
 def test_a_model_of_transformers_is_loaded_though_its_folder_brings_code_too(
     model_folder: Path, tmp_path: Path
 ) -> None:
-    """As folders of Phi-3 or Qwen do: transformers has the class, and takes its own where code is not trusted."""
+    """As with Phi-3 or Qwen: transformers uses its own class unless code is trusted."""
     far = {"auto_map": {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M", "AutoTokenizer": ["evil.T", None]}}
     before = read_state(model_folder)
     for file in ("config.json", "tokenizer_config.json"):
@@ -360,7 +360,7 @@ def test_a_model_of_transformers_is_loaded_though_its_folder_brings_code_too(
     ids=str,
 )
 def test_stated_positions_are_accepted_without_weights(model_folder: Path, settings: dict[str, int]) -> None:
-    """Llama 4 says 10 million positions; -1 is no window at all."""
+    """Llama 4 states 10 million positions; -1 means no window."""
     (model_folder / "config.json").write_text(
         json.dumps(json.loads((model_folder / "config.json").read_text()) | settings)
     )

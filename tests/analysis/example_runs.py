@@ -31,7 +31,7 @@ ABOUT = ("python", "versions", "roles", "experiment", "commands", "files")
 
 
 def copy_analysed_files(run: Path, to: Path) -> None:
-    """The part of a run that the analysis reads."""
+    """Copy the files of a run that the analysis reads."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for name in KEPT:
@@ -47,7 +47,7 @@ def copy_analysed_files(run: Path, to: Path) -> None:
 
 
 def play_bargains(to: Path) -> None:
-    """A conceder opens, and its opponent holds out."""
+    """Play a match of a conceder against a hard-liner."""
     shutil.rmtree(to, ignore_errors=True)
     contenders: dict[str, Contender] = {
         "opener": ScriptedContender("conceder"), "responder": ScriptedContender("hard_liner"),

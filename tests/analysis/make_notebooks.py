@@ -19,7 +19,7 @@ EXAMPLE = "analysis/notebooks/example/negotiation"
 
 
 def execute_notebook(name: str, folder: Path = ROOT, run: str = "") -> Any:
-    """The notebook after all its cells, in `folder`, with the run that it names itself unless told of another."""
+    """Return the notebook after running all cells in `folder`, with another run if one is given."""
     import jupytext
     import nbclient
 
@@ -46,7 +46,7 @@ def execute_notebook(name: str, folder: Path = ROOT, run: str = "") -> Any:
 
 
 def is_noise(output: Any) -> bool:
-    """Whether an output is nothing but what libraries say of this machine, on stderr, when a model is first trained."""
+    """Whether an output is only a library's message on stderr about this machine."""
     lines = str(output.get("text", "")).splitlines()
     return output.get("name") == "stderr" and all(map(NOISE.search, lines))
 

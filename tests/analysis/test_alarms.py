@@ -1,4 +1,4 @@
-"""Every alarm rings for what was planted, and for nothing else; honest runs are left in peace."""
+"""Every alarm is raised by its planted change and by nothing else; honest runs raise none."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ PLANTED = ("collapse", "repetition", "role drift", "one-sidedness", "reward hack
 
 
 def make_negotiation(rng: np.random.Generator, k: int, number: int, planted: str) -> MatchRecord:
-    """A negotiation that gets better with the iterations; what is planted comes with the last third."""
+    """Return a negotiation that improves with the iterations; planted changes begin in the last third."""
     progress, late = k / (ITERATIONS - 1), planted if k >= 6 else ""
     deal = bool(rng.random() < (0.15 if late == "reward hack" else 0.7 + 0.2 * progress))
     gain = float(abs(rng.normal(3)) if late == "one-sidedness" else rng.normal(0, 3))
@@ -72,14 +72,14 @@ def test_planted_change_raises_its_alarm_only(tmp_path: Path, planted: str, seed
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [4, pytest.param(100, marks=pytest.mark.slow)])
 def test_honest_runs_raise_no_alarm(tmp_path: Path, count: int) -> None:
-    """Runs that learn, and chat at random: were 1 in 33 to ring, a hundred would hardly be silent (5 %)."""
+    """Runs that learn and chat at random. A false alarm rate of 1 in 33 would pass with 5 % only."""
     assert [alarm for seed in range(count) for alarm in alarms(make_run(tmp_path / f"{seed}", seed))] == []
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("success", ["yes", [True], None])
 def test_other_runs_reports_hide_no_outcome(tmp_path: Path, success: Any) -> None:
-    """A text, a list, or nothing called `success` beside the number that falls; of the same run and of another."""
+    """A text, a list or None as `success` beside the falling figure, in the same and in another run."""
     make_run(tmp_path / "run", 0, "reward hack")
     other = RunFolder.create(tmp_path / "other", "a: 1\n", {})
     other.log.extend([replace(make_match(k, 0), report={"success": success, "deal": True}) for k in range(3)])
@@ -96,7 +96,7 @@ def test_unknown_words_are_attributed_to_no_policy() -> None:
 
 
 def test_new_words_raise_no_drift_alarm(tmp_path: Path) -> None:
-    """In the last third all talk in words that nobody had used, which are no more the first role's than the others'."""
+    """In the last third all roles use new words equally."""
     folder = RunFolder.create(tmp_path / "run", "a: 1\n", {})
     for k in range(ITERATIONS):
         made_up = [make_negotiation(np.random.default_rng((k, n)), k, n, "") for n in range(MATCHES)]
@@ -117,7 +117,7 @@ def test_short_and_empty_runs_raise_no_alarm(tmp_path: Path) -> None:
 
 
 def find_alarms(path: Path, iterations: int, acts: Any, deal: Any = lambda k: 0.5) -> list[str]:
-    """The alarms of a run in which `acts(k, rng)` draws each act, illegal with a `?`; `deal` is a probability."""
+    """Return the alarms of a run whose acts are drawn by `acts(k, rng)`; `?` is illegal, `deal` is a probability."""
     folder = RunFolder.create(path, "a: 1\n", {})
     for k in range(iterations):
         for number in range(60):
@@ -153,7 +153,7 @@ def test_loss_of_act_diversity_raises_alarm(tmp_path: Path) -> None:
 
 
 def test_preference_for_one_act_raises_no_alarm(tmp_path: Path) -> None:
-    """As a healthy run of Kuhn poker does on its way: 85 % BET, then back."""
+    """As in a healthy run of Kuhn poker: 85 % BET, then back."""
     assert (
         find_alarms(tmp_path / "run", 9, lambda k, rng: "BET" if rng.random() < 0.5 + 0.12 * min(k, 3) else "PASS")
         == []
@@ -169,7 +169,7 @@ def test_convergence_with_more_reward_raises_no_alarm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("acts", "rings"), [(["LOOK"] * 4, True), (["GO 1", "GO 1"] * 2, True), (None, False)])
 def test_more_reward_with_fewer_solved_raises_alarm(acts: list[str] | None, rings: bool) -> None:
-    """Where 8 % were solved no fall can be .1, which `reward hack` asks for."""
+    """From 8 % solved, no fall can reach the .1 that `reward hack` requires."""
     rows = []
     for number in range(1800):
         rng, third = np.random.default_rng(number), number // 600
@@ -186,7 +186,7 @@ def test_more_reward_with_fewer_solved_raises_alarm(acts: list[str] | None, ring
 
 
 def test_decreasing_gibberish_raises_no_alarm(tmp_path: Path) -> None:
-    """Fewer kinds of illegal acts are no loss."""
+    """Fewer kinds of illegal acts are no loss of diversity."""
 
     def learning(k: int, rng: np.random.Generator) -> str:
         return str(rng.choice(["BET", "PASS"])) if k > 1 or rng.random() < 0.2 else f"? {rng.integers(10**6)}"

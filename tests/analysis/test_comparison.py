@@ -1,4 +1,4 @@
-"""Comparisons find what was planted and no more, pair what can be paired, and say what their intervals are over."""
+"""Comparisons find planted differences only, pair what can be paired, and state what their intervals are over."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def make_run(
     path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1,
     more: Mapping[str, Any] | None = None,
 ) -> Path:  # fmt: skip
-    """Matches in which the opener is paid by the deal, so much more and by chance; `more` stands in their report."""
+    """Write matches in which the opener is paid by the deal, `gain` and chance; `more` goes into their reports."""
     rng, experiment = np.random.default_rng((seed, int(lr * 1e6))), {"learn": {"lr": lr}, "seed": seed}
     folder = RunFolder.create(path, "a: 1\n", {"experiment": experiment})
     for k in range(iterations):
@@ -240,7 +240,7 @@ def test_refuses_empty_samples(scores: Sequence[float]) -> None:
 
 
 def test_interval_has_its_stated_coverage() -> None:
-    """Ten runs on two games, normal: the true value of all is 0.5; a percentile bootstrap is a little too narrow."""
+    """Ten normal runs on two games with mean 0.5; a percentile bootstrap is slightly too narrow."""
     rng, held = np.random.default_rng(0), 0
     for trial in range(300):
         interval = iqm_ci({"a": rng.normal(0.5, 1, 10), "b": rng.normal(0.5, 1, 10)}, resamples=300, seed=trial)
@@ -249,5 +249,5 @@ def test_interval_has_its_stated_coverage() -> None:
 
 
 def test_the_bootstrap_keeps_to_its_strata() -> None:
-    """One game always 0, the other always 1: no redrawn sample can be anything but half of each."""
+    """One game always 0, the other always 1: every resample has half of each."""
     assert iqm_ci({"a": [0.0] * 5, "b": [1.0] * 5}) == (0.5, 0.5, 0.5)

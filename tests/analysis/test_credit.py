@@ -1,4 +1,4 @@
-"""Credit of a real run, computed again from its tables alone, is what the log says."""
+"""Credit recomputed from the tables of a real run equals the log."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def log(uninterrupted_run: Path) -> analysis.Frames:
 
 
 def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, uninterrupted_run: Path) -> None:
-    """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
+    """MARS (design.md): the return from the turn on, minus the mean over the role's turns of the iteration."""
     assert load_experiment(uninterrupted_run).credit.estimator.to_plain() == {
         "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
     }

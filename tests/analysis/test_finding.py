@@ -1,4 +1,4 @@
-"""What was said is found by meaning, words, expression and condition, and a slip is told in one line."""
+"""Search by meaning, words, expression and condition, with one-line errors."""
 
 import json
 from pathlib import Path

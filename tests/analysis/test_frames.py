@@ -1,4 +1,4 @@
-"""Run folders as tables: every cell is that of a plain reading, row by row."""
+"""Run folders as tables, compared cell by cell with a plain row-by-row reader."""
 
 import subprocess
 import sys
@@ -188,7 +188,7 @@ NUMBERS = st.floats(-1e9, 1e9)
 
 @st.composite
 def draw_streams(draw: st.DrawFn) -> Stream:
-    """A few tokens, some of them sampled."""
+    """Draw a stream of a few tokens, some of them sampled."""
     stream, measured = Stream(), draw(st.booleans())
     for turn in range(draw(st.integers(0, 2))):
         stream.observe(draw(st.lists(st.integers(0, 99), max_size=3)))
@@ -204,7 +204,7 @@ messages = st.builds(Message.of, st.just("x"), st.text(max_size=3), st.lists(st.
 
 @st.composite
 def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
-    """A match of any of the games, failed or finished."""
+    """Draw a match of any game, failed or finished."""
     game = draw(st.sampled_from(sorted(GAMES)))
     seats, names, report = GAMES[game]
     made, failed = make_match(iteration, number), draw(st.booleans())
@@ -241,7 +241,7 @@ def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
 
 @st.composite
 def draw_iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
-    """Of each iteration: whether it is sealed, whether credited, and its matches in the order in which they ended."""
+    """Draw iterations: whether sealed, whether credited, and the matches in order of completion."""
     matches = [
         [draw(draw_records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))
     ]
@@ -249,7 +249,7 @@ def draw_iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]
 
 
 def write_run(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
-    """A run folder with this log."""
+    """Write a run folder with this log."""
     run = RunFolder.create(path, "a: 1\n", {})
     for iteration, (sealed, credited, played) in enumerate(log):
         run.log.extend(played)
@@ -267,7 +267,7 @@ USUAL = {"group": -1, "parent": "", "parent_turn": -1, "stage": "", "source": "p
 
 
 def build_expected_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the tables should hold, one Python dictionary after the other."""
+    """Return the expected tables as lists of dictionaries."""
     reader = RunReader(path)
     credit = {(c.match, c.turn): (c.reward, c.advantage) for k in reader.iterations() for c in reader.credit(k)}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("matches", "seats", "turns", "messages", "tokens")}

@@ -1,4 +1,4 @@
-"""A planted cycle is found and no other, and ratings follow strength."""
+"""League tables: planted cycles are found, no others, and ratings follow strength."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ BEATS = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")}
 
 
 def make_duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0, noise: float = 0.25) -> Path:
-    """Three iterations in which every pair meets 12 times; who beats whom wins but for some luck."""
+    """Write three iterations in which every pair meets 12 times; `beats` decides the winner up to some luck."""
     rng, made = np.random.default_rng(seed), []
     for k in range(3):
         matches = []
@@ -39,7 +39,7 @@ def test_finds_planted_cycle(tmp_path: Path) -> None:
 
 
 def test_finds_no_cycle_without_one(tmp_path: Path) -> None:
-    """Of ten leagues of three that are equal or ranked, by luck alone hardly one turns in a circle."""
+    """Of ten leagues of three equal or ranked policies, hardly any has a cycle by chance."""
     order = {("a", "b"), ("b", "c"), ("a", "c")}
     for seed in range(5):
         ranked = analysis.load(make_duels(tmp_path / f"ranked{seed}", ["a", "b", "c"], order, seed))

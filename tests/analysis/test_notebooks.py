@@ -1,4 +1,4 @@
-"""The notebooks run on the committed example, show what they say, and both halves of each pair say the same."""
+"""The notebooks run on the committed example, and both files of each pair agree."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_every_notebook_has_a_python_file() -> None:
 
 
 def read_outputs(notebook: Any) -> tuple[list[str], int]:
-    """What is printed and shown as text, and how many pictures."""
+    """Return the printed and displayed text, and the number of pictures."""
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     pictures = sum("image/png" in output.get("data", {}) for output in shown)
     plain = [
@@ -45,7 +45,7 @@ def test_notebook_matches_its_python_file_and_has_outputs(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebook_reproduces_its_outputs(name: str) -> None:
-    """As many lines and pictures; figures in between may differ in their last place from machine to machine."""
+    """The same number of lines and pictures; figures may differ in the last digit between machines."""
     kept = read_outputs(jupytext.read(FOLDER / f"{name}.ipynb"))
     lines, pictures = read_outputs(execute_notebook(name, run=EXAMPLE if name == "first_look" else ""))
     assert pictures == kept[1]

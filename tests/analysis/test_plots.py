@@ -1,4 +1,4 @@
-"""Pictures show the numbers that are in the frames, and texts of models do nothing but be shown."""
+"""Plots show the numbers of the frames, and model texts are plain text in them."""
 
 import io
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.legible import find_overlaps, find_sparse_lines
 
 
 def read_error_bars(axis: Axes) -> list[Any]:
-    """The first error bars' ends."""
+    """Return the ends of the first error bars."""
     (bars, *_) = axis.collections
     assert isinstance(bars, LineCollection)
     return list(bars.get_segments())

@@ -1,4 +1,4 @@
-"""SQL says what the frames say, and can do nothing else."""
+"""SQL queries agree with the frames and can do nothing else."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The page of a run: what it says, and that texts in it can do nothing, in a parser's eyes and in a real browser's."""
+"""The report page: its contents, and that texts in it are inert in a parser and in a real browser."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ ALL = " ".join(HOSTILE)
 
 
 def make_hostile_match(number: int) -> MatchRecord:
-    """A match with hostile text in every field that a game, a model or a config may fill."""
+    """Return a match with hostile text in every field that a game, a model or a config may fill."""
     record = make_match(0, number)
     bad = HOSTILE[number % len(HOSTILE)]
     rename = {"opener": f"opener {bad}", "responder": f"responder {ALL}"}
@@ -71,7 +71,7 @@ def make_hostile_match(number: int) -> MatchRecord:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of such a run."""
+    """Return the page of a hostile run."""
     folder = tmp_path_factory.mktemp("hostile") / f"run {HOSTILE[1].replace('/', '')}"
     run = RunFolder.create(
         folder, "game: parley\n", {"python": "3.11", "experiment": {"name": ALL, "x": {HOSTILE[0]: 1}}}
@@ -93,7 +93,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("bad", [HOSTILE[0], HOSTILE[-1], ALL])
 def test_payoffs_of_hostile_seats_are_drawn(tmp_path: Path, bad: str) -> None:
-    """Of more sides than two, as above, there is no such picture."""
+    """With more than two seats there is no such plot."""
     sides = {f"{bad} 1": "shared", f"{bad} 2": bad}
     paid = dict(zip(sides, (1.0, 2.0), strict=True))
     text = report(write_run(tmp_path / "run", [[make_dialogue(0, 0, [ALL, bad], sides, paid)]]))
@@ -102,7 +102,7 @@ def test_payoffs_of_hostile_seats_are_drawn(tmp_path: Path, bad: str) -> None:
 
 @pytest.mark.slow
 def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
-    """With all of their turns, figures and settings it had 63 MB."""
+    """With all turns, figures and settings it had 63 MB."""
     config = {"name": "x", "of": {f"k{n}": "v" * 3000 for n in range(1000)}}
     run = RunFolder.create(tmp_path / "run", "game: parley\n", {"python": "3.11", "experiment": config})
     for k in range(2):
@@ -123,7 +123,7 @@ def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
 
 
 class Reader(HTMLParser):
-    """What a browser would act upon."""
+    """Parser that collects what a browser would act upon."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ VALUES |= {"http-equiv": "Content-Security-Policy"}
 
 
 def find_dangers(reader: Reader) -> list[Any]:
-    """Tags and attributes that the page has no need of, and addresses that are not places within it."""
+    """Return unexpected tags and attributes, and addresses outside the page."""
     return [tag for tag in reader.tags if tag not in TAGS] + [
         (tag, name, value)
         for tag, name, value in reader.attributes
@@ -202,7 +202,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def request_server() -> Iterator[tuple[str, list[str]]]:
-    """A server's address, and the paths that it was asked for."""
+    """Serve, and yield the address and the list of requested paths."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -214,7 +214,7 @@ def request_server() -> Iterator[tuple[str, list[str]]]:
         do_POST = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -223,7 +223,7 @@ def request_server() -> Iterator[tuple[str, list[str]]]:
 
 
 def open_title(browser: Any, file: Path, text: str, address: str) -> str:
-    """The page's title after a while; all that is hostile in it points at this address."""
+    """Return the page's title after a while; its hostile contents point at this address."""
     file.write_text(text.replace(BAD, address), "utf-8")
     view = browser.new_page()
     view.goto(file.as_uri())
@@ -236,7 +236,7 @@ def open_title(browser: Any, file: Path, text: str, address: str) -> str:
 def test_browser_runs_no_script_and_sends_no_request(
     page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
-    """On the first page and in every match of it, whose texts are all shown."""
+    """On the first page and in every match, all of whose texts are shown."""
     file = tmp_path / "page.html"
     file.write_text(page.replace(BAD, request_server[0]), "utf-8")
     view = browser.new_page()
@@ -269,7 +269,7 @@ def test_unescaped_page_would_run_scripts_and_send_requests(
 def test_security_policy_alone_blocks_unescaped_scripts(
     page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
-    """But for sending the reader elsewhere, which no policy in a page forbids."""
+    """Except for navigation away, which no policy in a page forbids."""
     bare = "".join(bad for bad in HOSTILE if "http-equiv" not in bad)
     assert (
         open_title(browser, tmp_path / "page.html", page.replace("<body>", f"<body>{bare}"), request_server[0]) != "run"

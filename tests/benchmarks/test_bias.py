@@ -1,4 +1,4 @@
-"""The bias table: the gradient it compares with, what must hold exactly, and that the documentation shows it."""
+"""The bias table: its reference gradient, exact cases, and agreement with the documentation."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def test_the_gradient_is_that_of_the_expected_return() -> None:
 
 @pytest.mark.slow
 def test_exact_estimators_have_no_bias() -> None:
-    """An own sample in the mean scales by (n - 1)/n and turns nothing; n = 4."""
+    """A mean that includes the own sample scales by (n - 1)/n; n = 4."""
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():
         for world in bias.WORLDS.values():
@@ -46,7 +46,7 @@ def test_exact_estimators_have_no_bias() -> None:
 
 
 def test_pairs_are_matches_with_their_branches() -> None:
-    """A pair's chance is the match's, a turn of it at random, and the branch's from there; alike before it."""
+    """A pair's probability is that of the match, of a random turn, and of the branch from there."""
     for world in bias.WORLDS.values():
         found = bias.list_units(world(bias.LOGITS), paired=True)
         assert sum(chance for chance, _ in found) == pytest.approx(1, abs=EXACT)
@@ -61,7 +61,7 @@ def test_pairs_are_matches_with_their_branches() -> None:
 
 
 def test_every_estimator_of_the_lab_is_in_the_table() -> None:
-    """But for combinations and controls, those of single tokens, and the one that compares branches."""
+    """Except combinations, controls, token-level ones, and the one that compares branches."""
     left_out = {"weighted_sum", "zero", "shuffled", "regrouped", "gae_token", "gae_bilevel", "tree"}
     assert {name for name, _ in bias.ESTIMATORS.values()} == set(ESTIMATORS) - left_out
 

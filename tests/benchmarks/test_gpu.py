@@ -1,4 +1,4 @@
-"""`make gpu` on the CPU: it runs to its end, with all packages and with few; and no part takes another one down."""
+"""`make gpu` on the CPU: it completes with all packages and with few, and parts fail independently."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_there_is_time_for_every_part() -> None:
 
 
 def test_plan_runs_in_miniature(tmp_path: Path) -> None:
-    """The parts that need no process of their own; the others are run by the slow test below."""
+    """The parts that run in this process; the slow test below runs the others."""
     sheet, size, device = Sheet(tmp_path / "part.json", time.time() + 600.0), SIZES["quick"], torch.device("cpu")
     plan.measure_decoding(sheet, size, device, "nano")
     plan.measure_long_updates(sheet, size, device, "nano")
@@ -78,7 +78,7 @@ def test_plan_runs_in_miniature(tmp_path: Path) -> None:
 
 
 def test_a_step_moves_weights_and_caches() -> None:
-    """Two layers of two heads of keys and of values, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
+    """Two layers of two key and value heads, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
     model = torch.nn.Linear(5, 4, bias=False)
     model.config = SimpleNamespace(num_hidden_layers=2, num_key_value_heads=2, head_dim=8)  # type: ignore[assignment]
     assert plan.count_moved_bytes(model, 3, 10) == 2 * (20 + 2 * 2 * 2 * 8 * 30)
@@ -99,7 +99,7 @@ def test_interrupted_parts_are_run_again(part: dict[str, Any], full: bool) -> No
 
 
 def run_quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """What the script wrote."""
+    """Run the script with `--quick` and return its results."""
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
     process = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr

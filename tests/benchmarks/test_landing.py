@@ -1,4 +1,4 @@
-"""README's picture: it shows the kept results, needs nothing else, is small and can be read in light and dark."""
+"""README's picture: it shows the committed results, is self-contained, small, and legible in light and dark."""
 
 import json
 import re

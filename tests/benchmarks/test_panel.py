@@ -1,4 +1,4 @@
-"""How far runs stay below best play, by hand: over runs, over deals, and where a match is missing."""
+"""Gaps to best play, worked by hand: over runs, over deals, and with a missing match."""
 
 import panel
 import pytest
@@ -8,7 +8,7 @@ from arena.store.evaluations import Cell, Deals, Evaluation
 
 
 def make_evaluation(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
-    """An evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
+    """Return an evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
     bests: tuple[Deals, Deals] = [4.0, 6.0, 8.0], [2.0, 2.0, 2.0]
     cells = [
         Cell(member="m", seat=seat, payoff=paid, valid=[1.0] * 3, best_response=best)
@@ -21,7 +21,7 @@ def make_evaluation(first: Deals, second: Deals, most: dict[str, Deals]) -> Eval
 
 
 def test_scores_match_worked_example() -> None:
-    """Seat one: the runs stay 1, 2, 3 and 0, 0, 6 below, so 2 and 2 over runs, and .5, 1, 4.5 over deals."""
+    """From seat one the runs stay 1, 2, 3 and 0, 0, 6 below: 2 and 2 over runs, .5, 1, 4.5 over deals."""
     known: dict[str, Deals] = {"one": [3.0, 5.0, 7.0], "two": [2.0, 2.0, 2.0]}
     runs = [
         make_evaluation([3, 4, 5], [2, 2, 2], known),

@@ -1,4 +1,4 @@
-"""Benchmarks still work: each with `--quick`, small; git ignores what that writes."""
+"""All benchmarks run with `--quick`."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The simulation of verdicts: a few families hold what the kept one shows, and the documentation shows that."""
+"""The simulation of verdicts: a few families reproduce the committed results, which the documentation shows."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_a_correction_takes_findings_away_and_adds_none(measured_verdicts: dict[
 
 
 def test_the_whole_procedure_keeps_its_error_rates() -> None:
-    """As kept: 1,000 nulls and 1,000 effects. The old one does not."""
+    """With 1,000 nulls and 1,000 effects, as committed. The old procedure does not."""
     kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
     assert kept["families"] * verdicts.FAMILY["null"] == kept["families"] * verdicts.FAMILY["effect"] == 1000
     rates = kept["rates"]

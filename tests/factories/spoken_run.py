@@ -42,8 +42,8 @@ def make_dialogue_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
     return write_run(
         path,
         [
-            [make_dialogue(k, number, lines) for number, lines in enumerate(iteration)]
-            for k, iteration in enumerate(iterations)
+            [make_dialogue(k, number, lines) for number, lines in enumerate(matches)]
+            for k, matches in enumerate(iterations)
         ],
     )
 

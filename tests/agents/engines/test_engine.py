@@ -1,4 +1,4 @@
-"""The in-process engine: what it says it sampled is what the model gives, whatever shares its batch."""
+"""The in-process engine: reported log-probabilities match the model, whatever shares the batch."""
 
 import asyncio
 import gc
@@ -47,7 +47,7 @@ def make_engine(model: Any, **options: Any) -> InProcessEngine:
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.7}, {"temperature": 0.0}])
 def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any]) -> None:
-    """For every token and with whatever shares its batch; who does not ask is told none."""
+    """For every token and any batch; requests without `entropy` get none."""
     model, context = make_tiny_llama(), [1, 2, 3]
     requests = [make_request(context, seed, f"k{seed}", max_tokens=3 + seed, **changes) for seed in range(4)]
     for one, plain in zip(
@@ -92,7 +92,7 @@ def test_requests_of_different_sampling_share_a_batch() -> None:
 
 
 def play_conversation(engine: InProcessEngine, fresh: bool = False, turns: int = 4) -> list[Completion]:
-    """Four turns of one stream; `fresh`: nothing is known of those before."""
+    """Generate four turns of one stream; with `fresh`, nothing is cached between them."""
     ids, done = [1, 2, 3, 4, 5], []
     for turn in range(turns):
         if fresh:
@@ -254,7 +254,7 @@ def test_scores_are_those_of_the_sampler() -> None:
 
 @pytest.mark.parametrize("width", [5, 256, 700])
 def test_draw_is_the_first_token_with_cumulative_probability_above_it(width: int) -> None:
-    """Against numpy on the whole row; never a token of no probability, also at the very ends."""
+    """Against numpy on the full row; tokens of probability 0 are never drawn, also at the ends."""
     rng = np.random.default_rng(width)
     p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
     p[:, rng.integers(width)] += 0.25
@@ -289,7 +289,7 @@ def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, mon
 
 
 def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two deals of three contexts each, by hand: 4 tokens open all, 3 each deal, and 2 or 1 are a context's own."""
+    """Two deals of three contexts: 4 common tokens, 3 per deal, and 2 or 1 per context."""
     requests = [
         make_request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
         for deal in range(2)
@@ -311,7 +311,7 @@ def test_prefix_is_computed_from_its_cached_part(nano: Any, monkeypatch: pytest.
 
 
 def test_number_of_cached_prefixes_is_bounded(nano: Any) -> None:
-    """A frozen policy plays for ever, and each of its contexts may begin otherwise."""
+    """A frozen policy plays for ever, with new prefixes."""
     engine = make_engine(nano)
     for first in range(MAX_PREFIXES + 9):
         generate(engine, [make_request([first, 1, 2], key=f"{first}", max_tokens=1)])
@@ -332,7 +332,7 @@ def test_large_trees_are_taken_apart(nano: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each draws for itself, as it would alone; who has sampled the same so far is computed once."""
+    """Each request draws as it would alone; equal replies so far are computed once."""
     model, shapes = make_tiny_llama(), record_passes(monkeypatch)
     requests = [make_request([1, 2, 3], i, f"k{i}", temperature=0.2, max_tokens=3 + i % 4) for i in range(20)]
     completions = generate(make_engine(model), requests)
@@ -348,7 +348,7 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
 
 
 def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
-    """Requests that were one row until late have each the cache of its own ids."""
+    """Requests that shared a row keep the cache of their own ids."""
     engine = make_engine(nano)
     first = [make_request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
     replies = generate(engine, first)
@@ -374,7 +374,7 @@ def test_released_policy_holds_no_memory_and_is_still_served(bf16: bool) -> None
 
 @contextmanager
 def disable_garbage_collection() -> Iterator[None]:
-    """Nobody looks for cycles meanwhile."""
+    """Disable the cyclic garbage collector."""
     gc.disable()
     try:
         yield
@@ -383,7 +383,7 @@ def disable_garbage_collection() -> Iterator[None]:
 
 
 def test_batch_buffers_are_freed_without_garbage_collection(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large process is hardly ever searched for cycles, and each of these holds what all rows have seen."""
+    """Collections are rare in a large process, and each batch's buffers are large."""
     buffers = list[ref[torch.Tensor]]()
 
     class Kept(BatchKV):
@@ -412,7 +412,7 @@ def test_retiring_a_policy_fails_its_waiting_requests() -> None:
 
 
 class FailingEmbedding(torch.nn.Module):
-    """An embedding that raises for any batch with a certain token."""
+    """Embedding that raises for any batch with a certain token."""
 
     def __init__(self, inner: Any, token: int) -> None:
         super().__init__()
@@ -430,7 +430,7 @@ class FailingEmbedding(torch.nn.Module):
 
 
 def collect_answers(engine: InProcessEngine, requests: list[Request]) -> list[Completion | BaseException]:
-    """What each of these gets that are asked at once by different clients."""
+    """Send requests concurrently and return their completions or errors."""
 
     async def every() -> list[Any]:
         each = (engine.generate([request]) for request in requests)
@@ -440,7 +440,7 @@ def collect_answers(engine: InProcessEngine, requests: list[Request]) -> list[Co
 
 
 def test_an_error_of_one_request_reaches_no_other() -> None:
-    """Those decoded beside it say what they say without it."""
+    """Requests in the same batch get the replies that they get without it."""
     requests = [make_request([1, 2, i], i, str(i), max_tokens=3) for i in range(3, 10)]
     alone = generate(make_engine(make_tiny_llama()), requests)
     model = make_tiny_llama()
@@ -455,7 +455,7 @@ def test_an_error_of_one_request_reaches_no_other() -> None:
 def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
     ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a GPU an index out of range ends the process's work for good."""
+    """On a GPU an index out of range breaks the whole process."""
     engine, seen = make_engine(make_tiny_llama()), record_passes(monkeypatch)
     told = collect_answers(
         engine, [make_request([1, 2]), make_request(ids, key="bad"), make_request([1, 3], key="other")]

@@ -46,7 +46,7 @@ def make_engine(model: Any, precision: Precision = Precision.FP32) -> InProcessE
 
 
 def play_conversation(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
-    """Two turns of nine streams, some of them alike at first, that end one by one."""
+    """Generate two turns of nine streams with common prefixes that end at different times."""
     requests = [
         make_request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
         for i, ids in enumerate([*make_contexts(VOCABULARY, 7), [1, 2, 3], [1, 2, 3]])
@@ -102,7 +102,7 @@ def test_replay_equals_eager_execution(precision: Precision, device: str, monkey
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_replays_use_updated_weights(precision: Precision, device: str) -> None:
-    """In place, as an optimiser changes them; then at another place; then after their copies were freed."""
+    """Changed in place, as by an optimiser; then moved; then after their copies were freed."""
     model, rng = make_float64_model("llama").float().to(device), torch.Generator().manual_seed(0)
     engine = make_engine(model, precision)
     for version in range(2, 5):
@@ -139,7 +139,7 @@ def test_nan_weights_leave_no_trace(device: str) -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
-    """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
+    """One alone, another alone, both together, the first again: the stacked matrices move each time."""
     base = make_float64_model("qwen2").float().to(device).requires_grad_(False)
     base = convert_to_bf16(base, packed=False) if precision.uses_bf16_products else base
     models = {name: randomise_adapter(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
@@ -170,7 +170,7 @@ def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
 
 
 def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
-    """As small and large batches of either move it; what one has left there, the other does not see."""
+    """Small and large batches of both models move it; neither sees the other's contents."""
     models = {"p": make_float64_model("llama").float().to(device), "q": make_float64_model("qwen3").float().to(device)}
     engine = InProcessEngine()
     for name, model in models.items():

@@ -1,4 +1,4 @@
-"""Engines are known by a table of their classes, which declare what they can do."""
+"""The table of engine classes and their declared capabilities."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Adapters in one engine: each policy says what its own says, whoever shares the batch, and the base is there once."""
+"""Adapters in one engine: replies do not depend on the batch, and the base is held once."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ def make_base(bf16: bool = False, family: str = "untied") -> Any:
 
 
 def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
-    """Four adapters of different ranks and layers, served."""
+    """Publish four adapters of different ranks and layers."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
     made = [randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
     models = dict(zip(NAMES, made, strict=True))
@@ -42,7 +42,7 @@ def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
 
 
 def make_mixed_requests(count: int = 24) -> list[Request]:
-    """Requests of all four, in no order."""
+    """Return requests of all four adapters in mixed order."""
     contexts = make_contexts(24, count)
     return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(contexts)]
 
@@ -106,7 +106,7 @@ def compare_first_token(completion: Completion) -> list[float]:
 
 
 def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
-    """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
+    """A past version is an adapter folder and the reference is the base: neither adds weights."""
     folder = resolve("nano")
     base = load_model(folder).requires_grad_(False)
     model = randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0))
@@ -129,7 +129,7 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
 
 
 def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
-    """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
+    """For any shape: a model may see fewer rows than the batch has."""
     base = make_base()
     lanes = Lanes(base, bf16=False)
     lanes.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
@@ -155,7 +155,7 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
 
 
 def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
-    """Side by side 0 times NaN is NaN: the policies that share its batch are decoded again without it."""
+    """In a joint product 0 times NaN is NaN: other policies are decoded again without it."""
     engine, base = InProcessEngine(), make_base()
     models = publish_adapters(base, engine)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The reaper: whoever a killed process had started ends with it, also those that were just starting."""
+"""The reaper: children of a killed process end with it, also those that are just starting."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ time.sleep(999)
 
 
 def test_children_end_with_a_killed_owner(tmp_path: Path) -> None:
-    """Also one without the mark that writes in the folder, as Ray's agents do, whose parent may be dead already."""
+    """Also an unmarked one that writes in the folder, as Ray's agents do, whose parent may be dead."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     (tmp_path / "agents.py").write_text("open('taken', 'w')")

@@ -1,4 +1,4 @@
-"""One token a row: the logits, keys and values of transformers' own forward pass, for every kind that is served so."""
+"""Single-token steps: logits, keys and values equal transformers' forward pass for every supported kind."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ LENGTHS = (7, 1, 12, 4)
 
 
 def next_column(batch: BatchKV) -> slice:
-    """The column that comes next."""
+    """Return the index of the next column."""
     return slice(batch.filled, batch.filled + 1)
 
 
 def compute_reference(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
+    """Return logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
     output = model(input_ids=ids[None], use_cache=True)
     kept = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
     return output.logits[0, -1], torch.stack(kept)
@@ -84,7 +84,7 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
-    """In bfloat16 all columns are read, as long as that is cheaper than to copy those that count."""
+    """In bfloat16 all columns are read while that is cheaper than copying the visible ones."""
     model = make_float64_model("qwen3").to(dtype)
     nothing = empty_kv(model.config, dtype, torch.device("cpu"))
     said = []
@@ -121,7 +121,7 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
 
 
 def test_supports_weights_loaded_only_during_their_layer() -> None:
-    """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
+    """As in ZeRO-3: taking weights without a call once failed in the second iteration."""
     model = make_float64_model("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
     tokens, positions = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
@@ -148,7 +148,7 @@ def make_windowed_model(family: type[PreTrainedConfig], **more: Any) -> Any:
 
 
 def test_other_kinds_go_through_transformers() -> None:
-    """A window on the past, experts, capped logits, no rotation: none is written as `step` is."""
+    """Sliding windows, experts, capped logits, no rotation: `step` supports none of them."""
     assert not supports_step(make_windowed_model(MistralConfig))
     assert not supports_step(make_windowed_model(Qwen2Config, use_sliding_window=True, max_window_layers=1))
     assert supports_step(make_windowed_model(Qwen2Config, use_sliding_window=False))

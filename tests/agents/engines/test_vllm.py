@@ -1,4 +1,4 @@
-"""The vLLM engine, where vLLM is installed (`make test-vllm`): what it says it sampled is what the model gives.
+"""The vLLM engine, where vLLM is installed (`make test-vllm`): reported log-probabilities match the model.
 
 Servers take a quarter of a minute to start, so the tests share them, in the order in which they stand.
 """
@@ -58,7 +58,7 @@ def engine() -> Iterator[VLLMEngine]:
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """Nano, which ties its head to its embedding, as it is trained."""
+    """Load nano, whose head is tied to its embedding."""
     return load_model(resolve("nano"))
 
 
@@ -77,7 +77,7 @@ def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
 
 
 def list_children(pid: int) -> set[psutil.Process]:
-    """What a process started and still runs; Python's own tracker of shared memory apart."""
+    """List the running children of a process, without Python's shared-memory tracker."""
     found = set()
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one, too
@@ -87,7 +87,7 @@ def list_children(pid: int) -> set[psutil.Process]:
 
 
 def wait_until_ended(processes: Iterable[psutil.Process]) -> bool:
-    """Whether all of them are gone within a minute."""
+    """Whether all processes end within a minute."""
     deadline = time.monotonic() + 60
     while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
         if time.monotonic() > deadline:
@@ -149,7 +149,7 @@ def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
 
 
 def test_updated_weights_are_served_after_publishing(engine: VLLMEngine, model: Any) -> None:
-    """The tied head too, and nothing cached of the older weights."""
+    """The tied head too, and nothing cached from older weights."""
     requests = make_requests(20, temperature=1.0)
     before = generate(engine, requests)
     with torch.no_grad():
@@ -163,14 +163,14 @@ def test_updated_weights_are_served_after_publishing(engine: VLLMEngine, model: 
 
 
 def change_tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """What vLLM's process receives: nano's tensors, changed."""
+    """Return changed tensors of nano, as vLLM's process receives them."""
     torch.manual_seed(seed)
     for name, parameter in load_model(resolve("nano")).named_parameters():
         yield name, (parameter + 0.05 * torch.randn_like(parameter)).detach()
 
 
 def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> None:
-    """In place, the tied head too, without a folder."""
+    """In place, without a folder, the tied head too."""
     model = load_model(resolve("nano"))
     for version, seed in ((1, 11), (2, 12)):
         assert wait(engine.expect("received", resolve("nano"), {*dict(model.named_parameters())})) == 1
@@ -233,7 +233,7 @@ def test_failed_start_is_reported_in_one_line() -> None:
 
 @pytest.mark.parametrize("max_model_len", [256, 4096])
 def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Path) -> None:
-    """By the setting or by the model's positions; no reply is cut short, whether the player or only vLLM knows them."""
+    """By the setting or by the model's positions, which may be known to vLLM only; no reply is truncated."""
     engine, positions = (
         VLLMEngine(SPEC.model_copy(update={"max_model_len": max_model_len})),
         min(max_model_len, POSITIONS),
@@ -256,7 +256,7 @@ def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Pa
 
 
 def test_a_failure_of_vllm_is_an_engine_error() -> None:
-    """A server that has ended; matches are played again, as with any engine's failure."""
+    """After the server has ended; the match is played again, as after any engine failure."""
     engine = VLLMEngine(SPEC)
 
     async def play() -> None:
@@ -293,7 +293,7 @@ learn: {lr: 1e-3}
 
 @pytest.mark.parametrize("moment", [0.1, 0.4, 0.7])
 def test_killed_run_leaves_no_process_and_resumes(moment: float, tmp_path: Path) -> None:
-    """A run takes about half a minute; `moment` is the share of one after which SIGKILL comes."""
+    """A run takes about half a minute; SIGKILL comes after the share `moment` of it."""
     config = tmp_path / "small.yaml"
     config.write_text(RUN)
     arena, started_at = [sys.executable, "-m", "arena"], time.time()

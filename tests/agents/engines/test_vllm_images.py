@@ -1,4 +1,4 @@
-"""vLLM's image prompts: one placeholder and one scaled picture per image, beside the tokens as they are."""
+"""Image prompts for vLLM: one placeholder and one scaled picture per image, with the other tokens unchanged."""
 
 from dataclasses import replace
 from pathlib import Path

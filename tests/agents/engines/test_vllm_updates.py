@@ -30,7 +30,7 @@ HERE = f"{__name__}:tensors"
 
 
 def make_changed_model(seed: int) -> Any:
-    """Nano with other weights."""
+    """Return nano with other weights."""
     torch.manual_seed(seed)
     module = load_module(NANO)
     with torch.no_grad():
@@ -40,7 +40,7 @@ def make_changed_model(seed: int) -> Any:
 
 
 def iterate_tensors(number: int, seed: int, stop: int = 10**9) -> Iterator[tuple[str, torch.Tensor]]:
-    """What a worker receives: nano's tensors after a change; the sender is gone after `stop` of them."""
+    """Yield nano's changed tensors as a worker receives them; the sender fails after `stop` of them."""
     for at, named in enumerate(trainable_parameters(make_changed_model(seed)).items()):
         if at == stop:
             raise ConnectionError("the ranks are gone")
@@ -48,7 +48,7 @@ def iterate_tensors(number: int, seed: int, stop: int = 10**9) -> Iterator[tuple
 
 
 def generate_greedily(module: Any) -> list[tuple[int, ...]]:
-    """Greedy replies by a module's weights."""
+    """Return greedy replies by a module's weights."""
 
     async def through() -> list[Completion]:
         engine = InProcessEngine()
@@ -77,7 +77,7 @@ def get_server(engine: VLLMEngine) -> Any:
 
 
 def generate_replies(engine: VLLMEngine) -> tuple[list[tuple[int, ...]], set[int]]:
-    """Greedy replies, and their versions."""
+    """Return greedy replies and their versions."""
     completions: Sequence[Completion] = wait(engine.generate(REQUESTS))
     return [one.ids for one in completions], {one.version for one in completions}
 
@@ -150,7 +150,7 @@ def test_received_weights_wake_a_server_too(engine: VLLMEngine) -> None:
 
 
 def test_a_sleeping_server_that_is_asked_serves_what_it_had(engine: VLLMEngine) -> None:
-    """An update may fail, and its policy play on."""
+    """An update may fail and its policy go on playing."""
     wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
     wait(engine.release("p"))
     assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})

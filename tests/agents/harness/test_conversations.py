@@ -1,4 +1,4 @@
-"""Streams of conversations: hand-composed ids, forks, rewritten histories, and every sampled token exactly once."""
+"""Streams of conversations: expected ids, forks, rewritten histories, and each sampled token exactly once."""
 
 import hashlib
 import json
@@ -22,12 +22,12 @@ FAMILIES = [*TOOL_FAMILIES, "nano"]
 
 
 def make_user_message(text: str) -> dict[str, Any]:
-    """A user's message."""
+    """Return a user's message."""
     return {"role": "user", "content": text}
 
 
 class ScriptedConversation:
-    """Conversations whose replies are given by hand."""
+    """Conversation with given replies."""
 
     def __init__(self, family: str) -> None:
         self.frame = load_frame(family)
@@ -171,7 +171,7 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
 
 
 def encode_reply(talk: ScriptedConversation, turn: int) -> list[int]:
-    """The ids of the reply of a turn."""
+    """Return the ids of a turn's reply."""
     return [*talk.frame.encode(f"reply {turn}"), talk.frame.stop_id]
 
 

@@ -1,4 +1,4 @@
-"""Agent programs as processes: how acts are read, several in one process, and nothing that outlives them."""
+"""Agent programs as processes: reading of acts, several matches per process, and no process left behind."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ SLEEP = "import time; time.sleep(600)"
 
 
 def play_program(code: str, *observations: dict[str, Any]) -> list[str]:
-    """The acts of a program with this code, which is closed afterwards."""
+    """Return the acts of a program with this code."""
 
     async def play() -> list[str]:
         program = Program([sys.executable, "-c", code], {"SECRET": "s"})
@@ -93,7 +93,7 @@ def wait_until_gone(pid: int) -> bool:
 
 
 def write_child_code(place: Path) -> str:
-    """Code that starts children: in its group, in a session of its own, and one whose parent has gone."""
+    """Return code that starts children: in its group, in a new session, and one whose parent has ended."""
     return f"""
 import os, subprocess, sys
 for session in (False, True):

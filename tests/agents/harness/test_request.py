@@ -1,4 +1,4 @@
-"""What programs send: equal conversations in any spelling are equal, and everything else is refused with a reason."""
+"""Requests of agent programs: equal conversations compare equal in any spelling, and invalid ones are refused."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ CALL = {"id": "call1", "type": "function", "function": {"name": "add", "argument
 
 
 def make_call_chat(arguments: str, content: Any = None, result: Any = "2") -> list[dict[str, Any]]:
-    """A conversation with a call and its result."""
+    """Return a conversation with a call and its result."""
     call = {**CALL, "function": {"name": "add", "arguments": arguments}}
     reply = {"role": "assistant", "tool_calls": [call], **({} if content == "absent" else {"content": content})}
     return [GREETING, reply, {"role": "tool", "tool_call_id": "call1", "content": result}]

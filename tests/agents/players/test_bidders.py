@@ -1,4 +1,4 @@
-"""Players who name numbers: what each promises, and how they fare against each other."""
+"""Scripted players of games with numbers: worked examples, and how they fare against each other."""
 
 import itertools
 import statistics
@@ -14,7 +14,7 @@ HAGGLERS = ("truthful_haggler", "conceding_haggler", "hard_haggler")
 
 
 def play_scripted(game, names, deal=None, seed=0, **options):
-    """An ended match of these scripted policies, in the seats' order."""
+    """Play a match of these scripted policies, given in seat order, to its end."""
     table = games.make(game, **options)
     table.reset(seed=seed, options=deal)
     play_match(table, {seat: SCRIPTED[name](0) for seat, name in zip(table.seats, names, strict=True)})
@@ -22,7 +22,7 @@ def play_scripted(game, names, deal=None, seed=0, **options):
 
 
 def compute_mean_payoff(game, first, two):
-    """What the first of two bidders earns on average over all pairs of values."""
+    """Return the first bidder's mean payoff over all pairs of values."""
     matches = [
         play_scripted(game, (first, two), {"values": pair}, seed) for seed, pair in enumerate(PAIRS)
     ]  # ties go both ways

@@ -1,4 +1,4 @@
-"""Cautious next tokens: it wins where the right way is the confident one, loses where the wrong one is, and says so."""
+"""Cautious sampling: wins where the right branch is confident, and loses where the wrong one is."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ STOP, DOT, RIGHT, WRONG = 0, 1, 2, 3
 
 
 def make_markov_writer(rows: Mapping[int, list[float]]) -> Any:
-    """A writer that samples from a Markov chain: the last token decides what comes next; it counts its tokens."""
+    """Return a writer that samples from a Markov chain and counts its tokens."""
     told = {"tokens": 0}
 
     async def write(view: Any, request: Request, summary: bool = False) -> Completion:
@@ -50,7 +50,7 @@ def make_markov_writer(rows: Mapping[int, list[float]]) -> Any:
 
 
 def make_fork(sure: int) -> Mapping[int, list[float]]:
-    """From 9 to RIGHT or WRONG alike, of which one knows how to go on and the other guesses among five; then a dot."""
+    """Return a chain from 9 to RIGHT or WRONG, one with a certain and one with an uncertain successor; then a stop."""
     knows = [0.0] * 4 + [1.0] + [0.0] * 5
     guesses = [0.0] * 4 + [0.2] * 5 + [0.0]
     dot, stop = [0.0, 1.0] + [0.0] * 8, [1.0] + [0.0] * 9

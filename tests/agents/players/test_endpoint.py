@@ -1,4 +1,4 @@
-"""Endpoints as players, against a real server on this machine that answers well, badly, late and too much."""
+"""Endpoints as players, against a local server with valid, invalid, slow and oversized answers."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ CHAT = [{"role": "user", "content": "Your act?"}]
 
 
 class Server(server.Server):
-    """With an endpoint that asks it."""
+    """Server with an endpoint that calls it."""
 
     def endpoint(self, **settings):
         return Endpoint(EndpointSpec(**{"seconds": 2.0, "url": self.url, **settings}))

@@ -1,4 +1,4 @@
-"""Scripted players of the games of one seat: each solves its game as well as its rule promises, from its view alone."""
+"""Scripted players of single-seat games: each solves its game as documented, from its view alone."""
 
 import copy
 import itertools
@@ -14,12 +14,12 @@ from tests.factories.thorough import count_cases
 
 
 def make_view(game):
-    """What the only seat may know, as a player gets it."""
+    """Return the view of the only seat."""
     return copy.deepcopy(View.of(game, game.agent_selection, game.turns))
 
 
 def play_match(game, script):
-    """Plays a match that was reset to its end; the report."""
+    """Play a reset match to its end and return its report."""
     while not game.ended:
         game.step(script.act(make_view(game)))
         assert game.infos[game.agent_selection]["valid"]
@@ -85,7 +85,7 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
     ],
 )
 def test_careless_player_loses_a_third_of_its_turns(name, sound, options):
-    """Solves fewer games than the sound player and more than a random one, so that its log has something to learn."""
+    """It solves fewer games than the sound player and more than a random one."""
     careless = {"consistent_guesser": "careless_guesser", "halver": "careless_halver"}[sound]
     solved = {
         each: statistics.fmean(r["solved"] for r in play_matches(name, each, 60, **options))

@@ -1,4 +1,4 @@
-"""History: what a seat sees of its own thoughts, exactly as it was sampled from, over six families of tokenizers."""
+"""Histories with and without thoughts: each turn is trained on its sampling context, for six tokenizer families."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def make_view(turn: int) -> View:
 
 
 class ThinkingWriter:
-    """A model that thinks in some of its turns, aloud in others, and sometimes forgets to stop."""
+    """Writer that thinks in some turns, aloud in others, and sometimes does not stop."""
 
     def __init__(self, frame: ChatFrame, role: Role, seed: int) -> None:
         self.frame, self.role, self.rng = frame, role, np.random.default_rng(seed)
@@ -69,7 +69,7 @@ def play_turns(frame: ChatFrame, role: Role, seed: int, turns: int = 6) -> tuple
 
 
 def list_contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]]:
-    """Of each turn that was sampled: its number, the ids before it, its own, and their log-probabilities."""
+    """List each sampled turn's number, preceding ids, own ids and log-probabilities."""
     for stream in streams:
         for turn in sorted({t for t, own in zip(stream.turns, stream.mask, strict=True) if own}):
             own = [k for k, t in enumerate(stream.turns) if t == turn]
@@ -81,7 +81,7 @@ def list_contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...],
 @pytest.mark.parametrize("history", ["strip", "keep"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history: str) -> None:
-    """A thousand matches over the families, formats and histories: no token differs."""
+    """A thousand matches over families, formats and histories."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(84):
         player, thinker = play_turns(frame, make_role(list(REPLIES)[seed % 3], history), seed)
@@ -95,7 +95,7 @@ def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
-    """The context of a turn is the frame around what was shown and said, thoughts apart."""
+    """A turn's context is the frame around all messages and replies without thoughts."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(20):
         own = make_role()
@@ -113,7 +113,7 @@ def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
 
 
 def test_the_template_of_a_thinking_model_renders_the_same() -> None:
-    """Stripped, a stream's context is what the model's own template makes of the whole conversation."""
+    """A stripped stream's context is what the model's own template renders."""
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = STRIPPING
     frame, own = ChatFrame(tokenizer), make_role("whole")
@@ -149,7 +149,7 @@ def test_with_a_window_facts_are_told_again_only_when_it_begins_anew() -> None:
 
 
 def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
-    """<think> is one token to models that think: sampled, it must open a thought and not vanish."""
+    """<think> is one token of thinking models; sampled, it opens a thought."""
     tokenizer = FAMILIES["qwen"]()
     frame = ChatFrame(tokenizer)
     opening, closing = tokenizer.convert_tokens_to_ids(["<think>", "</think>"])
@@ -162,7 +162,7 @@ def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
 
 
 def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next stream costs what is new in it, and says what a fresh pass would."""
+    """The next stream costs its new tokens only, and scores as in a fresh pass."""
     model = make_tiny_llama(vocabulary=64)
     engine = InProcessEngine()
     wait(engine.publish("p", 3, ModuleWeights(model)))

@@ -1,4 +1,4 @@
-"""A person at the terminal: sees what the seat may know, in plain text, and is asked until an act can be read."""
+"""A person at the terminal: sees its seat's view as plain text, and is asked until an act can be parsed."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ def make_view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
 
 
 def play_at_terminal(monkeypatch, typed, *views, teller=None, game=None):
-    """The acts of a person who types this, and the screen."""
+    """Return the acts of a person who types this text, and the screen."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
     screen = io.StringIO()
     human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False), teller, game)
@@ -133,7 +133,7 @@ EVIL = "\x1b[2J[red]x[/red]\u202egnol\r\nreferee: you win"
 
 
 class WordGame:
-    """A game in words, some of them hostile."""
+    """Game described in words, some of them hostile."""
 
     def introduction(self, seat):
         return f"Welcome, {seat}. {EVIL}"
@@ -185,7 +185,7 @@ def test_the_end_of_input_leaves_a_game_with_words_too(monkeypatch, typed):
 
 
 def test_an_act_that_is_not_listed_is_one_where_the_game_takes_it(monkeypatch):
-    """Wordle lists the words that may be hidden, and any five letters may be guessed."""
+    """Wordle lists the possible answers only, but accepts any five letters."""
     game = games.make("wordle")
     game.reset(seed=0)
     seen = View.of(game, game.agent_selection)

@@ -1,4 +1,4 @@
-"""A role's limit on images: old ones become placeholders in a new context, and sampled ids stay in their own."""
+"""A role's image limit: old images become placeholders in a new context, and sampled ids keep their context."""
 
 import asyncio
 import hashlib
@@ -57,7 +57,7 @@ def test_the_newest_images_stay_and_others_become_their_placeholders(contents: l
 
 
 class RandomWriter:
-    """A model of random thoughts and acts, which keeps what it was asked."""
+    """Writer of random thoughts and acts, which records its requests."""
 
     def __init__(self, role: Role, seed: int) -> None:
         self.role, self.rng = role, np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Strategies of two-by-two games: tournament scores worked by hand, and play in all four games."""
+"""Strategies of two-by-two games: known tournament scores, and play in all four games."""
 
 import itertools
 import statistics
@@ -11,7 +11,7 @@ from tests.factories.seated import make_view, play_match
 
 
 def play_strategies(first, two, game="prisoners_dilemma", seed=0, **options):
-    """The ended match of two strategies at row and column, ten rounds unless told."""
+    """Play two strategies at row and column, by default ten rounds."""
     table = games.make(game, **{"rounds": 10, **options})
     table.reset(seed=seed)
     play_match(table, {"row": SCRIPTED[first](seed), "column": SCRIPTED[two](seed + 1)})

@@ -1,4 +1,4 @@
-"""Matches with native tools, by template family: calls are the policy's own tokens, results are tool turns."""
+"""Matches with native tools by template family: calls are sampled tokens, results are tool turns."""
 
 import asyncio
 from typing import Any
@@ -30,7 +30,7 @@ def make_role(frame: ChatFrame, **changes: Any) -> Role:
 
 
 class ScriptedCalls:
-    """A scripted player of the game, one seed."""
+    """Scripted player of the game with one seed."""
 
     def __init__(self, game: Search, name: str) -> None:
         self.answer = game.players[name](game, 0)
@@ -40,7 +40,7 @@ class ScriptedCalls:
 
 
 class RecordingWriter:
-    """A writer that remembers what it wrote; with `text` its second reply is this."""
+    """Writer that records its completions; with `text` its second reply is this."""
 
     def __init__(self, write: Any, frame: ChatFrame, text: str = "") -> None:
         self.write, self.frame, self.text = write, frame, text

@@ -1,4 +1,4 @@
-"""Scripted negotiators: what each promises, and that every exploiter is a best response to its prey."""
+"""Scripted negotiators: documented behaviour, and exploiters as best responses to their prey."""
 
 import collections
 import functools
@@ -30,12 +30,12 @@ PREY = ("random", "conceder", "hard_liner", "fair_split")
 
 
 def make_view(game, seat, turn):
-    """What the seat may know, as a player gets it."""
+    """Return the seat's view."""
     return View.of(game, seat, turn)
 
 
 def play_match(game, scripted):
-    """Plays a match that was reset to its end; the (seat, act, own worth asked or None) of every turn."""
+    """Play a reset match to its end; return (seat, act, own worth asked or None) of every turn."""
     turns: list[Any] = []
     while not game.ended:
         seat = game.agent_selection
@@ -49,7 +49,7 @@ def play_match(game, scripted):
 
 @functools.cache
 def compute_mean_payoff(name, prey, seat, seeds=200):
-    """What a scripted policy earns on average at a seat against a prey, over paired seeds."""
+    """Return a scripted policy's mean payoff at a seat against a prey over paired seeds."""
     other = "responder" if seat == "opener" else "opener"
     game, earned = Negotiation(), []
     for seed in range(seeds):
@@ -135,7 +135,7 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
 
 
 def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_each_point():
-    """Worked by hand: a share worth 6 to it is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
+    """A share worth 6 is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     game = Negotiation()
     game.reset(seed=0, options={"instance": instance})
@@ -150,7 +150,7 @@ def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_ea
 
 
 def test_the_novice_knows_how_acts_are_written_and_nothing_else():
-    """Half of what stands is accepted, whatever it is worth; offers are those that it is shown, or any."""
+    """It accepts half of all offers whatever their worth, and offers at random."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     for splits in ("hidden", "shown"):
         game, script = Negotiation(values="public", splits=splits), SCRIPTED["novice"](0)
@@ -182,7 +182,7 @@ def test_stated_probabilities_match_the_acts(name, splits):
 
 @pytest.mark.parametrize(("breakdown", "asks", "takes"), [(0.0, 5, 5), (0.2, 10 / 1.8, 8 / 1.8), (0.5, 20 / 3, 10 / 3)])
 def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
-    """His first mover's share of 10, and what the other side would accept at once."""
+    """The first mover's share of 10, and what the other side accepts at once."""
     for seed in range(50):
         game = Negotiation(breakdown=breakdown)
         game.reset(seed=seed)
@@ -219,7 +219,7 @@ def test_subgame_perfect_play_needs_public_values():
 
 
 def list_worlds(pool, own, seat):
-    """Every instance that a seat with this pool and these own values has to reckon with."""
+    """List every instance that is consistent with this pool and these own values."""
     actual = Negotiation.seats.index(seat)
     return [instance for instance in instances() if instance[0] == pool and instance[1][actual] == own]
 
@@ -249,7 +249,7 @@ def test_ultimatum_is_the_best_of_all_offers(name):
 
 
 def compute_best_total(worlds, seat, prey):
-    """By brute force in the real game: the most a seat can earn, summed over worlds it cannot tell apart."""
+    """Return by brute force the most a seat can earn, summed over indistinguishable worlds."""
     totals = []
     for act in worlds[0].infos[seat]["legal"][:-1]:
         total, apart = 0.0, collections.defaultdict(list)

@@ -1,4 +1,4 @@
-"""Players: what is trained on is exactly what was sampled, and nothing that anybody else said."""
+"""Players: training tokens are exactly the sampled ones, and never another's text."""
 
 import asyncio
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def nano() -> Any:
 
 
 class RecordingEngine:
-    """An engine that remembers what it answered; for its first turns it may put legal words in the mouth."""
+    """Engine that records its completions and may force legal acts in its first turns."""
 
     def __init__(self, model: Any, legal_turns: int = 0) -> None:
         self.engine, self.legal_turns = InProcessEngine(), legal_turns
@@ -78,7 +78,7 @@ def play_negotiation(
 
 
 def list_sampled(player: ChatPlayer) -> list[tuple[int, float, int]]:
-    """(id, log-probability, turn) of all tokens a player's streams call its own."""
+    """List (id, log-probability, turn) of all sampled tokens of a player's streams."""
     return [
         (token, logprob, turn)
         for s in player.streams
@@ -127,7 +127,7 @@ def test_what_the_other_side_said_is_read_and_never_masked(nano: Any) -> None:
 
 
 def test_the_frame_around_a_reply_is_whole_however_it_ended(nano: Any) -> None:
-    """A reply cut off by its limit gets the end that the model did not write, and that end is not its own."""
+    """A truncated reply gets the missing end token, unmasked."""
     _, players = play_negotiation(RecordingEngine(nano, 0), 0, make_roles())
     (stream,) = players["opener"].streams  # random weights: an illegal act, cut off, and a second try
     ends = [(own, i) for i, (t, own) in enumerate(zip(stream.ids, stream.mask, strict=True)) if t == FRAME.stop_id]

@@ -1,4 +1,4 @@
-"""Remarks of scripted negotiators: short, true, varied, from the seed; and they change no act."""
+"""Remarks of scripted negotiators: short, true, varied, seeded, and without effect on acts."""
 
 import re
 from typing import Any
@@ -47,7 +47,7 @@ CLAIMS = {
 
 
 def is_true(text, seen):
-    """Whether what was said is so; fails for words that nobody knows."""
+    """Whether a remark is true; fails for unknown words."""
     (found,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
     kind, told = found
     pool, values = seen.pool, seen.values
@@ -85,7 +85,7 @@ def make_view(game):
 
 
 def play_match(names, seeds, instance, **options):
-    """The views and texts of a match between scripted policies."""
+    """Return the views and texts of a match between scripted policies."""
     game = Negotiation(values="public", **options)
     game.reset(seed=0, options={"instance": instance})
     scripted = {
@@ -124,7 +124,7 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
 @settings(max_examples=count_cases(70, 300), deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
 def test_every_situation_has_a_remark(instance, data, seed):
-    """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
+    """Also situations that scripted policies never reach; remarks repeat only when none is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
     reference, asked = data.draw(st.none() | share), data.draw(share)
@@ -147,7 +147,7 @@ def test_names_of_items_break_nothing(instance, seed, names):
 
 
 def test_the_other_sides_values_are_not_told():
-    """The same words whatever the other side values, where the acts are the same."""
+    """Remarks do not depend on the other side's values while the acts are equal."""
     pool, own = (1, 2, 3), (1, 3, 1)
     others = [two for where, (first, two) in instances() if (where, first) == (pool, own)]
     said = set()
@@ -159,7 +159,7 @@ def test_the_other_sides_values_are_not_told():
 
 
 def test_remarks_vary():
-    """Over many matches dozens of remarks; in one match hardly any twice."""
+    """Dozens over many matches; in one match hardly any twice."""
     said, repeated, total = set(), 0, 0
     for seed in range(60):
         told, _ = play_match(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])

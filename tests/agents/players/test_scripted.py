@@ -1,4 +1,4 @@
-"""Brains by name: what is written finds its player, what cannot play says why in one line."""
+"""Scripted players by name: valid names are resolved, and unsuitable players are refused in one line."""
 
 from time import process_time
 

@@ -1,4 +1,4 @@
-"""Search players: exact where a game is small, never blind to a win or a loss in one, the same from the same seed."""
+"""Search players: exact in small games, never missing a win or loss in one move, and reproducible by the seed."""
 
 import random
 from typing import Any
@@ -16,7 +16,7 @@ from tests.factories.seated import make_view, play_match
 
 
 class PlainGame(BaseWrapper):  # type: ignore[misc]
-    """A game seen only as an AEC environment: without OpenSpiel's state."""
+    """Game as an AEC environment only, without OpenSpiel's state."""
 
     def clone(self):
         return PlainGame(self.env.clone())
@@ -32,7 +32,7 @@ def replay_acts(name, acts=(), seed=0, **options):
 
 
 def sample_positions(name, plies, count):
-    """Games of `name` after so many random acts, none of them over."""
+    """Return unfinished games of `name` after a number of random acts."""
     rng = random.Random(7)
     found: list[Any] = []
     while len(found) < count:
@@ -200,7 +200,7 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
 
 
 def test_positions_of_a_wrapped_game_are_told_apart():
-    """All that it shows it shows to the seats: the public facts alone are how many acts were played."""
+    """Its public facts are only the number of acts; the seats see the rest."""
     keys = set()
     for act in ("0", "1", "2"):
         game = games.make("pettingzoo:tictactoe_v3")

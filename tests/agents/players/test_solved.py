@@ -1,4 +1,4 @@
-"""Solved games: equilibria that no best response beats, drawn from by the seed, by own knowledge only."""
+"""Solved games: equilibria that no best response beats, sampled by the seed and by own information only."""
 
 import collections
 
@@ -22,7 +22,7 @@ KUHN = pyspiel.load_game("kuhn_poker")
 
 
 def compute_value(game, strategy):
-    """What the first seat gets on average when both follow the strategy."""
+    """Return the first seat's expected payoff when both follow the strategy."""
 
     def of(state):
         if state.is_terminal():

@@ -1,4 +1,4 @@
-"""Memory `summary`: trained ids are sampled ids, no context is longer than it may be, and no game reads a summary."""
+"""Memory `summary`: sampled ids are trained ids, contexts keep their limit, and no game reads a summary."""
 
 import asyncio
 import itertools
@@ -37,7 +37,7 @@ def make_keeper(**memory: Any) -> Role:
 
 
 class RandomSummaryEngine:
-    """An engine whose summaries are random words, and whose acts pass until they are asked."""
+    """Engine with random summaries, whose acts pass until a summary is requested."""
 
     max_context = 10**9
 
@@ -99,7 +99,7 @@ def test_trained_ids_are_sampled_ids_across_summaries(context: int) -> None:
 
 
 def list_runs(record: MatchRecord) -> list[list[int]]:
-    """The turns of each stream: it ends with a summary, and the next begins after it."""
+    """List the turns of each stream, which ends with a summary that the next one begins with."""
     runs: list[list[int]] = [[]]
     for turn in record.turns:
         runs[-1].append(turn.index)

@@ -1,4 +1,4 @@
-"""Scripted Hanabi players: they play by the rules, by what they were told alone, and as they promise."""
+"""Scripted Hanabi players: they follow the rules, use only their hints, and play as documented."""
 
 import copy
 from typing import Any
@@ -15,7 +15,7 @@ SIZES = [("mini", 2), ("simple", 2), ("full", 2), ("full", 5)]
 
 
 def play_match(names: list[str], seed: int, size: str = "mini", players: int = 2) -> dict[str, Any]:
-    """Report of a match whose seats are held by these in turn; every act was legal."""
+    """Play a match of these policies in turn, assert that acts are legal, and return its report."""
     game = games.make("hanabi", size=size, players=players)
     game.reset(seed=seed)
     scripts = {seat: SCRIPTED[names[n % len(names)]](0) for n, seat in enumerate(game.possible_agents)}
@@ -48,7 +48,7 @@ def test_bold_player_keeps_its_last_life() -> None:
 def make_view(
     own: list[str], partner: dict[str, str], fireworks: str = "R0 Y0", lives: int = 3, hints: int = 3
 ) -> View:
-    """What player_0 sees: what it was told of its cards, and the other's cards with what that one was told."""
+    """Return player_0's view: the hints on its cards, and the partner's cards with their hints."""
     game = games.make("hanabi")
     game.reset(seed=0)
     known = {"player_0": own, "player_1": [*partner.values()]}

@@ -1,4 +1,4 @@
-"""Self-consistency: the majority's act is kept, in the words of its first sample, and the log says so."""
+"""Self-consistency: the majority's act is played in the words of its first sample, and logged."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Accessibility of each part of the page, light and dark: axe finds nothing serious."""
+"""Accessibility of every part of the page, light and dark: axe finds nothing serious."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the page's server says of runs: lists, filters, search, matches, credit, curves, notes; of a live run, too."""
+"""The page server's answers: lists, filters, search, matches, credit, curves, notes; also for a live run."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def client() -> Client:
 
 
 def wait_for_answer(asks: Client, path: str, **query: str) -> Any:
-    """The answer once there is one."""
+    """Poll until there is an answer, and return it."""
     for _ in range(600):
         answer = asks.get(path, 200, **query)
         if not answer.get("waiting") and not answer.get("unread") and not answer.get("running"):
@@ -179,7 +179,7 @@ def test_tokens_are_those_of_the_log(client: Client) -> None:
 
 
 def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A match of it is found at once, and no request waits for the whole; another file in its place begins anew."""
+    """A match is found at once, no request waits for the whole file, and a replaced file is read anew."""
     monkeypatch.setattr(tail, "CHUNK", 1000)
     monkeypatch.setattr(Index.refresh, "__defaults__", (1e-9,))
     run = make_run(tmp_path / "run", iterations=1)
@@ -202,7 +202,7 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
-    """The first answer reads no match: its lines have no intervals yet, and there are no levels of theory."""
+    """The first answer reads no match: it has no intervals and no theory levels yet."""
     shutil.copytree(EXAMPLE / "negotiation", tmp_path / "run")
     asks = Client(tmp_path / "run")
     log = (tmp_path / "run" / "log").rename(tmp_path / "away")
@@ -419,7 +419,7 @@ POSTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("path", POSTS)
 def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
-    """Each of these has one thing wrong beside what is odd."""
+    """Each has one error beside the unusual values."""
     asks, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
     headers = asks.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
     unknown = [(field, ODD[i % len(ODD)]) for i, field in enumerate(["remove", "match", "run", "turn", "seat"])]

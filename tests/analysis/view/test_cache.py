@@ -1,4 +1,4 @@
-"""Children that read a whole run end with the page's server, however that ends."""
+"""Child processes that read a whole run end with the page's server."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def test_a_child_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
 
 
 def wait_until(happened: Callable[[], bool]) -> None:
-    """Wait a minute at most."""
+    """Wait at most a minute."""
     deadline = time.monotonic() + 60
     while not happened():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""What a stranger sees of a run: one sentence, three tiles, six rows, plain names; small, legible, at any width."""
+"""The overview of a run: one sentence, three tiles, six rows, plain names; small and legible at any width."""
 
 import json
 import re
@@ -31,7 +31,7 @@ STYLE = (Path(analysis.__file__).parent / "view" / "static" / "view.css").read_t
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of a real run, as the command writes it."""
+    """Return the page of a real run, as the command writes it."""
     out = tmp_path_factory.mktemp("page") / "page.html"
     arena("report", str(EXAMPLE), "--out", str(out))
     return out.read_text("utf-8")
@@ -58,7 +58,7 @@ def test_names_are_plain_words_with_the_key_beside_them(page: str) -> None:
 
 
 def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path: Path) -> None:
-    """All parts are one below the other: tiles, rows and the rest folded, curves, matches, league, settings."""
+    """All parts in one column: tiles, rows, and folded curves, matches, league and settings."""
     file = tmp_path / "page.html"
     file.write_text(page, "utf-8")
     view = browser.new_page()
@@ -135,7 +135,7 @@ def test_shown_deal_matches_the_game() -> None:
     ],
 )
 def test_a_deal_that_cannot_be_known_is_left_out(game: str, options: str) -> None:
-    """A file of the run's own is never run for it."""
+    """Game files of the run itself are never executed for it."""
     assert deal_facts(game, options, 1, []) == {} or game == "maze"
     assert list_theory_values("mine.py:Game") == {}
 
@@ -186,7 +186,7 @@ def test_zero_sum_self_play_shows_a_seat_and_not_the_sum(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_the_page_is_small(page: str, tmp_path: Path) -> None:
-    """Its script is 230 kB, and what it tells of twenty iterations of a league less than 100."""
+    """Its script has 230 kB, and its data on twenty iterations of a league less than 100."""
     assert len(page.encode()) < 400_000
     rounds = [[make_dialogue(k, n, [f"word{k} {n}", f"word{n} {k} fine"]) for n in range(24)] for k in range(20)]
     text = report(write_run(tmp_path / "run", rounds))
@@ -194,7 +194,7 @@ def test_the_page_is_small(page: str, tmp_path: Path) -> None:
 
 
 def read_palettes() -> list[dict[str, str]]:
-    """The colours by name, of light and of dark."""
+    """Return the named colours of the light and the dark theme."""
     blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\s*\}", STYLE, re.S)
     found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
     assert len(found) == 2 and found[0].keys() == found[1].keys()

@@ -1,4 +1,4 @@
-"""Whom the page's server answers: this machine's own page with its token, and nobody else."""
+"""The page server's access control: only this machine's page with its token."""
 
 import socket
 import urllib.request
@@ -25,7 +25,7 @@ def client() -> Client:
 )
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/app.js"])
 def test_another_host_is_refused(client: Client, host: str, path: str) -> None:
-    """A name of somebody else's that resolves to this machine (DNS rebinding), too."""
+    """Also a foreign name that resolves to this machine (DNS rebinding)."""
     answer = client.client.get(path, headers=client.headers | {"host": host})
     assert answer.status_code == 403 and "negotiation" not in answer.text
 

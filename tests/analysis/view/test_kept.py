@@ -1,4 +1,4 @@
-"""What only some runs keep: branches as a tree, entropies, ratios and gaps of tokens, images."""
+"""Optional data of runs: branch trees, token entropies, ratios and gaps, images."""
 
 import hashlib
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.factories.view import Client, serve_page
 
 
 def make_branched_run(path: Path) -> RunFolder:
-    """A match, two branches of it and a branch of one of these, with all figures of its tokens."""
+    """Write a match, two branches of it and a branch of one of these, with all token figures."""
     run, full = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
     stream = Stream([1, 2, 3], [False, True, True], [0.0, -0.5, -1.5], [-1, 0, 0], [0.0, 0.25, 0.75])
     full = replace(full, streams={"opener": (stream,), "responder": ()})

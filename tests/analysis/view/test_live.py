@@ -1,4 +1,4 @@
-"""A run that goes on, in a real browser: matches in flight grow turn by turn, and a run is stopped and resumed."""
+"""A live run in a real browser: matches grow turn by turn, and a run is stopped and resumed."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def browser() -> Iterator[Any]:
 
 
 class LiveFeed:
-    """The feed of a made run, turn by turn."""
+    """Feed of a live run, written turn by turn."""
 
     def __init__(self, run: Path) -> None:
         self.writer = FeedWriter(run)
@@ -101,7 +101,7 @@ def test_live_text_is_escaped(browser: Any, tmp_path: Path) -> None:
 
 
 def test_only_a_run_that_goes_on_has_matches_in_flight(tmp_path: Path) -> None:
-    """What a killed run left says nothing of now, and its match is still to be seen."""
+    """A killed run's feed is stale, but its match can still be seen."""
     run = make_run(tmp_path / "run", iterations=2)
     fed = LiveFeed(tmp_path / "run")
     fed.begin(3)
@@ -117,7 +117,7 @@ def test_only_a_run_that_goes_on_has_matches_in_flight(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path: Path) -> None:
-    """The page's buttons on `arena run selfplay`: it ends resumable, and goes on resumed."""
+    """By the page's buttons on `arena run selfplay`."""
     run, planned = tmp_path / "run", 300
     command = [str(planned) if part == "3" else part for part in TINY]
     child = Child(tmp_path / "said", *command, "--out", run)

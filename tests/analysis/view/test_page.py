@@ -1,4 +1,4 @@
-"""The page in a real browser: list, filters, a match, estimators, tokens, replay, a live run; hostile texts; widths."""
+"""The page in a real browser: list, filters, match, estimators, tokens, replay, live run, hostile texts, widths."""
 
 import json
 import shutil
@@ -54,7 +54,7 @@ def test_the_token_leaves_the_address_and_stays_in_the_window(page: Page) -> Non
 
 @pytest.mark.slow
 def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> None:
-    """The run, its matches, their order, the first of them: then the turn, its advantage and what it did are seen."""
+    """Run, matches, sort order, first match, and the turn with its advantage."""
     page.click("text=negotiation")
     page.view.wait_for_selector(".chart canvas")
     page.click("nav.tabs >> text=Matches")
@@ -252,7 +252,7 @@ def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None
 
 
 def test_hostile_texts_are_escaped(browser: Any, tmp_path: Path) -> None:
-    """No script runs, nothing is asked elsewhere, and nothing leaves its place, whatever stands in a field."""
+    """No script runs, no request leaves, and no layout breaks, for any field."""
     make_hostile_run(tmp_path / "run <script>window.pwned=1<")
     with serve_page(tmp_path) as link:
         page, name = Page(browser, link, 1000), "run%20%3Cscript%3Ewindow.pwned%3D1%3C"

@@ -1,4 +1,4 @@
-"""Pictures of a match in the page, the report, at a person's seat and in `arena show`, as the player saw them."""
+"""Pictures of a match in the page, the report, a person's seat and `arena show`, as the player saw them."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The figure on a run's card is one of its matches, and the most telling of those that moved."""
+"""The figure on a run's card is a per-match one, the most informative of those that changed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Matches that people play in the page: they end when their page goes away, or when somebody says so."""
+"""Matches that people play in the page: they end when the page is closed or on request."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ def client(tmp_path: Path) -> Client:
 
 
 def test_abandoned_matches_end_and_make_room(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their pages ask no more; one that asks keeps its match."""
+    """Their pages stop polling; a polled match is kept."""
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     with client.client:
         kept = begin_match(client)["id"]
@@ -118,7 +118,7 @@ def test_many_matches_one_after_the_other_are_not_kept_for_good(client: Client) 
 def test_the_page_ends_its_match_by_a_button_and_when_it_goes_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And takes it up again when it is loaded again, or chosen from those that are played."""
+    """And resumes it after a reload, or from the list of running matches."""
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.1)
     monkeypatch.setattr(app, "LEFT", 4.0)
     with open_chromium() as browser, serve_page(tmp_path, services=SERVICES) as link:
