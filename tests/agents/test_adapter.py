@@ -78,11 +78,11 @@ def test_loads_peft_adapter(rslora: bool, tmp_path: Path) -> None:
         LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", use_rslora=rslora, init_lora_weights=False),
     )
     reference.save_pretrained(tmp_path)
-    said_before = compute_logits(reference.eval())
+    expected = compute_logits(reference.eval())
     config = json.loads((tmp_path / CONFIG).read_text()) | {"base_model_name_or_path": "nano"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
     model = load_adapter(make_model("untied"), tmp_path)
-    torch.testing.assert_close(compute_logits(model), said_before, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(compute_logits(model), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_against_finite_differences() -> None:
@@ -152,11 +152,11 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_refuses_unsupported_adapter_config_in_one_line(fault: str, adapter_folder: Path, tmp_path: Path) -> None:
-    changes, told = FAULTS[fault]
-    said_there = json.loads((adapter_folder / CONFIG).read_text()) | changes
-    (tmp_path / CONFIG).write_text(json.dumps(said_there))
+    changes, message = FAULTS[fault]
+    config = json.loads((adapter_folder / CONFIG).read_text()) | changes
+    (tmp_path / CONFIG).write_text(json.dumps(config))
     (tmp_path / TENSORS).write_bytes((adapter_folder / TENSORS).read_bytes())
-    with pytest.raises(WeightsError, match=told) as error:
+    with pytest.raises(WeightsError, match=message) as error:
         load_adapter(make_model("tied"), tmp_path)
     assert "\n" not in str(error.value)
 
@@ -177,10 +177,10 @@ TENSOR_FAULTS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("fault", TENSOR_FAULTS)
 def test_refuses_mismatched_matrices(fault: str, adapter_folder: Path, tmp_path: Path) -> None:
-    change, told = TENSOR_FAULTS[fault]
+    change, message = TENSOR_FAULTS[fault]
     (tmp_path / CONFIG).write_bytes((adapter_folder / CONFIG).read_bytes())
     save_file(change(load_file(adapter_folder / TENSORS)), tmp_path / TENSORS)
-    with pytest.raises(WeightsError, match=told):
+    with pytest.raises(WeightsError, match=message):
         load_adapter(make_model("tied"), tmp_path)
 
 
@@ -188,8 +188,8 @@ def test_refuses_mismatched_matrices(fault: str, adapter_folder: Path, tmp_path:
 def test_any_bytes_are_refused_as_weights_errors(data: bytes) -> None:
     import tempfile
 
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
         (path / CONFIG).write_bytes(data)
         (path / TENSORS).write_bytes(data)
         with pytest.raises(WeightsError):

@@ -36,14 +36,14 @@ def test_matches_torch_attention_up_to_bfloat16_rounding(queries: int, keys: int
         pytest.skip("queries after others always come with a mask")
     mask = make_padded_causal_mask(3, queries, keys) if masked and keys > 1 else None
     inputs = draw_query_key_value(3, queries, keys, torch.bfloat16)
-    found, _ = attention.attend(LAYER, *inputs, mask, scaling=0.3)
+    output, _ = attention.attend(LAYER, *inputs, mask, scaling=0.3)
     exact = [one.detach().double().requires_grad_() for one in inputs]
     expected, _ = sdpa_attention_forward(LAYER, *exact, mask, scaling=0.3)
     seen = torch.ones_like(expected) if mask is None else mask.any(-1).transpose(1, 2)[..., None].expand_as(expected)
-    slope = torch.randn(found.shape, generator=torch.Generator().manual_seed(0)) * seen
-    (found * slope).sum().backward()
+    slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)) * seen
+    (output * slope).sum().backward()
     (expected * slope).sum().backward()
-    torch.testing.assert_close((found * seen).double(), expected * seen, atol=0.03, rtol=0.03)
+    torch.testing.assert_close((output * seen).double(), expected * seen, atol=0.03, rtol=0.03)
     for actual, reference in zip(inputs, exact, strict=True):
         assert actual.grad is not None and reference.grad is not None
         torch.testing.assert_close(actual.grad.double(), reference.grad, atol=0.06, rtol=0.06)
@@ -58,8 +58,8 @@ def test_gradient_matches_finite_differences() -> None:
 def test_fully_masked_rows_are_finite() -> None:
     """Padding rows run through the model too, and their NaN would spread."""
     nothing = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
-    found, _ = attention.attend(LAYER, *draw_query_key_value(1, 4, 4, torch.bfloat16), nothing)
-    assert torch.isfinite(found).all()
+    output, _ = attention.attend(LAYER, *draw_query_key_value(1, 4, 4, torch.bfloat16), nothing)
+    assert torch.isfinite(output).all()
 
 
 def test_computes_in_autocast_dtype() -> None:

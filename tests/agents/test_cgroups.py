@@ -26,9 +26,9 @@ def write_own_cgroups(path: Path, *lines: str) -> None:
     (path / "own").write_text("".join(f"{line}\n" for line in lines))
 
 
-def write_cgroup(folder: Path, told: str) -> None:
+def write_cgroup(folder: Path, quota: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cpu.max").write_text(f"{told}\n")
+    (folder / "cpu.max").write_text(f"{quota}\n")
 
 
 def write_cgroup_v1(folder: Path, quota: object, period: object = PERIOD) -> None:
@@ -88,13 +88,13 @@ def test_ignores_other_controllers(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "text",
     ["", "max", "0 0", "-5 100000", "100000 0", "1e5 1e5", f"{'9' * 5000} 1", f"{'9' * 400} 1", "a b c", "\0\xff"],
 )
-def test_ignores_malformed_quota(machine: Path, told: str) -> None:
+def test_ignores_malformed_quota(machine: Path, text: str) -> None:
     write_own_cgroups(machine, "nonsense", ":::", "0::/", "1:cpu:/")
-    write_cgroup(machine / "cgroup", told)
-    quota, _, period = told.partition(" ")
+    write_cgroup(machine / "cgroup", text)
+    quota, _, period = text.partition(" ")
     write_cgroup_v1(machine / "cgroup" / "cpu", quota, period or "x")
     assert (find_processor_quota(), count_cores()) == (None, 16)
 

@@ -143,11 +143,11 @@ def test_frame_matches_the_template(name: str, frames: dict[str, ChatFrame], tok
 @pytest.mark.parametrize("name", ALL)
 def test_played_turn_and_example_have_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
     frame = frames[name]
-    shown = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
+    example = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
     opened = frame.open("Be brief.", [("hi", "ho")])
-    reply = shown[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
+    reply = example[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
     assert frame.decode(reply).strip().replace(" ", "") == frame.decode(frame.encode("ACCEPT")).replace(" ", "")
-    assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == shown
+    assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == example
 
 
 @pytest.mark.parametrize("name", ALL)

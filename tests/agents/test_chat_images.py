@@ -124,8 +124,8 @@ def test_a_template_that_shows_no_images_gets_bare_placeholders() -> None:
     frame = make_frame(make_tokenizer())
     assert frame.image
     ids = frame.ask(("Look: ", A, " now"))
-    place = ids.index(frame.image.id)
-    assert ids[place : place + TOKENS] == [frame.image.id] * TOKENS and ids.count(frame.image.id) == TOKENS
+    position = ids.index(frame.image.id)
+    assert ids[position : position + TOKENS] == [frame.image.id] * TOKENS and ids.count(frame.image.id) == TOKENS
     assert frame.decode(ids) == "Look:  now"
 
 
@@ -186,8 +186,8 @@ PIECES = st.lists(
 
 
 def make_view(*messages: list[Any], note: str = "") -> View:
-    said = tuple(Message("referee", tuple(message)) for message in messages)
-    return View("seat", 0, said, "", {}, {"note": note}, None)
+    heard = tuple(Message("referee", tuple(message)) for message in messages)
+    return View("seat", 0, heard, "", {}, {"note": note}, None)
 
 
 @given(st.lists(PIECES, max_size=3), st.text(max_size=8))

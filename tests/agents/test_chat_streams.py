@@ -49,8 +49,8 @@ def test_stream_matches_frame(name: str) -> None:
     frame = NANO if name == "nano" else ChatFrame(FAMILIES[name]())
     first, second = [[*frame.encode(text), frame.stop_id] for text in ("Take 1.", " No.")]
     stream = encode_chat(frame, CHAT)
-    read = frame.open("Be brief.") + frame.ask("Hello?")
-    assert stream.ids == [*read, *first, *frame.close("stop"), *frame.ask("So?"), *second]
+    observed = frame.open("Be brief.") + frame.ask("Hello?")
+    assert stream.ids == [*observed, *first, *frame.close("stop"), *frame.ask("So?"), *second]
     assert decode_sampled(stream) == first + second
     assert [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own] == (
         [0] * len(first) + [1] * len(second)
@@ -68,11 +68,11 @@ def test_calls_are_sampled_and_results_observed(family: str) -> None:
     call = frame.write_calls("", [ToolCall("call00000", "find", {"query": "Ada"})])
     result = frame.answer([ToolResult("call00000", "Tarn", "find")])
     stream = encode_chat(frame, WITH_TOOLS, json.dumps(DEFINITIONS))
-    said = [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
-    assert decode_sampled(stream) == said
+    expected = [*call, frame.stop_id, *frame.encode("ANSWER Tarn"), frame.stop_id]
+    assert decode_sampled(stream) == expected
     full = frame.open("Be brief.", (), DEFINITIONS, opens := frame.opens_turn(DEFINITIONS, "Be brief."))
     full += [*frame.ask("Hello?", opens), *call, frame.stop_id, *frame.close("stop"), *result]
-    assert stream.ids == [*full, *said[len(call) + 1 :]]
+    assert stream.ids == [*full, *expected[len(call) + 1 :]]
 
 
 def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
@@ -80,8 +80,8 @@ def test_tags_in_replies_are_tokens_and_control_tokens_never_are() -> None:
     tag = next(token for token, text in frame.tags.items() if text == "<think>")
     thought = encode_chat(frame, [CHAT[1], {"role": "assistant", "content": "<think>Hm.</think> 1 <|im_end|>"}])
     assert decode_sampled(thought)[0] == tag and decode_sampled(thought).count(frame.stop_id) == 1
-    asked = encode_chat(frame, [{"role": "user", "content": "<think>"}, CHAT[2]])
-    assert tag not in asked.ids
+    stream = encode_chat(frame, [{"role": "user", "content": "<think>"}, CHAT[2]])
+    assert tag not in stream.ids
     assert frame.decode(frame.encode_reply("a<think>b</think>")) == "a<think>b</think>"
 
 
@@ -155,10 +155,10 @@ def test_exported_chats_give_the_streams_of_the_run(tmp_path: Path) -> None:
     compared = 0
     for line in (tmp_path / "chats" / "chats.jsonl").read_text().splitlines():
         row = json.loads(line)
-        (read,) = log[row["match"]]["streams"][row["seat"]]
+        (logged,) = log[row["match"]]["streams"][row["seat"]]
         stream = encode_chat(NANO, row["messages"], row.get("tools"), row["opening"])
         turns = [turn for turn in log[row["match"]]["turns"] if turn["seat"] == row["seat"]]
         if all(turn["finish"] == "stop" for turn in turns):
-            assert NANO.decode(stream.ids) == NANO.decode(read["ids"])
-            compared += (stream.ids, stream.mask) == (read["ids"], read["mask"])
+            assert NANO.decode(stream.ids) == NANO.decode(logged["ids"])
+            compared += (stream.ids, stream.mask) == (logged["ids"], logged["mask"])
     assert compared

@@ -58,8 +58,8 @@ def test_loop_threads_end_before_work_begins() -> None:
         "    return both - alone, first - alone, await compute(threads) - alone\n"
         "print(asyncio.run(run()))\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
 
 
 def test_errors_reach_the_awaiting_caller() -> None:

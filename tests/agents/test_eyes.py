@@ -74,17 +74,17 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
 
 def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    given = make_streams(vision)[:3]
-    for each in plan_passes(given, 10**5):
-        StreamScorer(model)(build_batch(given, [1.0] * 3, each)).logprobs.sum().backward()
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    streams = make_streams(vision)[:3]
+    for each in plan_passes(streams, 10**5):
+        StreamScorer(model)(build_batch(streams, [1.0] * 3, each)).logprobs.sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
-    for one in given:
+    for one in streams:
         compute_reference_scores(model, vision, one).sum().backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
-    assert found.keys() == expected.keys() and any("vis" in name for name in found)
-    for name, gradient in found.items():
+    assert gradients.keys() == expected.keys() and any("vis" in name for name in gradients)
+    for name, gradient in gradients.items():
         assert torch.allclose(gradient, expected[name], atol=1e-4 * float(expected[name].abs().max()) + 1e-6), name
 
 
@@ -104,18 +104,18 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
         engine = InProcessEngine()
         await engine.open()
         await engine.publish("p", 1, ModuleWeights(model))
-        held = [Stream() for _ in range(4)]
+        streams = [Stream() for _ in range(4)]
         for number, images in enumerate(turns):
-            for i, one in enumerate(held):
+            for i, one in enumerate(streams):
                 observe_images(vision, one, images[: 1 + i % 2] if i else images, number, i)
-            requests = [make_request(one, str(i)) for i, one in enumerate(held)]
-            for one, said in zip(held, await engine.generate(requests), strict=True):
-                one.append_sampled(said.ids, said.logprobs, number)
-        scored = await engine.score("p", held, [1.0] * len(held))
-        for one, scores in zip(held, scored, strict=True):
+            requests = [make_request(one, str(i)) for i, one in enumerate(streams)]
+            for one, completion in zip(streams, await engine.generate(requests), strict=True):
+                one.append_sampled(completion.ids, completion.logprobs, number)
+        scored = await engine.score("p", streams, [1.0] * len(streams))
+        for one, scores in zip(streams, scored, strict=True):
             assert np.array(one.logprobs)[one.mask] == pytest.approx(scores, abs=NEAR), "the gate"
         await engine.close()
-        return held
+        return streams
 
     for one in asyncio.run(play()):
         with torch.no_grad():
@@ -189,9 +189,9 @@ def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -
     model = make_vision_model(family)
     vision = make_vision(model, tmp_path)
     stream = make_stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
-    given = make_reference_inputs(vision, stream.ids, stream.media)
+    inputs = make_reference_inputs(vision, stream.ids, stream.media)
     expected, _ = model.model.get_rope_index(
-        given["input_ids"], mm_token_type_ids=given["mm_token_type_ids"], image_grid_thw=given["image_grid_thw"]
+        inputs["input_ids"], mm_token_type_ids=inputs["mm_token_type_ids"], image_grid_thw=inputs["image_grid_thw"]
     )
     media = list({each.hash: each for each in stream.media}.values())
     grids = [(*vision.grid(each), place) for each in media for place in range(each.length)]

@@ -20,15 +20,15 @@ def test_window_continues_until_full_then_restarts_every_turn() -> None:
 
 @given(st.integers(0, 20), st.integers(0, 60))
 def test_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
-    shown = 0  # exchanges in the stream when the last turn is taken
+    visible = 0  # exchanges in the stream when the last turn is taken
     for before in range(taken + 1):
-        kept = plan_restart(Memory(kind="window", turns=turns), before)
-        shown = (shown + 1 if before else 0) if kept is None else kept
-    assert shown == min(taken, turns)
+        restart = plan_restart(Memory(kind="window", turns=turns), before)
+        visible = (visible + 1 if before else 0) if restart is None else restart
+    assert visible == min(taken, turns)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"kind": "window"}, "add `turns: 4`"),
         ({"kind": "all", "turns": 3}, "memory all has no size"),
@@ -41,6 +41,6 @@ def test_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None
         ({"kind": "recall"}, "'all', 'window' or 'summary'"),
     ],
 )
-def test_refuses_invalid_memory(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_refuses_invalid_memory(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         Memory.model_validate(fields)

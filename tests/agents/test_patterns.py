@@ -18,10 +18,10 @@ EXPRESSIONS = [
 @given(st.sampled_from(EXPRESSIONS), st.text("abc <>x/\nE:rror", max_size=40), st.booleans())
 def test_matches_equal_those_of_re(expression: str, text: str, lines: bool) -> None:
     reference, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
-    found = [match[1 if reference.groups else 0] or "" for match in reference.finditer(text)]
-    assert ours.first(text) == (found[0] if found else None)
-    assert ours.last(text) == (found[-1] if found else None)
-    assert (text in ours) == bool(found)
+    expected = [match[1 if reference.groups else 0] or "" for match in reference.finditer(text)]
+    assert ours.first(text) == (expected[0] if expected else None)
+    assert ours.last(text) == (expected[-1] if expected else None)
+    assert (text in ours) == bool(expected)
 
 
 def test_refuses_non_text_in_one_line() -> None:

@@ -52,8 +52,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a small language model with SmolLM2's reserved token, and its vision policy."""
-    place = tmp_path_factory.mktemp("small")
-    source, folder = place / "source", place / "eyes"
+    parent = tmp_path_factory.mktemp("small")
+    source, folder = parent / "source", parent / "eyes"
     tokenizer = nano.build_nano_tokenizer()
     tokenizer.add_tokens([smollm2_eyes.IMAGE], special_tokens=True)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
@@ -114,12 +114,12 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
         )  # fmt: skip
         return (await engine.generate([request]))[0]
 
-    said = wait(sample())
-    assert frame.image.id not in said.ids and np.isfinite(said.entropy).all()
-    stream.append_sampled(said.ids, said.logprobs, 0, said.entropy)
+    completions = wait(sample())
+    assert frame.image.id not in completions.ids and np.isfinite(completions.entropy).all()
+    stream.append_sampled(completions.ids, completions.logprobs, 0, completions.entropy)
     (scores,) = score_with_entropy(StreamScorer(model), [stream], [1.0])
-    assert scores.logprobs == pytest.approx(said.logprobs, abs=1e-4)
-    assert scores.entropy == pytest.approx(said.entropy, abs=1e-4)
+    assert scores.logprobs == pytest.approx(completions.logprobs, abs=1e-4)
+    assert scores.entropy == pytest.approx(completions.entropy, abs=1e-4)
 
 
 def test_adding_vision_keeps_the_language_model(small_policies: Path, tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_refuses_unachievable_pixel_budget() -> None:
 def test_a_saved_policy_keeps_its_budget(tmp_path: Path) -> None:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"max_pixels": 10**6, "min_pixels": 3136}))
     limit_pixels(tmp_path, 2000)
-    found = read_preprocessing(tmp_path, Preprocessing())
-    assert (found.min_pixels, found.max_pixels) == (2000, 2000)
+    preprocessing = read_preprocessing(tmp_path, Preprocessing())
+    assert (preprocessing.min_pixels, preprocessing.max_pixels) == (2000, 2000)
 
 
 @pytest.mark.parametrize(

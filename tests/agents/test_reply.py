@@ -97,7 +97,7 @@ def test_refuses_long_or_invisible_field_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"format": "tagged"}, "needs the name of its action field"),
         ({"format": "json", "public": "say"}, "needs the name of its action field"),
@@ -109,8 +109,8 @@ def test_refuses_long_or_invisible_field_names() -> None:
         ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
     ],
 )
-def test_refuses_invalid_formats(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_refuses_invalid_formats(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         ReplySpec.model_validate(fields)
 
 
@@ -153,8 +153,8 @@ def test_thoughts_never_reach_the_game(before: str, after: str, how: str) -> Non
     thought = f"<think>{secret}</think>" if how != "open" else secret
     for spec in (TAGGED, ReplySpec(format="tagged", action="offer", private="think")):
         assert "S3CRET" not in spec.parse(before + thought + after).game_text
-    told = json.dumps({"think": "S3CRET", "say": before, "offer": after})
-    assert "S3CRET" not in JSON.parse(told).game_text
+    reply_text = json.dumps({"think": "S3CRET", "say": before, "offer": after})
+    assert "S3CRET" not in JSON.parse(reply_text).game_text
 
 
 def test_a_thought_that_the_prompt_opened_stays_private() -> None:
@@ -177,8 +177,8 @@ def test_huge_replies_are_read(spec: ReplySpec) -> None:
 
 def test_whole_keeps_every_line_and_every_bar_but_not_the_private_part() -> None:
     spec = ReplySpec(format="whole", private="think")
-    read = spec.parse("<think>let me | see</think>\n```python\nfor i in (1, 2):\n\tprint(i | 4)\x00\n```\n")
-    assert read.action == "```python\nfor i in (1, 2):\n print(i | 4)\n```"
-    assert read.private == "let me | see" and read.ok and not read.public
+    parsed = spec.parse("<think>let me | see</think>\n```python\nfor i in (1, 2):\n\tprint(i | 4)\x00\n```\n")
+    assert parsed.action == "```python\nfor i in (1, 2):\n print(i | 4)\n```"
+    assert parsed.private == "let me | see" and parsed.ok and not parsed.public
     assert spec.parse(spec.write("a\nb | c", private="d")).action == "a\nb | c"
     assert not spec.parse("<think>never closed\nanswer").ok

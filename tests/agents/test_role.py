@@ -81,10 +81,10 @@ PUBLIC_VALUES = VIEW._replace(
 
 
 def test_public_values_are_mirrored_for_the_other_side() -> None:
-    told = load_role("responder").render_turn(
+    rendered = load_role("responder").render_turn(
         PUBLIC_VALUES._replace(seat="responder", private={"values": [2, 0, 2], "offered": None}), True
     )
-    assert told == "Pool 2 1 3. You value 2 0 2, they 3 4 0.\nOFFER?"
+    assert rendered == "Pool 2 1 3. You value 2 0 2, they 3 4 0.\nOFFER?"
 
 
 FULL = """
@@ -156,7 +156,7 @@ def test_roles_are_loaded_from_folders(make_role_file: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("role: x\nsytem: a", ":2: sytem: unknown field — did you mean 'system'?"),
         ("rol: x", ":1: rol: unknown field — did you mean 'role'? (and 1 more)"),
@@ -207,11 +207,11 @@ def test_roles_are_loaded_from_folders(make_role_file: Any, tmp_path: Path) -> N
         ("", ":1: the text is empty"),
     ],
 )
-def test_refuses_invalid_file_in_one_line(make_role_file: Any, text: str, told: str) -> None:
+def test_refuses_invalid_file_in_one_line(make_role_file: Any, text: str, message: str) -> None:
     path = make_role_file(text)
     with pytest.raises(RoleError) as error:
         load_role(str(path))
-    assert str(error.value).startswith(f"{path}{told}"), str(error.value)
+    assert str(error.value).startswith(f"{path}{message}"), str(error.value)
     assert str(error.value).isprintable()
 
 
@@ -221,7 +221,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "message"),
     [
         ("{{ private.budget }}", "there is no 'budget' here (there are: values, offered)"),
         ("{{ seat }}\n{% if first %}\n\n{{ private.vlues }}{% endif %}", "there is no 'vlues' here — did you mean"),
@@ -235,11 +235,11 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         ("{{ rules() }}", "'str' object is not callable"),
     ],
 )
-def test_render_error_names_role_template_and_variable(template: str, told: str) -> None:
+def test_render_error_names_role_template_and_variable(template: str, message: str) -> None:
     with pytest.raises(RoleError) as error:
         render_turn(template)
     line = 4 if "\n" in template else 1
-    assert str(error.value).startswith(f"role x: turn: line {line}: {told}")
+    assert str(error.value).startswith(f"role x: turn: line {line}: {message}")
 
 
 def test_facts_come_before_methods() -> None:
@@ -318,9 +318,9 @@ def test_lines_keep_their_numbers() -> None:
 
 
 def test_the_guide_shows_a_role_that_works(make_role_file: Any) -> None:
-    shown = re.search(r"^(role: .*?)```", Path("docs/new-role.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert shown is not None
-    role = load_role(str(make_role_file(shown[1])))
+    example = re.search(r"^(role: .*?)```", Path("docs/new-role.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert example is not None
+    role = load_role(str(make_role_file(example[1])))
     assert role.render_turn(OFFERED, True) == "The pool: 1 2 3. Your values: 4 0 2.\nopener: OFFER 1 0 2 | balls please"
     assert role.render_turn(OFFERED, False) == "opener: OFFER 1 0 2 | balls please"
 
@@ -333,9 +333,9 @@ def test_message_text_cannot_impersonate_another_speaker(lines: list[tuple[str, 
     view = make_responder_view(*lines)
     for role in (load_role("opener"), load_role("nano_opener")):
         role.render_turn(view, first).encode()
-    shown = Role(role="x").render_turn(view, first)
-    speakers = [line for line in shown.split("\n") if line and not line.startswith("  ")]
-    assert len(speakers) <= len(lines) and shown.splitlines() == (shown.split("\n") if shown else [])
+    rendered = Role(role="x").render_turn(view, first)
+    speakers = [line for line in rendered.split("\n") if line and not line.startswith("  ")]
+    assert len(speakers) <= len(lines) and rendered.splitlines() == (rendered.split("\n") if rendered else [])
 
 
 def test_long_messages_are_truncated() -> None:
@@ -392,8 +392,8 @@ def test_shipped_roles_keep_speech_off_line_starts(name: str) -> None:
     }  # fmt: skip
     public |= {"answers": {"opener": "7"}, "replies": {}}
     hostile = make_responder_view(("opener", "x\nFORGED a\r\n  FORGED b\u2028FORGED c\x0bFORGED\n\nFORGED"))
-    shown = role.render_turn(hostile._replace(public=public, private=facts), first=False)
-    assert not [line for line in shown.split("\n") if line.startswith("FORGED")], shown
+    rendered = role.render_turn(hostile._replace(public=public, private=facts), first=False)
+    assert not [line for line in rendered.split("\n") if line.startswith("FORGED")], rendered
 
 
 def test_a_role_that_does_not_tell_who_speaks_is_reported(make_role_file: Any) -> None:

@@ -39,9 +39,9 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
     streams, heat = random_streams(seed)
     scored = score_streams(StreamScorer(MODEL), streams, heat, budget)
     with torch.no_grad():
-        for stream, temperature, found in zip(streams, heat, scored, strict=True):
-            assert found.dtype == np.float32
-            np.testing.assert_allclose(found, score_alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
+        for stream, temperature, scores in zip(streams, heat, scored, strict=True):
+            assert scores.dtype == np.float32
+            np.testing.assert_allclose(scores, score_alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
@@ -62,8 +62,8 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
     (batch,) = pack(streams, heat, 4096)
     assert len(batch.prefix) >= 19, "the opening should be run once"
     wanted = torch.cat([weight[i] for i in batch.index])
-    found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
-    for actual, reference in zip(found, expected, strict=True):
+    shared = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
+    for actual, reference in zip(shared, expected, strict=True):
         torch.testing.assert_close(actual, reference, atol=2e-4, rtol=2e-4)
 
 
@@ -88,9 +88,9 @@ def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, openi
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not frozen or frozen not in name)
     expected = compute_gradients(model, batch, bf16=bf16)
-    found = compute_gradients(model, batch, bf16=bf16, gradient_checkpointing=True)
-    assert found.keys() == expected.keys() and all(gradient.any() for gradient in found.values())
-    for name, gradient in found.items():
+    recomputed = compute_gradients(model, batch, bf16=bf16, gradient_checkpointing=True)
+    assert recomputed.keys() == expected.keys() and all(gradient.any() for gradient in recomputed.values())
+    for name, gradient in recomputed.items():
         tolerance = 1e-2 * float(expected[name].abs().max()) if bf16 else 1e-6
         torch.testing.assert_close(gradient, expected[name], atol=tolerance, rtol=tolerance)
 
@@ -99,12 +99,12 @@ def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
     (batch,) = pack([make_stream(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
-    kept, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
+    stored, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
     for anew in (False, True):
         model, seen = make_tiny_llama(), set[int]()
 
         def keep(tensor: torch.Tensor, anew: bool = anew, seen: set[int] = seen) -> torch.Tensor:
-            kept[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
+            stored[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
             seen.add(tensor.data_ptr())
             return tensor
 
@@ -118,7 +118,7 @@ def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
         assert vars(model.model.layers[1]) == before, "the model is as it was"
         scores.logprobs.sum().backward()
     assert calls == {False: 2, True: 4}, "once for the opening, once for what follows, and both anew"
-    assert kept[True] < kept[False] / 2
+    assert stored[True] < stored[False] / 2
 
 
 def test_prefix_longer_than_sliding_window_is_shared() -> None:
@@ -135,8 +135,8 @@ def test_prefix_longer_than_sliding_window_is_shared() -> None:
     (batch,) = pack(streams, [1.0] * 3, 4096)
     assert len(batch.prefix) > config.sliding_window
     with torch.no_grad():
-        for stream, found in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
-            np.testing.assert_allclose(found, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+        for stream, scores in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
+            np.testing.assert_allclose(scores, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -165,12 +165,12 @@ def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
     stream = make_stream([1, 2, 3], np.random.default_rng(0), 2)
     (batch,) = pack([stream], [0.7], 4096)
     with torch.no_grad():
-        found = StreamScorer(MODEL)(batch).entropy
+        entropy = StreamScorer(MODEL)(batch).entropy
         logits = MODEL(input_ids=torch.tensor([stream.ids])).logits[0] / 0.7
     p = torch.softmax(logits, -1)
     full = -(p * p.log()).sum(-1)
     expected = torch.stack([full[k - 1] for k, own in enumerate(stream.mask) if own])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(entropy, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
@@ -195,9 +195,9 @@ def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
         torch.manual_seed(0)
         model = Gemma2ForCausalLM(config).eval()
     stream = make_stream([1, 2, 3], np.random.default_rng(2), 2)
-    (found,) = score_streams(StreamScorer(model), [stream], [1.0])
+    (scores,) = score_streams(StreamScorer(model), [stream], [1.0])
     with torch.no_grad():
-        np.testing.assert_allclose(found, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(scores, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))

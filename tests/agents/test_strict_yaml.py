@@ -24,9 +24,9 @@ FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
 def get_fault(text: str) -> str:
     with pytest.raises(YamlError) as error:
         load(text, "f.yaml")
-    told = str(error.value)
-    assert told.isprintable() and len(told) < 1200
-    return told
+    message = str(error.value)
+    assert message.isprintable() and len(message) < 1200
+    return message
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def get_fault(text: str) -> str:
     ],
 )  # fmt: skip
 def test_plain_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
-    found = load(text, "f.yaml")
-    assert found == value and type(found) is type(value)
+    loaded = load(text, "f.yaml")
+    assert loaded == value and type(loaded) is type(value)
 
 
 BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: 1\nb:\n  c: 1\n  c: 2", "f.yaml:4: b.c: written twice, first in line 3"),
         ("a: 1\n'a': 2", "f.yaml:2: a: written twice"),
@@ -90,8 +90,8 @@ BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("a
         ("---\n...\n", "f.yaml:1: the text is empty"),
     ],
 )  # fmt: skip
-def test_errors_are_one_line_with_file_line_and_field(text: str, told: str) -> None:
-    assert get_fault(text).startswith(told)
+def test_errors_are_one_line_with_file_line_and_field(text: str, message: str) -> None:
+    assert get_fault(text).startswith(message)
 
 
 def test_nesting_is_allowed_up_to_the_limit() -> None:
@@ -105,7 +105,7 @@ def test_the_source_cannot_break_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"ok: 1\na: \xff\n", ":2: a: byte 0xff is not UTF-8"),
         ("a: é".encode("latin-1"), ":1: a: byte 0xe9 is not UTF-8"),
@@ -115,21 +115,21 @@ def test_the_source_cannot_break_the_line() -> None:
         (b"", ":1: the text is empty"),
     ],
 )
-def test_refuses_binary_files(tmp_path: Path, data: bytes, told: str) -> None:
+def test_refuses_binary_files(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
     with pytest.raises(YamlError) as error:
         read(path)
-    assert str(error.value).startswith(f"{path}{told}")
+    assert str(error.value).startswith(f"{path}{message}")
 
 
 def test_refuses_unreadable_files(tmp_path: Path) -> None:
-    for path, told in (
+    for path, message in (
         (tmp_path / "none.yaml", "No such file"),
         (tmp_path, "Is a directory"),
         ("a\0b", "null byte"),
     ):
-        with pytest.raises(YamlError, match=f"cannot be read: .*{told}"):
+        with pytest.raises(YamlError, match=f"cannot be read: .*{message}"):
             read(path)
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
     assert read(tmp_path / "bom.yaml") == {"a": 1}
@@ -150,7 +150,7 @@ class Root(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("name: x\nlaef: {}", "f.yaml:2: laef: unknown field — did you mean 'leaf'?"),
         ("nmae: x", "f.yaml:1: nmae: unknown field — did you mean 'name'? (and 1 more)"),
@@ -173,12 +173,12 @@ class Root(BaseModel):
         ("name: x\ntable:\n  B1: ~", "f.yaml:3: table.B1: String should match pattern"),
     ],
 )
-def test_validation_errors_are_one_line_with_file_line_and_field(text: str, told: str) -> None:
+def test_validation_errors_are_one_line_with_file_line_and_field(text: str, message: str) -> None:
     with pytest.raises(ValidationError) as error:
         Root.model_validate(load(text, "f.yaml"))
     line = explain(error.value, text, "f.yaml", Root)
-    assert line.startswith(told) and line.isprintable()
-    assert explain(error.value, text, "f.yaml").startswith(told.split(":")[0])
+    assert line.startswith(message) and line.isprintable()
+    assert explain(error.value, text, "f.yaml").startswith(message.split(":")[0])
 
 
 def test_settings_without_a_text_have_no_line() -> None:

@@ -48,16 +48,16 @@ def encode_opening(frame: ChatFrame, text: str) -> list[int]:
 
 
 def make_messages(frame: ChatFrame, text: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
-    asked = (
+    question = (
         [SYSTEM, make_user_message(text)]
         if frame.parts.system == "turn"
         else [make_user_message(f"Be brief.\n\n{text}")]
     )
-    return [*asked, *turns]
+    return [*question, *turns]
 
 
-def render_template(tokenizer: Any, chat: list[dict[str, Any]], **given: Any) -> str:
-    return str(tokenizer.apply_chat_template(chat, tools=TOOLS, tokenize=False, **given))
+def render_template(tokenizer: Any, chat: list[dict[str, Any]], **options: Any) -> str:
+    return str(tokenizer.apply_chat_template(chat, tools=TOOLS, tokenize=False, **options))
 
 
 def decode_with_control_tokens(tokenizer: Any, ids: list[int]) -> str:
@@ -78,10 +78,10 @@ def test_tool_turns_match_the_template(family: str, frames: dict[str, ChatFrame]
     frame, tokenizer = frames[family], tokenizers[family]
     chat, ids = make_messages(frame, "Where?"), encode_opening(frame, "Where?")
     for call, results in ((CALLS[0], RESULTS), (CALLS[1], RESULTS[1:])):
-        said = frame.write_calls("", [call])
+        reply_ids = frame.write_calls("", [call])
         chat += [make_call_message("", [call]), *map(make_result_message, results)]
-        ids += [*said, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
-        assert frame.read_calls(said, TOOLS).calls[0].arguments == call.arguments
+        ids += [*reply_ids, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
+        assert frame.read_calls(reply_ids, TOOLS).calls[0].arguments == call.arguments
     expected = render_template(tokenizer, chat, add_generation_prompt=True)
     if frame.tools is not None and not frame.tools.exact:  # what was sampled stays, written as it was
         expected = render_template(
@@ -122,11 +122,11 @@ def test_speech_and_several_calls_match_the_template(
 ) -> None:
     frame, tokenizer = frames[family], tokenizers[family]
     assert frame.tools is not None
-    said = frame.write_calls("Let me look.", CALLS)
-    assert frame.read_calls(said, TOOLS) == ("Let me look.", tuple(CALLS), "")
+    reply_ids = frame.write_calls("Let me look.", CALLS)
+    assert frame.read_calls(reply_ids, TOOLS) == ("Let me look.", tuple(CALLS), "")
     if frame.tools.gap is not None and frame.tools.exact:
         chat = make_messages(frame, "Where?", make_call_message("Let me look.", CALLS))
-        ids = [*encode_opening(frame, "Where?"), *said, frame.stop_id, *frame.close("stop")]
+        ids = [*encode_opening(frame, "Where?"), *reply_ids, frame.stop_id, *frame.close("stop")]
         assert ids == tokenizer.encode(render_template(tokenizer, chat), add_special_tokens=False)
 
 
@@ -262,6 +262,6 @@ def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: 
     ]
     for chat in ([SYSTEM, *turns], turns, turns[:1]):
         for tools in (TOOLS, None):
-            given = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
-            ours = tokenizers["lfm2"].apply_chat_template(chat, **given)
-            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=text, **given)
+            options = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
+            ours = tokenizers["lfm2"].apply_chat_template(chat, **options)
+            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=text, **options)

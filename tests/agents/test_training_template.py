@@ -38,8 +38,8 @@ def make_tokenizer(name: str) -> Any:
 
 def decode_masked(tokenizer: Any, messages: list[dict[str, str]], template: str) -> tuple[list[int], str]:
     """Return the ids of a conversation and the text that the mask covers."""
-    given = {"return_dict": True, "return_assistant_tokens_mask": True}
-    ids = tokenizer.apply_chat_template(messages, chat_template=template, **given)
+    options = {"return_dict": True, "return_assistant_tokens_mask": True}
+    ids = tokenizer.apply_chat_template(messages, chat_template=template, **options)
     pairs = zip(ids["input_ids"], ids["assistant_masks"], strict=True)
     return ids["input_ids"], tokenizer.decode([token for token, mask in pairs if mask])
 
@@ -50,13 +50,13 @@ def test_marks_do_not_change_the_rendering(name: str) -> None:
     frame = ChatFrame(tokenizer)
     template = mark_template(tokenizer, frame)
     for messages in CONVERSATIONS:
-        for asked in (True, False):
-            given = {"tokenize": False, "add_generation_prompt": asked}
+        for prompted in (True, False):
+            options = {"tokenize": False, "add_generation_prompt": prompted}
             try:
-                expected = tokenizer.apply_chat_template(messages, **given)
+                expected = tokenizer.apply_chat_template(messages, **options)
             except (TemplateError, UnboundLocalError, IndexError):
                 continue
-            assert tokenizer.apply_chat_template(messages, chat_template=template, **given) == expected
+            assert tokenizer.apply_chat_template(messages, chat_template=template, **options) == expected
     identity = fingerprint(tokenizer, frame)
     tokenizer.chat_template = template
     assert fingerprint(tokenizer, ChatFrame(tokenizer)) == identity
@@ -85,12 +85,12 @@ def test_frame_template_matches_policy_context(name: str) -> None:
     for system in ("Be brief.", ""):
         messages = [*([{"role": "system", "content": system}] if system else []), *THOUGHT]
         ids, text = decode_masked(tokenizer, messages, template)
-        read = frame.open(system)
+        expected_ids = frame.open(system)
         for user, reply in zip(THOUGHT[::2], THOUGHT[1::2], strict=True):
             # sampled, a tag is its own token
-            said = tokenizer.encode(reply["content"], add_special_tokens=False)
-            read += [*frame.ask(user["content"]), *said, frame.stop_id, *frame.close("stop")]
-        assert ids == read
+            reply_ids = tokenizer.encode(reply["content"], add_special_tokens=False)
+            expected_ids += [*frame.ask(user["content"]), *reply_ids, frame.stop_id, *frame.close("stop")]
+        assert ids == expected_ids
         assert text == "".join(f"{reply['content']}{frame.stop}" for reply in THOUGHT[1::2])
 
 
@@ -120,9 +120,9 @@ def test_calls_are_marked_as_sampled(family: str) -> None:
     template = mark_tool_template(tokenizer, frame)
     assert template
     chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
-    given = {"tools": DEFINITIONS, "tokenize": False}
-    expected = tokenizer.apply_chat_template(chat, **given)
-    assert tokenizer.apply_chat_template(chat, chat_template=template, **given) == expected
+    options = {"tools": DEFINITIONS, "tokenize": False}
+    expected = tokenizer.apply_chat_template(chat, **options)
+    assert tokenizer.apply_chat_template(chat, chat_template=template, **options) == expected
     ids = tokenizer.apply_chat_template(
         chat, tools=DEFINITIONS, chat_template=template, return_dict=True, return_assistant_tokens_mask=True
     )
@@ -147,7 +147,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
     marked = mark_tool_template(tokenizer, frame)
     chat = [*([SYSTEM] if frame.parts.system == "turn" else []), *WITH_TOOLS]
     rows = [{"messages": chat, "tools": json.dumps(DEFINITIONS)}] * 2
-    told = tokenizer.apply_chat_template(
+    encoded = tokenizer.apply_chat_template(
         chat, tools=DEFINITIONS, chat_template=marked, return_dict=True, return_assistant_tokens_mask=True
     )
     tokenizer.chat_template = marked
@@ -160,7 +160,7 @@ def test_trl_learns_from_calls_and_answers_alone(family: str, tmp_path: Path) ->
     data = datasets.Dataset.from_list(rows)
     trainer = trl.SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
     batch = next(iter(trainer.get_train_dataloader()))
-    expected = [id if mask else -100 for id, mask in zip(told["input_ids"], told["assistant_masks"], strict=True)]
+    expected = [id if mask else -100 for id, mask in zip(encoded["input_ids"], encoded["assistant_masks"], strict=True)]
     for ids, labels in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
-        assert ids == told["input_ids"] and labels == expected
+        assert ids == encoded["input_ids"] and labels == expected
     assert trainer.train().training_loss > 0

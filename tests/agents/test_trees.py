@@ -51,8 +51,8 @@ def test_scores_in_a_tree_are_those_of_separate_forwards(seed: int, budget: int)
     streams, heat = grow_streams(seed)
     scored = score_streams(StreamScorer(EXACT), streams, heat, budget, JOIN)
     with torch.no_grad():
-        for stream, temperature, found in zip(streams, heat, scored, strict=True):
-            np.testing.assert_allclose(found, score_alone(EXACT, stream, temperature).numpy(), atol=2e-6, rtol=2e-6)
+        for stream, temperature, scores in zip(streams, heat, scored, strict=True):
+            np.testing.assert_allclose(scores, score_alone(EXACT, stream, temperature).numpy(), atol=2e-6, rtol=2e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -67,8 +67,8 @@ def test_gradients_through_a_tree_are_those_of_separate_forwards(seed: int) -> N
     for batch in pack(streams, heat, 10**4, costs=JOIN):
         wanted = torch.cat([weight[i] for i in batch.index])
         total = total + (StreamScorer(EXACT)(batch).logprobs * wanted).sum()
-    found = torch.autograd.grad(total, list(EXACT.parameters()))
-    for actual, reference in zip(found, expected, strict=True):
+    in_tree = torch.autograd.grad(total, list(EXACT.parameters()))
+    for actual, reference in zip(in_tree, expected, strict=True):
         largest = max(1.0, float(reference.abs().max()))
         torch.testing.assert_close(actual / largest, reference / largest, atol=1e-6, rtol=0)
 
@@ -110,8 +110,8 @@ def test_shared_tokens_are_computed_once_within_budget(seed: int) -> None:
     streams = [stream for stream in grow_streams(seed)[0] if stream.sampled_count]
     nodes = {tuple(s.ids[:k]) for s in streams for k in range(1, len(s) + 1)}
     dear = Costs(start=10**6, scores=10**9)
-    found = [one.prefix + sum(row.size for row in one.rows) for one in plan_passes(streams, 10**6, costs=dear)]
-    assert len(nodes) <= sum(found) < len(nodes) + MIN_SHARED * len(streams)
+    computed = [one.prefix + sum(row.size for row in one.rows) for one in plan_passes(streams, 10**6, costs=dear)]
+    assert len(nodes) <= sum(computed) < len(nodes) + MIN_SHARED * len(streams)
 
 
 def make_nested_streams() -> list[Stream]:
@@ -171,13 +171,13 @@ def test_only_models_with_path_masks_get_trees() -> None:
 def test_recomputed_gradients_of_a_tree_are_those_that_keep_everything(bf16: bool) -> None:
     (batch,) = pack(make_nested_streams(), [1.0, 0.5, 1.0, 2.0], 10**4, costs=JOIN)
     assert batch.tree is not None
-    found = []
+    gradients = []
     for recomputed in (False, True):
         model = make_tiny_llama()
         scores = StreamScorer(model, bf16, recomputed)(batch)
         (scores.logprobs.sum() + scores.entropy.square().sum()).backward()
-        found.append([p.grad for p in model.parameters() if p.grad is not None])
-    for first, second in zip(*found, strict=True):
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    for first, second in zip(*gradients, strict=True):
         tolerance = 1e-2 * float(first.abs().max()) if bf16 else 1e-6
         torch.testing.assert_close(first, second, atol=tolerance, rtol=tolerance)
 
@@ -188,11 +188,11 @@ def test_agreement_ends_at_the_first_difference(one: list[int], other: list[int]
     assert one[:at] == other[:at] and (at in (len(one), len(other)) or one[at] != other[at])
 
 
-def make_stripped_streams(turns: int, shown: int) -> list[Stream]:
+def make_stripped_streams(turns: int, shown_count: int) -> list[Stream]:
     """Return one stream per turn: the shown history, and the turn's thought, which later ones do not contain."""
     rng, history, streams = np.random.default_rng(0), list[int](), []
     for turn in range(turns):
-        history += rng.integers(0, 40_000, shown).tolist()
+        history += rng.integers(0, 40_000, shown_count).tolist()
         streams.append(Stream())
         streams[-1].observe(history)
         streams[-1].append_sampled(rng.integers(0, 40_000, 8).tolist(), [-1.0] * 8, turn)
@@ -202,8 +202,8 @@ def make_stripped_streams(turns: int, shown: int) -> list[Stream]:
 @pytest.mark.slow
 def test_a_match_of_very_many_turns_is_packed() -> None:
     """A trunk with 1,500 branches, beyond Python's recursion limit."""
-    found = list(plan_passes(make_stripped_streams(1500, 3), 10**5, costs=Costs(64, 1536)))
-    assert sorted(i for one in found for i in one.index) == list(range(1500))
+    passes = list(plan_passes(make_stripped_streams(1500, 3), 10**5, costs=Costs(64, 1536)))
+    assert sorted(i for one in passes for i in one.index) == list(range(1500))
 
 
 @given(seeds, st.integers(100, 20_000))
@@ -217,6 +217,6 @@ def test_the_mask_of_trees_is_bounded(seed: int, most: int) -> None:
 
 def test_contexts_longer_than_the_mask_allows_are_several_trees() -> None:
     """15,000 tokens in the last one, whatever the budget."""
-    found = list(plan_passes(make_stripped_streams(150, 100), 10**7, costs=JOIN))
-    trees = [(one.prefix, row.size) for one in found for row in one.rows if len(row.streams) > 1]
+    passes = list(plan_passes(make_stripped_streams(150, 100), 10**7, costs=JOIN))
+    trees = [(one.prefix, row.size) for one in passes for row in one.rows if len(row.streams) > 1]
     assert len(trees) > 1 and all(size * (prefix + size) <= packing.MAX_MASK_ENTRIES for prefix, size in trees)

@@ -65,13 +65,13 @@ def make_span(name: str, start: int = 2, length: int = TOKENS) -> MediaSpan:
 
 def make_stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
     """Return a stream with one image per turn, four tokens of text around it, and three sampled tokens."""
-    rng, made = np.random.default_rng(seed), Stream()
+    rng, stream = np.random.default_rng(seed), Stream()
     for turn in range(turns):
         text = [int(id) for id in np.random.default_rng(turn).integers(20, 200, 4)]
         name = images[turn % len(images)]
-        made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [make_span(name)])
-        made.append_sampled([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
-    return made
+        stream.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [make_span(name)])
+        stream.append_sampled([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
+    return stream
 
 
 def compute_reference_scores(model: Any, stream: Stream) -> torch.Tensor:
@@ -95,12 +95,12 @@ def test_gradients_are_those_of_transformers() -> None:
     model, stream = make_smolvlm(1), make_stream(make_picture(1), make_picture(2))
     (single,) = plan_passes([stream], 4096)
     StreamScorer(model)(build_batch([stream], [1.0], single)).logprobs.sum().backward()
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     compute_reference_scores(model, stream).sum().backward()
     expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    assert found.keys() == expected.keys() and any("vision_model" in name for name in found)
-    for name, gradient in found.items():
+    assert gradients.keys() == expected.keys() and any("vision_model" in name for name in gradients)
+    for name, gradient in gradients.items():
         assert torch.allclose(gradient, expected[name], atol=1e-4 * float(expected[name].abs().max()) + 1e-7), name
 
 

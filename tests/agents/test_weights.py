@@ -56,9 +56,9 @@ def read_state(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", nano.SIZES)
 def test_nano_is_made_once_and_by_its_seed(home: Path, name: str) -> None:
     first = weights.resolve(name)
-    made = (first / weights.MANIFEST).read_bytes()
+    manifest = (first / weights.MANIFEST).read_bytes()
     assert weights.resolve(name) == first == home / "models" / name
-    assert (first / weights.MANIFEST).read_bytes() == made
+    assert (first / weights.MANIFEST).read_bytes() == manifest
     second, zero = weights.resolve(f"{name}-3"), weights.resolve(f"{name}-0")
     assert all(torch.equal(a, b) for a, b in zip(read_state(first).values(), read_state(zero).values(), strict=True))
     assert not torch.equal(
@@ -128,15 +128,15 @@ def test_availability_check_fetches_nothing(home: Path) -> None:
 
 
 def test_concurrent_calls_make_it_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
+    builds: list[int] = []
     build = nano.build_nano
-    monkeypatch.setattr(nano, "build_nano", lambda folder, seed, size: (made.append(seed), build(folder, seed, size)))
+    monkeypatch.setattr(nano, "build_nano", lambda folder, seed, size: (builds.append(seed), build(folder, seed, size)))
     threads = [threading.Thread(target=weights.resolve, args=("nano-5",)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert made == [5]
+    assert builds == [5]
 
 
 def test_a_local_folder_is_a_model(model_folder: Path, home: Path) -> None:
@@ -279,9 +279,9 @@ def test_smollm2_loads_and_answers() -> None:
     assert sum(tensor.numel() for tensor in model.parameters()) == smollm2.PARAMETERS
     assert model.lm_head.weight is model.model.embed_tokens.weight
     assert not hasattr(model.config, "quantization_config")
-    asked = frame.open("You are a helpful assistant.") + frame.ask("What is the capital of France?")
+    prompt = frame.open("You are a helpful assistant.") + frame.ask("What is the capital of France?")
     with torch.no_grad():
-        written = model.generate(torch.tensor([asked]), max_new_tokens=12, do_sample=False)[0, len(asked) :]
+        written = model.generate(torch.tensor([prompt]), max_new_tokens=12, do_sample=False)[0, len(prompt) :]
     assert frame.decode(written.tolist()) == "The capital of France is Paris."
     assert int(written[-1]) == frame.stop_id
 
@@ -385,7 +385,7 @@ def test_ignores_endless_files_in_a_model_folder(model_folder: Path, file: str, 
 
 
 @pytest.mark.parametrize(
-    ("said", "positions"),
+    ("settings", "positions"),
     [
         ({"max_position_embeddings": 77, "model_type": "llama"}, 77),
         ({"n_positions": 77}, 77),
@@ -397,7 +397,7 @@ def test_ignores_endless_files_in_a_model_folder(model_folder: Path, file: str, 
     ],
 )
 def test_positions_are_the_stated_ones_or_the_architectures(
-    said: dict[str, object], positions: int, tmp_path: Path
+    settings: dict[str, object], positions: int, tmp_path: Path
 ) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(said))
+    (tmp_path / "config.json").write_text(json.dumps(settings))
     assert read_positions(tmp_path) == positions

@@ -24,8 +24,8 @@ def execute_notebook(name: str, folder: Path = ROOT, run: str = "") -> Any:
     import nbclient
 
     notebook = jupytext.read(FOLDER / f"{name}.py")
-    for place, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{place:02d}"
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number:02d}"
     before = dict(os.environ)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), before.get("PYTHONPATH", "")])
     if run:

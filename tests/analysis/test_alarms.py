@@ -36,12 +36,12 @@ def make_negotiation(rng: np.random.Generator, k: int, number: int, planted: str
         words = [str(w) for w in (*rng.choice(SHARED, 4), *rng.choice(OWN[talks], 3))]
         if late == "repetition" and rng.random() < 0.9:
             words = OWN[seat]
-        said = " ".join(words if late == "repetition" else rng.permutation(words))
+        words_said = " ".join(words if late == "repetition" else rng.permutation(words))
         valid = bool(rng.random() < (0.3 if late == "collapse" else 0.7 + 0.25 * progress))
         earned = float(rng.normal(2.0 if late == "reward hack" else progress + deal, 0.5))
         turn = make_match(k, number).turns[index % 2]
         finish = "length" if late == "truncation" and rng.random() < 0.5 else "stop"
-        turns.append(turn._replace(finish=finish, index=index, public=said, valid=valid, rewards={"r": earned}))
+        turns.append(turn._replace(finish=finish, index=index, public=words_said, valid=valid, rewards={"r": earned}))
     paid = {"opener": gain, "responder": -gain}
     report: dict[str, float | bool | str] = {"deal": deal}
     return replace(make_match(k, number), turns=tuple(turns), payoffs=paid, report=report, streams={})
@@ -53,9 +53,9 @@ def make_run(path: Path, seed: int, planted: str = "") -> analysis.Frames:
         records = [make_negotiation(rng, k, number, planted) for number in range(MATCHES)]
         folder.log.extend(records)
         folder.log.seal(k)
-        found = [one for record in records for one in trajectories(record)]
-        worth: list[Any] = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
-        folder.log.write_credit(k, (one.credited(w, w) for one, w in zip(found, worth, strict=True)))
+        credited = [one for record in records for one in trajectories(record)]
+        worth: list[Any] = [[sum(turn.rewards.values()) for turn in one.turns] for one in credited]
+        folder.log.write_credit(k, (one.credited(w, w) for one, w in zip(credited, worth, strict=True)))
     return analysis.load(path)
 
 
@@ -90,9 +90,9 @@ def test_other_runs_reports_hide_no_outcome(tmp_path: Path, success: Any) -> Non
 
 def test_unknown_words_are_attributed_to_no_policy() -> None:
     logs = pd.DataFrame({"buyer": [-1.0, -2.0], "seller": [-2.0, -1.0]}, index=["want", "offer"])
-    said = pd.Series(["I want", "an Offer", "zum zum zum", ""], index=[5, 3, 8, 0])
-    assert alarms_of._classify_role(said, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}
-    assert alarms_of._classify_role(said[:0], logs).empty
+    texts = pd.Series(["I want", "an Offer", "zum zum zum", ""], index=[5, 3, 8, 0])
+    assert alarms_of._classify_role(texts, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}
+    assert alarms_of._classify_role(texts[:0], logs).empty
 
 
 def test_new_words_raise_no_drift_alarm(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_new_words_raise_no_drift_alarm(tmp_path: Path) -> None:
     for k in range(ITERATIONS):
         made_up = [make_negotiation(np.random.default_rng((k, n)), k, n, "") for n in range(MATCHES)]
         for record in made_up:
-            said = [f"zum {k} {t.index} {record.id}" if k >= 6 else t.public for t in record.turns]
-            turns = tuple(t._replace(public=one) for t, one in zip(record.turns, said, strict=True))
+            texts = [f"zum {k} {t.index} {record.id}" if k >= 6 else t.public for t in record.turns]
+            turns = tuple(t._replace(public=one) for t, one in zip(record.turns, texts, strict=True))
             folder.log.append(replace(record, turns=turns))
     folder.log.close()
     assert [alarm for alarm in alarms(analysis.load(tmp_path / "run")) if alarm.name == "role drift"] == []

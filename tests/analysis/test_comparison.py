@@ -94,14 +94,14 @@ def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path
         make_run(tmp_path / "a-1", 0, 1, 0.1),
         make_run(tmp_path / "b", 0.5, 0, 0.2),
     ]
-    found = compare(paths)
-    (row,) = (row for row in found.rows if row.figure == "payoff opener")
-    assert found.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
+    comparison = compare(paths)
+    (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
+    assert comparison.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
     assert math.isnan(row.means[1].low) and math.isnan(row.differences[0].high)
     assert row.differences[0].estimate == pytest.approx(row.means[1].estimate - row.means[0].estimate)
-    shown = arena("compare", *paths).out
-    assert "95 % over seeds" in shown and f"? {row.differences[0].estimate:.3g}" in shown
-    assert "one run an arm" not in shown and shown.endswith(
+    output = arena("compare", *paths).out
+    assert "95 % over seeds" in output and f"? {row.differences[0].estimate:.3g}" in output
+    assert "one run an arm" not in output and output.endswith(
         "no interval with one run: b may be otherwise with another seed\n"
     )
 
@@ -147,16 +147,16 @@ def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
     """A figure that one seed does not report, and a game that another did not play."""
     paths = [make_run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
     paths += [make_run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
-    found = compare(paths)
-    assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
-    assert not find_overlaps(plots.plot_comparison(found))
+    comparison = compare(paths)
+    assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in comparison.rows}
+    assert not find_overlaps(plots.plot_comparison(comparison))
 
 
 def test_missing_figure_of_an_arm_is_reported(tmp_path: Path) -> None:
     paths = [make_run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "b", 0, 0, 0.2)]
-    told = "grip: missing in an arm, or the same in all matches"
-    assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
-    assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
+    message = "grip: missing in an arm, or the same in all matches"
+    assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == message
+    assert message in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 
 
 @pytest.mark.slow
@@ -184,8 +184,10 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
         for n, lr, gain in (("a", 0.1, 0), ("b", 0.2, 1))
         for seed in (0, 1)
     ]
-    shown = arena("compare", *paths, "--plot", tmp_path / "x.png").out
-    assert "game0 (last 5 iterations, 95 % over seeds)" in shown and "b - a" in shown and "learn.lr: 0.1 | 0.2" in shown
+    output = arena("compare", *paths, "--plot", tmp_path / "x.png").out
+    assert (
+        "game0 (last 5 iterations, 95 % over seeds)" in output and "b - a" in output and "learn.lr: 0.1 | 0.2" in output
+    )
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     data = json.loads(arena("compare", *paths, "--json").out)
     assert data["arms"] == {"a": ["a-0", "a-1"], "b": ["b-0", "b-1"]} and data["intervals_over"] == "seeds"
@@ -207,7 +209,7 @@ def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("labels", "shown"),
+    ("labels", "expected"),
     [
         (["_hidden", "__init", "hidden"], ["hidden (1)", "init", "hidden (3)"]),
         ([f"{'long ' * 7}{name}" for name in "ab"], [f"{'long ' * 5}long\nlong {name}" for name in "ab"]),
@@ -215,14 +217,14 @@ def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> No
         (["$x$"], ["\\$x\\$"]),
     ],
 )
-def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] | None) -> None:
+def test_no_arm_is_missing_from_the_legend(labels: list[str], expected: list[str] | None) -> None:
     figure, (axis,) = panels.make_sheet(["figure"])
-    for place, label in enumerate(labels):
-        panels.draw_curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
-        panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
+    for number, label in enumerate(labels):
+        panels.draw_curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", number)
+        panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", number)
     panels.add_legend(figure)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len({*texts}) == len(labels) and texts == (shown or texts) and not find_overlaps(figure)
+    assert len({*texts}) == len(labels) and texts == (expected or texts) and not find_overlaps(figure)
 
 
 # The interquartile mean
@@ -241,11 +243,11 @@ def test_refuses_empty_samples(scores: Sequence[float]) -> None:
 
 def test_interval_has_its_stated_coverage() -> None:
     """Ten normal runs on two games with mean 0.5; a percentile bootstrap is slightly too narrow."""
-    rng, held = np.random.default_rng(0), 0
+    rng, covered = np.random.default_rng(0), 0
     for trial in range(300):
         interval = iqm_ci({"a": rng.normal(0.5, 1, 10), "b": rng.normal(0.5, 1, 10)}, resamples=300, seed=trial)
-        held += interval.low <= 0.5 <= interval.high
-    assert 0.87 <= held / 300 <= 0.98
+        covered += interval.low <= 0.5 <= interval.high
+    assert 0.87 <= covered / 300 <= 0.98
 
 
 def test_the_bootstrap_keeps_to_its_strata() -> None:

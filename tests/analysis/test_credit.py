@@ -31,10 +31,10 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unin
 def test_own_estimator_reproduces_logged_advantages(log: analysis.Frames, uninterrupted_run: Path) -> None:
     experiment = load_experiment(uninterrupted_run)
     chosen = [experiment.credit.estimator]
-    found = wait(
+    frames = wait(
         compare(uninterrupted_run, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations)
     )
-    repeated = found.turns.set_index(["match", "turn"])
+    repeated = frames.turns.set_index(["match", "turn"])
     logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
     for actual, reference in (("mars", "advantage"), ("reward", "reward")):
         assert repeated.sort_index()[actual].tolist() == pytest.approx(logged[reference].tolist(), rel=1e-9)

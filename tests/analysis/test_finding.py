@@ -33,8 +33,8 @@ def log(run_folder: Path) -> analysis.Frames:
 
 
 def test_equal_texts_are_one_finding_at_their_first_place(log: analysis.Frames) -> None:
-    found = find(log, "hats", "words")
-    assert found[["times", "match", "turn", "seat", "text"]].values.tolist() == [
+    findings = find(log, "hats", "words")
+    assert findings[["times", "match", "turn", "seat", "text"]].values.tolist() == [
         [4, "0000-0001", 0, "opener", "I want three hats."]
     ]
 
@@ -61,8 +61,8 @@ def test_matches_are_found_as_wholes(log: analysis.Frames) -> None:
 
 
 def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> None:
-    found = find(log, "odd goodbye", "words")
-    assert dict(zip(found["text"], found["before"], strict=True)) == {
+    findings = find(log, "odd goodbye", "words")
+    assert dict(zip(findings["text"], findings["before"], strict=True)) == {
         "That is odd.": f"opener: {SAID[0][0]}",
         "Then goodbye.": "responder: That is odd.",
     }
@@ -71,9 +71,9 @@ def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> 
 
 
 def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
-    made = analysis.load(make_run(tmp_path / "run").path)
-    assert find(made, "greed", "words").empty
-    assert find(made, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
+    log = analysis.load(make_run(tmp_path / "run").path)
+    assert find(log, "greed", "words").empty
+    assert find(log, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
 
 
 def test_vectors_of_hashed_words_find_the_same_words(log: analysis.Frames) -> None:
@@ -109,11 +109,11 @@ def test_arbitrary_queries_are_answered_or_refused_in_one_line(
     log: analysis.Frames, query: str, by: str, where: str
 ) -> None:
     try:
-        found = find(log, query, by, where=where)  # type: ignore[arg-type]
+        findings = find(log, query, by, where=where)  # type: ignore[arg-type]
     except ConfigError as error:
         assert "\n" not in str(error)
     else:
-        assert found["score"].isna().all() or found["score"].gt(0).all()
+        assert findings["score"].isna().all() or findings["score"].gt(0).all()
 
 
 @pytest.mark.parametrize("last", ["'c'", "1.5", "'2020-01-01'::date", "3"])
@@ -125,8 +125,8 @@ def test_refuses_condition_with_unbalanced_parentheses(log: analysis.Frames, las
 @pytest.mark.parametrize("by", ["words", "regex", "meaning"])
 def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
     odd = analysis.load(make_dialogue_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
-    found = find(odd, "half \ud800", by, n=1, embedding="hashed")
-    assert found["text"].tolist() == ["half \ufffd a character"]
+    findings = find(odd, "half \ud800", by, n=1, embedding="hashed")
+    assert findings["text"].tolist() == ["half \ufffd a character"]
 
 
 def test_refuses_unknown_match(log: analysis.Frames) -> None:
@@ -138,8 +138,8 @@ def test_refuses_unknown_match(log: analysis.Frames) -> None:
 
 
 def test_the_command_shows_where_and_prints_json(run_folder: Path) -> None:
-    shown = arena("find", run_folder, "three hats", "--words").out.splitlines()
-    assert shown[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and shown[1].strip() == SAID[1][0]
+    lines = arena("find", run_folder, "three hats", "--words").out.splitlines()
+    assert lines[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and lines[1].strip() == SAID[1][0]
     (row,) = json.loads(arena("find", run_folder, "--where", "turns = 3", "--of", "matches", "--json").out)
     assert row["match"] == "0000-0000" and "turn" not in row and row["score"] is None
     first, second, third = arena("find", run_folder, "--where", "match = '0000-0000'").out.splitlines()[:3]
@@ -150,8 +150,8 @@ def test_the_command_shows_where_and_prints_json(run_folder: Path) -> None:
 
 def test_model_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
-    told = arena("find", run, "greed", "--regex", "--of", "thoughts").out
-    assert "[2Jgreed" in told and "\x1b" not in told
+    output = arena("find", run, "greed", "--regex", "--of", "thoughts").out
+    assert "[2Jgreed" in output and "\x1b" not in output
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_turns_hold_rewards_and_credit(tmp_path: Path) -> None:
 def test_messages_and_tokens_are_those_that_were_read_and_sampled(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     log = analysis.load(tmp_path / "run")
-    said = log.messages[log.messages["match"] == "0001-0002"]
-    assert said[["turn", "seat", "place", "sender", "text"]].to_numpy().tolist() == [
+    messages = log.messages[log.messages["match"] == "0001-0002"]
+    assert messages[["turn", "seat", "place", "sender", "text"]].to_numpy().tolist() == [
         [0, "opener", 0, "referee", "Your turn."],
         [1, "responder", 0, "referee", "Your turn."],
     ]
@@ -207,9 +207,9 @@ def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
     """Draw a match of any game, failed or finished."""
     game = draw(st.sampled_from(sorted(GAMES)))
     seats, names, report = GAMES[game]
-    made, failed = make_match(iteration, number), draw(st.booleans())
+    record, failed = make_match(iteration, number), draw(st.booleans())
     turns = [
-        made.turns[0]._replace(
+        record.turns[0]._replace(
             index=index,
             seat=draw(st.sampled_from(seats)),
             raw=draw(st.text(max_size=5)),
@@ -222,14 +222,14 @@ def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
         for index in range(draw(st.integers(0, 4)) if seats else 0)
     ]
     return replace(
-        made,
-        identity=made.identity.branch(2) if draw(st.booleans()) else made.identity,
+        record,
+        identity=record.identity.branch(2) if draw(st.booleans()) else record.identity,
         group=draw(st.sampled_from([-1, 4])),
         stage=draw(st.sampled_from(["", "train"])),
         source=draw(st.sampled_from(["played", "branched"])),
         game=game,
         seed=draw(st.sampled_from([0, 2**63 - 1, 2**64 - 1])),
-        seats={seat: made.seats["opener"] for seat in seats},
+        seats={seat: record.seats["opener"] for seat in seats},
         status="failed" if failed else "finished",
         payoffs={} if failed else {seat: draw(NUMBERS) for seat in seats},
         report={} if failed else draw(st.fixed_dictionaries(report)),
@@ -256,9 +256,11 @@ def write_run(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> No
         if played and sealed:
             run.log.seal(iteration)
         if credited:
-            found = [one for record in played for one in trajectories(record)]
-            worth = [[turn.seconds - 1 for turn in one.turns] for one in found]
-            run.log.write_credit(iteration, (one.credited(w, w) for one, w in zip(found, worth, strict=True)))
+            played_trajectories = [one for record in played for one in trajectories(record)]
+            worth = [[turn.seconds - 1 for turn in one.turns] for one in played_trajectories]
+            run.log.write_credit(
+                iteration, (one.credited(w, w) for one, w in zip(played_trajectories, worth, strict=True))
+            )
     run.log.close()
 
 
@@ -276,8 +278,8 @@ def build_expected_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
         figures = {f"report.{name}": value for name, value in row["report"].items()}
         of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
         came = {name: row.get(name, usual) for name, usual in USUAL.items()} | {"deal": row["deal"]}
-        told = is_chosen(row, "game rules status reason attempt seed seconds")
-        rows["matches"].append(key | told | came | of_match | figures)
+        fields = is_chosen(row, "game rules status reason attempt seed seconds")
+        rows["matches"].append(key | fields | came | of_match | figures)
         for seat, seating in row["seats"].items():
             rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
         for turn in row["turns"]:
@@ -293,19 +295,19 @@ def build_expected_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
                 | known
                 | named
             )
-            for place, message in enumerate(turn["messages"]):
-                rows["messages"].append(at | {"seat": turn["seat"], "place": place, "images": []} | message)
+            for position, message in enumerate(turn["messages"]):
+                rows["messages"].append(at | {"seat": turn["seat"], "place": position, "images": []} | message)
         for seat, streams in row["streams"].items():
             for segment, stream in enumerate(streams):
                 where = key | {"seat": seat, "segment": segment}
                 entropies = stream.get("entropy") or [None] * len(stream["ids"])
                 tokens = zip(stream["ids"], stream["mask"], stream["logprobs"], stream["turns"], entropies, strict=True)
-                for place, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
-                    told = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
-                    told["entropy"] = entropy if sampled else None
-                    told["advantage"] = credit.get((row["id"], turn), (None, None))[1] if sampled else None
-                    told |= {"ratio": None, "gap": None}
-                    rows["tokens"].append(where | {"place": place, "id": id, "sampled": sampled} | told)
+                for position, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
+                    fields = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
+                    fields["entropy"] = entropy if sampled else None
+                    fields["advantage"] = credit.get((row["id"], turn), (None, None))[1] if sampled else None
+                    fields |= {"ratio": None, "gap": None}
+                    rows["tokens"].append(where | {"place": position, "id": id, "sampled": sampled} | fields)
     return rows
 
 

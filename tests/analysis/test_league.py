@@ -16,7 +16,7 @@ BEATS = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")}
 
 def make_duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: int = 0, noise: float = 0.25) -> Path:
     """Write three iterations in which every pair meets 12 times; `beats` decides the winner up to some luck."""
-    rng, made = np.random.default_rng(seed), []
+    rng, records = np.random.default_rng(seed), []
     for k in range(3):
         matches = []
         for number, (first, second) in enumerate((a, b) for a in who for b in who if a < b for _ in range(12)):
@@ -24,8 +24,8 @@ def make_duels(path: Path, who: list[str], beats: set[tuple[str, str]], seed: in
             won = float(-best if rng.random() < noise else best)
             seats = {"left": first, "right": second}
             matches.append(make_dialogue(k, number, ["hello", "well"], seats, {"left": won, "right": -won}))
-        made.append(matches)
-    return write_run(path, made)
+        records.append(matches)
+    return write_run(path, records)
 
 
 def test_finds_planted_cycle(tmp_path: Path) -> None:

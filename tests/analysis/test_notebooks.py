@@ -22,11 +22,11 @@ def test_every_notebook_has_a_python_file() -> None:
 
 def read_outputs(notebook: Any) -> tuple[list[str], int]:
     """Return the printed and displayed text, and the number of pictures."""
-    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    pictures = sum("image/png" in output.get("data", {}) for output in shown)
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    pictures = sum("image/png" in output.get("data", {}) for output in outputs)
     plain = [
         o.get("text") or o.get("data", {}).get("text/plain", "")
-        for o in shown
+        for o in outputs
         if "png" not in str(o.get("data", {}).keys())
     ]
     return "".join(plain).splitlines(), pictures
@@ -38,18 +38,18 @@ def test_notebook_matches_its_python_file_and_has_outputs(name: str) -> None:
     cells = [[(c.cell_type, c.source, c.metadata.get("tags")) for c in n.cells] for n in (script, notebook)]
     assert cells[0] == cells[1], f"python -m tests.analysis.make_notebooks {name}"
     assert len(read_outputs(notebook)[0]) > 5, f"python -m tests.analysis.make_notebooks {name}"
-    shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
-    assert "stderr" not in shown and "Traceback" not in shown and str(ROOT) not in shown
+    outputs = json.dumps([cell.get("outputs", []) for cell in notebook.cells])
+    assert "stderr" not in outputs and "Traceback" not in outputs and str(ROOT) not in outputs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebook_reproduces_its_outputs(name: str) -> None:
     """The same number of lines and pictures; figures may differ in the last digit between machines."""
-    kept = read_outputs(jupytext.read(FOLDER / f"{name}.ipynb"))
+    committed = read_outputs(jupytext.read(FOLDER / f"{name}.ipynb"))
     lines, pictures = read_outputs(execute_notebook(name, run=EXAMPLE if name == "first_look" else ""))
-    assert pictures == kept[1]
-    assert lines[0] == kept[0][0] and len(lines) == len(kept[0])
+    assert pictures == committed[1]
+    assert lines[0] == committed[0][0] and len(lines) == len(committed[0])
 
 
 @pytest.mark.slow
@@ -57,8 +57,8 @@ def test_notebook_reproduces_its_outputs(name: str) -> None:
 def test_the_first_look_runs(tmp_path: Path, live: bool) -> None:
     notebook = execute_notebook("first_look", tmp_path, str(make_run(tmp_path / "run", live=live).path))
     lines, pictures = read_outputs(notebook)
-    said = "\n".join(lines)
+    output = "\n".join(lines)
     assert pictures == 1
-    assert "12 matches" in said and "match 0002-0002 of negotiation" in said
-    assert "iteration 0 to 2: +0.29 per turn" in said  # (27 + 5) / 7 - (27 + 3) / 7
-    assert "advantage +0.125" in said or live
+    assert "12 matches" in output and "match 0002-0002 of negotiation" in output
+    assert "iteration 0 to 2: +0.29 per turn" in output  # (27 + 5) / 7 - (27 + 3) / 7
+    assert "advantage +0.125" in output or live

@@ -35,7 +35,7 @@ def test_the_tables_are_those_of_the_frames(run_folder: Path, name: str) -> None
 
 
 def test_tables_are_joined_by_their_keys(run_folder: Path) -> None:
-    asked = """
+    sql = """
         with good as (select * from matches where status = 'finished')
         select SEAT, avg("reward.deal") as deal, avg(payoff) as payoff, bool_and("report.efficiency" = 0.5) as same
         from good join turns using (run, match) join seats using (run, match, seat) group by seat order by seat
@@ -43,7 +43,7 @@ def test_tables_are_joined_by_their_keys(run_folder: Path) -> None:
     log = analysis.load(run_folder)
     turns = log.turns.merge(log.matches[log.matches["status"] == "finished"][["match"]], on="match")
     deal, payoff = turns.groupby("seat")["reward.deal"].mean(), log.seats.groupby("seat")["payoff"].mean()
-    assert analysis.sql(log, asked).to_numpy().tolist() == [
+    assert analysis.sql(log, sql).to_numpy().tolist() == [
         [s, deal[s], payoff[s], True] for s in ("opener", "responder")
     ]
 
@@ -55,7 +55,7 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "leaves"),
+    ("sql", "leaves"),
     [
         ("select role, avg(advantage) from turns group by role", {"turns.index", "turns.role"}),
         ("select count(*) from matches", set()),
@@ -67,17 +67,19 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
     ],
 )
 def test_only_what_a_query_names_is_read(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, asked: str, leaves: set[str]
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str, leaves: set[str]
 ) -> None:
-    read: list[set[str]] = []
+    reads: list[set[str]] = []
     known = LogReader.table
-    monkeypatch.setattr(LogReader, "table", lambda self, k, columns: read.append({*columns}) or known(self, k, columns))
-    analysis.sql(run_folder, asked)
-    assert set().union(*read) == leaves | {"id", "iteration", "game"}
+    monkeypatch.setattr(
+        LogReader, "table", lambda self, k, columns: reads.append({*columns}) or known(self, k, columns)
+    )
+    analysis.sql(run_folder, sql)
+    assert set().union(*reads) == leaves | {"id", "iteration", "game"}
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "sql",
     [
         "select turn, action as tokens, 'messages' as seats from turns",
         "select tokens, turn from turns",
@@ -85,15 +87,15 @@ def test_only_what_a_query_names_is_read(
     ],
 )
 def test_a_word_that_is_a_tables_name_too_opens_no_table(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
-    read: list[str] = []
+    reads: list[str] = []
     known = analysis.Frames.select_existing
     monkeypatch.setattr(
-        analysis.Frames, "select_existing", lambda self, name, columns: read.append(name) or known(self, name, columns)
+        analysis.Frames, "select_existing", lambda self, name, columns: reads.append(name) or known(self, name, columns)
     )
-    analysis.sql(run_folder, asked)
-    assert read == [asked.split()[-1]]
+    analysis.sql(run_folder, sql)
+    assert reads == [sql.split()[-1]]
 
 
 def test_a_table_that_a_function_finds_is_read(run_folder: Path) -> None:
@@ -101,16 +103,16 @@ def test_a_table_that_a_function_finds_is_read(run_folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "column"),
+    ("sql", "column"),
     [
         ("select #6 from turns", "seat"),
         ("select f from turns as t(a, b, c, d, e, f)", "seat"),
         ("select advantage, #4 from turns", "turn"),
     ],
 )
-def test_a_place_is_that_of_the_whole_table(run_folder: Path, asked: str, column: str) -> None:
+def test_a_place_is_that_of_the_whole_table(run_folder: Path, sql: str, column: str) -> None:
     log = analysis.load(run_folder)
-    assert analysis.sql(log, asked).iloc[:, -1].tolist() == log.turns[column].tolist()
+    assert analysis.sql(log, sql).iloc[:, -1].tolist() == log.turns[column].tolist()
 
 
 def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run_folder: Path) -> None:
@@ -125,15 +127,15 @@ def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run_folder: Path) -> 
     assert large == {"n": 2.0**63}
 
 
-@pytest.mark.parametrize("asked", ["select t from turns t limit 1", "select turns from turns limit 1"])
-def test_a_row_that_is_asked_for_whole_is_whole(run_folder: Path, asked: str) -> None:
-    (row,) = query.run_query(analysis.load(run_folder), asked).to_pylist()
+@pytest.mark.parametrize("sql", ["select t from turns t limit 1", "select turns from turns limit 1"])
+def test_a_row_that_is_asked_for_whole_is_whole(run_folder: Path, sql: str) -> None:
+    (row,) = query.run_query(analysis.load(run_folder), sql).to_pylist()
     (record,) = row.values()
     assert list(record) == analysis.load(run_folder).turns.columns.tolist()
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("sql", "line"),
     [
         ("select advantag from turns", "there is no column 'advantag' — did you mean 'advantage'? in turns"),
         ('select "reward.del" from turns', "there is no column 'reward.del' — did you mean 'reward.deal'? in turns"),
@@ -149,9 +151,9 @@ def test_a_row_that_is_asked_for_whole_is_whole(run_folder: Path, asked: str) ->
         (f"select {'not ' * 1500}true", "write one SELECT"),
     ],
 )
-def test_refuses_invalid_query_in_one_line(run_folder: Path, asked: str, line: str) -> None:
+def test_refuses_invalid_query_in_one_line(run_folder: Path, sql: str, line: str) -> None:
     with pytest.raises(ConfigError) as error:
-        analysis.sql(run_folder, asked)
+        analysis.sql(run_folder, sql)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
 
 
@@ -172,42 +174,42 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", OUTSIDE)
-def test_query_cannot_reach_outside_the_runs(run_folder: Path, tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize("sql", OUTSIDE)
+def test_query_cannot_reach_outside_the_runs(run_folder: Path, tmp_path: Path, sql: str) -> None:
     frame = pd.DataFrame({"secret": [SECRET]})
     file, before = tmp_path / "file.csv", sorted(os.listdir())
     file.write_text(SECRET)
     with pytest.raises(ConfigError) as error:
-        analysis.sql(run_folder, asked.format(file=file, folder=tmp_path))
+        analysis.sql(run_folder, sql.format(file=file, folder=tmp_path))
     assert SECRET not in str(error.value) and len(frame) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file.csv"] and sorted(os.listdir()) == before
 
 
 @given(st.text(max_size=40))
 @settings(max_examples=30, deadline=None)
-def test_arbitrary_text_is_answered_or_refused_in_one_line(run_folder: Path, asked: str) -> None:
+def test_arbitrary_text_is_answered_or_refused_in_one_line(run_folder: Path, sql: str) -> None:
     try:
-        analysis.sql(run_folder, asked)
+        analysis.sql(run_folder, sql)
     except ConfigError as error:
         assert "\n" not in str(error)
 
 
 def test_log_texts_are_never_executed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
-    said = analysis.sql(run, "select private, public from turns where turn = 0 limit 1").to_numpy().tolist()
-    assert said == [["\x1b[2Jgreed", "$fair$ [/b]"]]
+    texts = analysis.sql(run, "select private, public from turns where turn = 0 limit 1").to_numpy().tolist()
+    assert texts == [["\x1b[2Jgreed", "$fair$ [/b]"]]
 
 
 # As a command
 
 
 def test_the_command_answers_as_a_table_as_json_and_as_csv(run_folder: Path) -> None:
-    asked = "select seat, count(*) as n, avg(advantage) as worth from turns group by seat order by seat"
-    assert arena("sql", run_folder, asked).out.splitlines() == [
+    sql = "select seat, count(*) as n, avg(advantage) as worth from turns group by seat order by seat"
+    assert arena("sql", run_folder, sql).out.splitlines() == [
         "seat        n  worth", "opener     12  0.125", "responder   9  0.125"
     ]  # fmt: skip
-    assert json.loads(arena("sql", run_folder, asked, "--json").out)[0] == {"seat": "opener", "n": 12, "worth": 0.125}
-    assert arena("sql", run_folder, asked, "--csv").out == "seat,n,worth\nopener,12,0.125\nresponder,9,0.125\n"
+    assert json.loads(arena("sql", run_folder, sql, "--json").out)[0] == {"seat": "opener", "n": 12, "worth": 0.125}
+    assert arena("sql", run_folder, sql, "--csv").out == "seat,n,worth\nopener,12,0.125\nresponder,9,0.125\n"
     assert json.loads(arena("sql", run_folder, "select 0.0/0 as nan, [1.5] as l, {'a': null} as d", "--json").out) == [
         {"nan": None, "l": [1.5], "d": {"a": None}}
     ]
@@ -216,8 +218,8 @@ def test_the_command_answers_as_a_table_as_json_and_as_csv(run_folder: Path) -> 
 def test_the_command_prints_no_control_characters_and_not_too_much(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = arena("sql", run_folder, "select private from turns").out
-    assert "[2Jgreed" in told and "\x1b" not in told
+    output = arena("sql", run_folder, "select private from turns").out
+    assert "[2Jgreed" in output and "\x1b" not in output
     monkeypatch.setattr(commands, "SHOWN", 2)
     assert arena("sql", run_folder, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
 

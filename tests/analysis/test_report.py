@@ -77,12 +77,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
         folder, "game: parley\n", {"python": "3.11", "experiment": {"name": ALL, "x": {HOSTILE[0]: 1}}}
     )
     for k in range(3):
-        made = [replace(make_hostile_match(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
-        run.log.extend(made)
+        records = [replace(make_hostile_match(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
+        run.log.extend(records)
         run.log.seal(k)
         credited = [
             one.credited([1.0 for _ in one.turns], [0.5 * (-1) ** i for i, _ in enumerate(one.turns)])
-            for record in made
+            for record in records
             for one in trajectories(record)
         ]
         run.log.write_credit(k, credited)
@@ -115,9 +115,9 @@ def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
     page = report(analysis.load(tmp_path / "run"))
     assert len(page) < 6e6
     answers = read_answers(page)
-    shown = [match for name, match in answers.items() if name.startswith("matches/")]
-    assert [len(one["turns"]) for one in shown] == [100, 100] and {one["left_out"] for one in shown} == {300}
-    assert {one["turns"][0]["public"]["of"] for one in shown} == {3000}
+    matches = [match for name, match in answers.items() if name.startswith("matches/")]
+    assert [len(one["turns"]) for one in matches] == [100, 100] and {one["left_out"] for one in matches} == {300}
+    assert {one["turns"][0]["public"]["of"] for one in matches} == {3000}
     assert answers["summary"]["learning_in_all"] == 300 and len(answers["summary"]["learning"]) == 100
     assert len(answers[""]["settings"]) == 500
 
@@ -285,9 +285,9 @@ def test_page_shows_the_matches(tmp_path: Path) -> None:
     counts = ("iterations", "matches", "failed", "turns", "games")
     assert [answers["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
     assert answers["alarms"] == [] and len(answers["curves"]["curves"]) >= 1 and answers["curves"]["unread"] == 0
-    shown = [row["match"] for row in answers["matches"]["rows"]]
-    assert shown == ["0000-0000", "0000-0001", "0000-0002", "0002-0000", "0002-0001", "0002-0002"]
-    assert {f"matches/{id}" for id in shown} == {name for name in answers if name.startswith("matches/")}
+    ids = [row["match"] for row in answers["matches"]["rows"]]
+    assert ids == ["0000-0000", "0000-0001", "0000-0002", "0002-0000", "0002-0001", "0002-0002"]
+    assert {f"matches/{id}" for id in ids} == {name for name in answers if name.startswith("matches/")}
     first = answers["matches/0002-0001"]["turns"][0]
     assert (first["rewards"], first["reward"], first["advantage"]) == ({"deal": 3.0}, 3.0, 0.125)
 

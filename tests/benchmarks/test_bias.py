@@ -32,14 +32,14 @@ def test_exact_estimators_have_no_bias() -> None:
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():
         for world in bias.WORLDS.values():
-            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0])
-            assert abs(found["scale"] - scale) < EXACT and found["astray"] < EXACT, name
+            measured = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0])
+            assert abs(measured["scale"] - scale) < EXACT and measured["astray"] < EXACT, name
     for name in ("gae_turn, exact critic", "archer, exact critic"):
         for world in bias.WORLDS.values():
-            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
-            assert abs(found["scale"] - 1.0) < 1e-6 and found["astray"] < 1e-6, name  # critics speak in float32
-    found = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
-    assert abs(found["scale"] - 0.75) < EXACT and found["astray"] < EXACT, "as many at each turn"
+            measured = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
+            assert abs(measured["scale"] - 1.0) < 1e-6 and measured["astray"] < 1e-6, name  # critics speak in float32
+    measured = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
+    assert abs(measured["scale"] - 0.75) < EXACT and measured["astray"] < EXACT, "as many at each turn"
     assert (
         bias.measure_bias(bias.enumerate_chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
     )
@@ -48,9 +48,9 @@ def test_exact_estimators_have_no_bias() -> None:
 def test_pairs_are_matches_with_their_branches() -> None:
     """A pair's probability is that of the match, of a random turn, and of the branch from there."""
     for world in bias.WORLDS.values():
-        found = bias.list_units(world(bias.LOGITS), paired=True)
-        assert sum(chance for chance, _ in found) == pytest.approx(1, abs=EXACT)
-        for _, ((match, _), (branch, at)) in found:
+        units = bias.list_units(world(bias.LOGITS), paired=True)
+        assert sum(chance for chance, _ in units) == pytest.approx(1, abs=EXACT)
+        for _, ((match, _), (branch, at)) in units:
             assert match.acts[:at] == branch.acts[:at]
     same = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
     assert same["astray"] < EXACT, "two turns always: each is branched off as often as the other"

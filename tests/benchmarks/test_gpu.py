@@ -40,8 +40,8 @@ def test_failing_item_leaves_others_running(tmp_path: Path) -> None:
     sheet.attempt("missing", lambda: fail(ModuleNotFoundError("No module named 'deepspeed'")))
     sheet.attempt("wrong", lambda: fail(ValueError("two\nlines")))
     sheet.attempt("right", lambda: sheet.claim("right", "1", True))
-    told = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
-    assert told == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
+    outcomes = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
+    assert outcomes == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
     assert sheet.claims[0]["figure"] == "No module named 'deepspeed'" and sheet.claims[1]["figure"] == "ValueError: two"
 
 
@@ -70,10 +70,10 @@ def test_plan_runs_in_miniature(tmp_path: Path) -> None:
     sheet, size, device = Sheet(tmp_path / "part.json", time.time() + 600.0), SIZES["quick"], torch.device("cpu")
     plan.measure_decoding(sheet, size, device, "nano")
     plan.measure_long_updates(sheet, size, device, "nano")
-    told = {line["claim"]: line["verdict"] for line in sheet.claims}
-    assert told == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
-    found = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
-    assert found["tokens_per_second"] == pytest.approx(4 / (found["ms"] / 1000)) and found["limit_ms"] > 0
+    outcomes = {line["claim"]: line["verdict"] for line in sheet.claims}
+    assert outcomes == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
+    figures = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
+    assert figures["tokens_per_second"] == pytest.approx(4 / (figures["ms"] / 1000)) and figures["limit_ms"] > 0
     assert sheet.figures["512 tokens"]["share_of_peak"] > 0
 
 
@@ -103,29 +103,31 @@ def run_quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
     process = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
     assert process.returncode == 0, process.stdout + process.stderr
-    found: dict[str, Any] = json.loads(out.read_text())
-    for part in found["parts"].values():
+    results: dict[str, Any] = json.loads(out.read_text())
+    for part in results["parts"].values():
         assert part["claims"], process.stdout
         assert all(line["claim"] in process.stdout and line["verdict"] in process.stdout for line in part["claims"])
-    return found
+    return results
 
 
-def read_verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
-    return {line["claim"]: line["verdict"] for line in found["parts"][part]["claims"]}
+def read_verdicts(results: dict[str, Any], part: str) -> dict[str, str]:
+    return {line["claim"]: line["verdict"] for line in results["parts"][part]["claims"]}
 
 
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
-    found = run_quick(tmp_path / "gpu.json", [], {})
-    assert list(found["parts"]) == run.list_parts("quick")
-    assert set(read_verdicts(found, "one-card").values()) == {"ok"}
-    assert found["parts"]["flagship"]["figures"]["ended"] == found["parts"]["vision"]["figures"]["ended"] == "complete"
-    assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
-    assert set(read_verdicts(found, "repeat").values()) == {"ok", "measured"}
-    assert set(read_verdicts(found, "resume").values()) == {"ok"}
-    assert read_verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
-    assert read_verdicts(found, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
-    assert read_verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
+    results = run_quick(tmp_path / "gpu.json", [], {})
+    assert list(results["parts"]) == run.list_parts("quick")
+    assert set(read_verdicts(results, "one-card").values()) == {"ok"}
+    assert (
+        results["parts"]["flagship"]["figures"]["ended"] == results["parts"]["vision"]["figures"]["ended"] == "complete"
+    )
+    assert results["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
+    assert set(read_verdicts(results, "repeat").values()) == {"ok", "measured"}
+    assert set(read_verdicts(results, "resume").values()) == {"ok"}
+    assert read_verdicts(results, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
+    assert read_verdicts(results, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
+    assert read_verdicts(results, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
 
 
 @pytest.mark.slow
@@ -133,13 +135,13 @@ def test_it_runs_with_torch_transformers_and_pydantic_alone(tmp_path: Path) -> N
     names = {"deepspeed", "pettingzoo", "gymnasium", "gguf", "openskill", "pyspiel", "pandas", "pyarrow"}
     (tmp_path / "sitecustomize.py").write_text(MISSING.format(names=names))
     parts = ["machine", "agreement", "repeat", "learning", "train-nano", "negotiation-nano"]
-    found = run_quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
-    assert set(found["parts"]["machine"]["figures"]["missing"]) == names
-    agreement = read_verdicts(found, "agreement")
+    results = run_quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
+    assert set(results["parts"]["machine"]["figures"]["missing"]) == names
+    agreement = read_verdicts(results, "agreement")
     assert agreement["nano, fp32: engine = scorer (the gate)"] == "ok"
     assert agreement["nano, fp32: engine = PolicyTrainer"] == "skipped"
-    assert read_verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
-    assert read_verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
-    assert read_verdicts(found, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
-    (skipped,) = found["parts"]["negotiation-nano"]["claims"]
+    assert read_verdicts(results, "repeat")["update twice, fp32, default"] == "ok"
+    assert read_verdicts(results, "learning")["nano learns a task (bare loop)"] == "measured"
+    assert read_verdicts(results, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
+    (skipped,) = results["parts"]["negotiation-nano"]["claims"]
     assert skipped["verdict"] == "skipped" and any(name in skipped["figure"] for name in names)

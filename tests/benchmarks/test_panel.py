@@ -27,13 +27,13 @@ def test_scores_match_worked_example() -> None:
         make_evaluation([3, 4, 5], [2, 2, 2], known),
         make_evaluation([4, 6, 2], [1, 1, 1], known),
     ]
-    found = panel.compute_gaps(runs)
-    assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
-    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
-    assert found["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
-    assert found["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
-    assert found["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
-    rows = panel.format_gap_table(found)
+    gaps = panel.compute_gaps(runs)
+    assert gaps["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
+    assert gaps["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
+    assert gaps["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
+    assert gaps["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
+    assert gaps["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
+    rows = panel.format_gap_table(gaps)
     assert rows[2] == "| m, one | 2.00 [2.00, 2.00] | 2.00 [-3.41, 7.41] | not shown |"
     assert panel.format_gap_table({"m": {"over_runs": [0.3, 0.1, 0.5], "over_deals": [0.3, 0.1, 0.5]}})[2].endswith(
         "| yes |"
@@ -41,9 +41,7 @@ def test_scores_match_worked_example() -> None:
 
 
 def test_a_deal_with_a_missing_match_is_left_out() -> None:
-    found = panel.compute_gaps(
-        [make_evaluation([3, None, 5], [2, 2, 2], {}), make_evaluation([4, 6, 2], [2, 2, 2], {})]
-    )
-    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
-    assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
-    assert "panel, not knowing whom" not in found, "theory does not know it of nim"
+    gaps = panel.compute_gaps([make_evaluation([3, None, 5], [2, 2, 2], {}), make_evaluation([4, 6, 2], [2, 2, 2], {})])
+    assert gaps["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
+    assert gaps["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
+    assert "panel, not knowing whom" not in gaps, "theory does not know it of nim"

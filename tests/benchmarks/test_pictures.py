@@ -16,14 +16,14 @@ PICTURES = sorted(path.stem for path in RESULTS.glob("*.png"))
 
 def draw_again(picture: str) -> Any:
     """Draw a picture from its kept numbers."""
-    kept = json.loads((RESULTS / f"{picture}.json").read_text())
+    results = json.loads((RESULTS / f"{picture}.json").read_text())
     script = importlib.import_module(picture.partition("-")[0])
     if picture == "verdicts":
-        return script.draw(kept["rates"])
+        return script.draw(results["rates"])
     if picture == "simulated_scale":
-        return script.draw(kept["simulated"])
+        return script.draw(results["simulated"])
     if picture.startswith("panel"):
-        return script.draw(kept)
+        return script.draw(results)
     return script.draw(RESULTS / f"{picture}.json")
 
 

@@ -18,8 +18,8 @@ def measured_verdicts() -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 def test_inactive_metrics_get_no_verdict(measured_verdicts: dict[str, dict[str, Any]]) -> None:
     for name, of in measured_verdicts.items():
-        told = (of["idle"], of["full"], of["idle or full by mistake"])
-        assert told == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name
+        rates = (of["idle"], of["full"], of["idle or full by mistake"])
+        assert rates == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name
 
 
 def test_a_correction_takes_findings_away_and_adds_none(measured_verdicts: dict[str, dict[str, Any]]) -> None:
@@ -29,9 +29,9 @@ def test_a_correction_takes_findings_away_and_adds_none(measured_verdicts: dict[
 
 def test_the_whole_procedure_keeps_its_error_rates() -> None:
     """With 1,000 nulls and 1,000 effects, as committed. The old procedure does not."""
-    kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
-    assert kept["families"] * verdicts.FAMILY["null"] == kept["families"] * verdicts.FAMILY["effect"] == 1000
-    rates = kept["rates"]
+    committed = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
+    assert committed["families"] * verdicts.FAMILY["null"] == committed["families"] * verdicts.FAMILY["effect"] == 1000
+    rates = committed["rates"]
     assert rates["five, then ten"]["null"][1] > 0.05 and rates["five, then ten"]["family"][1] > 0.05
     assert rates["alone"]["null"][1] <= 0.05, "the interval reaches down to the promised rate"
     assert rates["Holm"]["family"][1] <= 0.05 and rates["BH"]["false"] <= 0.05
@@ -41,5 +41,5 @@ def test_the_whole_procedure_keeps_its_error_rates() -> None:
 
 
 def test_the_documentation_shows_the_table() -> None:
-    kept = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
-    assert verdicts.format_table(kept["rates"]) in (ROOT / "docs" / "studies.md").read_text()
+    committed = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text())
+    assert verdicts.format_table(committed["rates"]) in (ROOT / "docs" / "studies.md").read_text()

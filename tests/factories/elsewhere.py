@@ -69,15 +69,15 @@ class ProcessEngine:
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Publish a folder, which the child reads, or a module, which goes through the pipe."""
         assert isinstance(weights, ModuleWeights | FolderWeights)
-        await self._ask("publish", policy, version, replace(weights, gather=nullcontext))
+        await self._call("publish", policy, version, replace(weights, gather=nullcontext))
 
     async def release(self, policy: str) -> None:
         """Release the child's caches."""
-        await self._ask("release", policy)
+        await self._call("release", policy)
 
     async def retire(self, policy: str) -> None:
         """Stop serving the policy."""
-        await self._ask("retire", policy)
+        await self._call("retire", policy)
 
     def forget(self, key: str) -> None:
         """Do nothing; the next publication frees the cache."""
@@ -86,7 +86,7 @@ class ProcessEngine:
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
         """Return log-probabilities of the sampled tokens."""
-        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), full_vocabulary)
+        scores: list[np.ndarray] = await self._call("score", policy, list(streams), list(temperatures), full_vocabulary)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -101,18 +101,18 @@ class ProcessEngine:
                 for _ in range(3):
                     await asyncio.sleep(0)
             waiting, self._waiting = self._waiting, []
-            replies = await self._asked("generate", [request for request, _ in waiting]) if waiting else []
+            replies = await self._exchange("generate", [request for request, _ in waiting]) if waiting else []
             for (_, future), reply in zip(waiting, replies, strict=True):
                 future.set_result(reply)
         return [await future for future in futures]
 
-    async def _ask(self, name: str, *given: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any) -> Any:
         async with self._one_at_a_time:
-            return await self._asked(name, *given)
+            return await self._exchange(name, *arguments)
 
-    async def _asked(self, name: str, *given: Any) -> Any:
+    async def _exchange(self, name: str, *arguments: Any) -> Any:
         def exchange() -> Any:
-            self._pipe.send((name, given))
+            self._pipe.send((name, arguments))
             return self._pipe.recv()
 
         return await asyncio.to_thread(exchange)

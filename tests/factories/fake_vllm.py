@@ -235,7 +235,7 @@ class AsyncLLM:
     def shutdown(self) -> None:
         """As in vLLM."""
 
-    async def generate(self, prompt: Any, asked: Any, key: str, lora_request: Any = None) -> AsyncIterator[Any]:
+    async def generate(self, prompt: Any, sampling: Any, key: str, lora_request: Any = None) -> AsyncIterator[Any]:
         """Yield the reply, by the weights that the workers have when it is computed."""
         await asyncio.sleep(self.way)
         await self._state(lambda: not self.paused and not self.asleep)
@@ -244,7 +244,7 @@ class AsyncLLM:
             await asyncio.sleep(self.speed)
             assert not self.asleep, "illegal memory access"
             ids = list(prompt["prompt_token_ids"])
-            reply = self.prefixes.setdefault((*ids, -asked.max_tokens), self._write(ids, asked.max_tokens))
+            reply = self.prefixes.setdefault((*ids, -sampling.max_tokens), self._write(ids, sampling.max_tokens))
         finally:
             self.running -= 1
             await self._state()

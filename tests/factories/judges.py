@@ -31,8 +31,10 @@ def make_talk(
     """Return the agent's trajectory of a match in which a person says hi and the agent says `text` in every turn."""
     all_turns = [make_turn(0, {}, seat="person", role="person", policy="script", action="hi")]
     for k in range(turns):
-        read = (Message.of("person", "hi"), Message.of("tool", "3 rows")) if k == 0 else ()
-        all_turns.append(make_turn(k + 1, {}, seat="agent", role="agent", action=text, private=private, messages=read))
+        messages = (Message.of("person", "hi"), Message.of("tool", "3 rows")) if k == 0 else ()
+        all_turns.append(
+            make_turn(k + 1, {}, seat="agent", role="agent", action=text, private=private, messages=messages)
+        )
     seats = {
         "person": Seating("person", "script", 0, False, "brain"),
         "agent": Seating("agent", "shared", 1, True, "model"),

@@ -32,8 +32,8 @@ def make_outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) 
     for n in range(count):
         ids = rng.integers(280, 290, int(rng.integers(4, longest + 1))).tolist()
         liked_count = int(rng.integers(0, 4))
-        for place in rng.choice(len(ids), min(liked_count, len(ids)), replace=False).tolist():
-            ids[place] = LIKED
+        for position in rng.choice(len(ids), min(liked_count, len(ids)), replace=False).tolist():
+            ids[position] = LIKED
         deal = n // group
         outcomes.append(Outcome(make_stream([*ids, 670]), float(ids.count(LIKED)), deal, deal))
     return outcomes

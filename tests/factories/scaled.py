@@ -200,10 +200,10 @@ def train_case(make: MakeTrainer, case: Case, **rule: Any) -> TrainingResult:
     trainers = make_trainers(make, case, **rule)
 
     async def through() -> TrainingResult:
-        found = await collect_result(trainers, case, await run_iterations(trainers, case))
+        result = await collect_result(trainers, case, await run_iterations(trainers, case))
         for trainer in trainers:
             await trainer.close()
-        return found
+        return result
 
     return asyncio.run(through())
 

@@ -55,9 +55,9 @@ def test_entropy_is_that_of_the_distribution_sampled_from(changes: dict[str, Any
     ):
         assert (one.ids, one.logprobs) == (plain.ids, plain.logprobs) and plain.entropy is None
         assert one.entropy is not None and len(one.entropy) == len(one.ids)
-        for place, entropy in enumerate(one.entropy):
+        for position, entropy in enumerate(one.entropy):
             with torch.no_grad():
-                logits = model(torch.tensor([[*context, *one.ids[:place]]])).logits[0, -1].double()
+                logits = model(torch.tensor([[*context, *one.ids[:position]]])).logits[0, -1].double()
             if changes.get("temperature") == 0:
                 assert entropy == 0.0
                 continue
@@ -104,18 +104,18 @@ def play_conversation(engine: InProcessEngine, fresh: bool = False, turns: int =
 
 
 def test_cache_saves_tokens_without_changing_replies(nano: Any) -> None:
-    fed: list[int] = []
-    hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: fed.append(given[0].numel()))
+    token_counts: list[int] = []
+    hook = nano.get_input_embeddings().register_forward_pre_hook(lambda m, given: token_counts.append(given[0].numel()))
     try:
-        kept = play_conversation(make_engine(nano))
-        with_cache, fed[:] = sum(fed), []
+        cached = play_conversation(make_engine(nano))
+        with_cache, token_counts[:] = sum(token_counts), []
         fresh = play_conversation(make_engine(nano), fresh=True)
     finally:
         hook.remove()
-    assert [c.ids for c in kept] == [c.ids for c in fresh]
-    for first, second in zip(kept, fresh, strict=True):
+    assert [c.ids for c in cached] == [c.ids for c in fresh]
+    for first, second in zip(cached, fresh, strict=True):
         np.testing.assert_allclose(first.logprobs, second.logprobs, atol=1e-4)
-    assert with_cache < sum(fed)
+    assert with_cache < sum(token_counts)
 
 
 def test_tiny_cache_changes_no_reply(nano: Any) -> None:
@@ -165,15 +165,15 @@ def test_publishing_drops_what_older_weights_had_computed() -> None:
     model = make_tiny_llama(seed=0)
     engine = make_engine(model)
     first = make_request(make_contexts(24, 2)[1], seed=1)
-    (said,) = generate(engine, [first])
+    (reply,) = generate(engine, [first])
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.3).add_(0.01)
     wait(engine.publish("p", 4, ModuleWeights(model)))
-    for asked in (make_request([*first.ids, *said.ids, 5, 6], seed=2), make_request(first.ids, seed=3, key="new")):
-        (got,) = generate(engine, [asked])
+    for request in (make_request([*first.ids, *reply.ids, 5, 6], seed=2), make_request(first.ids, seed=3, key="new")):
+        (got,) = generate(engine, [request])
         assert got.version == 4
-        assert_agrees(model, asked, got)
+        assert_agrees(model, request, got)
 
 
 def test_policies_are_served_apart() -> None:
@@ -259,8 +259,8 @@ def test_draw_is_the_first_token_with_cumulative_probability_above_it(width: int
     p = rng.random((64, width)).astype(np.float32) ** 8 * (rng.random((64, width)) > 0.5)
     p[:, rng.integers(width)] += 0.25
     draws = np.concatenate([[0.0, np.nextafter(1.0, 0.0)], rng.random(62)])
-    found = draw_tokens(torch.from_numpy(p), torch.arange(64), torch.from_numpy(draws)).numpy()
-    for row, draw, token in zip(p.astype(np.float64), draws, found, strict=True):
+    drawn_tokens = draw_tokens(torch.from_numpy(p), torch.arange(64), torch.from_numpy(draws)).numpy()
+    for row, draw, token in zip(p.astype(np.float64), draws, drawn_tokens, strict=True):
         sums = row.cumsum()
         assert row[token] > 0
         assert sums[token] - row[token] - 1e-9 <= draw * sums[-1] <= sums[token] + 1e-9
@@ -315,11 +315,11 @@ def test_number_of_cached_prefixes_is_bounded(nano: Any) -> None:
     engine = make_engine(nano)
     for first in range(MAX_PREFIXES + 9):
         generate(engine, [make_request([first, 1, 2], key=f"{first}", max_tokens=1)])
-    kept = engine._served["p"].prefixes
+    prefixes = engine._served["p"].prefixes
     assert (
-        len(kept._caches) == MAX_PREFIXES
-        and kept.find_nearest((MAX_PREFIXES + 8, 1))
-        and kept.find_nearest((0, 1)) is None
+        len(prefixes._caches) == MAX_PREFIXES
+        and prefixes.find_nearest((MAX_PREFIXES + 8, 1))
+        and prefixes.find_nearest((0, 1)) is None
     )
 
 
@@ -445,9 +445,9 @@ def test_an_error_of_one_request_reaches_no_other() -> None:
     alone = generate(make_engine(make_tiny_llama()), requests)
     model = make_tiny_llama()
     model.set_input_embeddings(FailingEmbedding(model.get_input_embeddings(), 20))
-    told = collect_answers(make_engine(model), [*requests[:4], make_request([1, 20], 0, "bad"), *requests[4:]])
-    assert isinstance(told.pop(4), RuntimeError)
-    for first, second in zip(told, alone, strict=True):
+    answers = collect_answers(make_engine(model), [*requests[:4], make_request([1, 20], 0, "bad"), *requests[4:]])
+    assert isinstance(answers.pop(4), RuntimeError)
+    for first, second in zip(answers, alone, strict=True):
         assert isinstance(first, Completion) and first.ids == second.ids
 
 
@@ -457,11 +457,11 @@ def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
 ) -> None:
     """On a GPU an index out of range breaks the whole process."""
     engine, seen = make_engine(make_tiny_llama()), record_passes(monkeypatch)
-    told = collect_answers(
+    answers = collect_answers(
         engine, [make_request([1, 2]), make_request(ids, key="bad"), make_request([1, 3], key="other")]
     )
-    assert [isinstance(one, Completion) for one in told] == [True, False, True]
-    assert "vocabulary of 24" in str(told[1]) and (2, 1) in seen, "the others share a batch"
+    assert [isinstance(one, Completion) for one in answers] == [True, False, True]
+    assert "vocabulary of 24" in str(answers[1]) and (2, 1) in seen, "the others share a batch"
 
 
 @pytest.mark.parametrize(

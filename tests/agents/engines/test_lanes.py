@@ -34,8 +34,10 @@ def make_base(bf16: bool = False, family: str = "untied") -> Any:
 def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
     """Publish four adapters of different ranks and layers."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
-    made = [randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
-    models = dict(zip(NAMES, made, strict=True))
+    adapters = [
+        randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)
+    ]
+    models = dict(zip(NAMES, adapters, strict=True))
     for version, (name, model) in enumerate(models.items()):
         wait(engine.publish(name, version, wrap_adapter(model, base, Path("there"), "base")))
     return models
@@ -121,8 +123,8 @@ def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
     assert_agrees(base, requests[2], reference)
     assert past.version == 1 and past.logprobs != reference.logprobs
     assert len(engine._folders) == 1 and engine._served["p"].model is engine._served["p@reference"].model
-    held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
-    assert held == {p.data_ptr() for p in base.parameters()}
+    addresses = {p.data_ptr() for p in engine._served["p"].model.parameters()}
+    assert addresses == {p.data_ptr() for p in base.parameters()}
     for name in ("p", "p@1", "p@reference"):
         wait(engine.retire(name))
     assert not engine._folders

@@ -27,8 +27,8 @@ def next_column(batch: BatchKV) -> slice:
 def compute_reference(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
     output = model(input_ids=ids[None], use_cache=True)
-    kept = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
-    return output.logits[0, -1], torch.stack(kept)
+    key_values = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
+    return output.logits[0, -1], torch.stack(key_values)
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -51,9 +51,9 @@ def test_steps_match_whole_sequence(name: str) -> None:
             logits = step(model, batch.data, tokens, positions, batch.mask[:, : batch.filled + 1], next_column(batch))
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
-                expected, kept = compute_reference(model, ids[: n + ahead + 1])
+                expected, key_values = compute_reference(model, ids[: n + ahead + 1])
                 torch.testing.assert_close(logits[i], expected, rtol=1e-9, atol=1e-9)
-                torch.testing.assert_close(batch.copy_out(i), kept, rtol=1e-9, atol=1e-9)
+                torch.testing.assert_close(batch.copy_out(i), key_values, rtol=1e-9, atol=1e-9)
 
 
 def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
@@ -87,7 +87,7 @@ def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
     """In bfloat16 all columns are read while that is cheaper than copying the visible ones."""
     model = make_float64_model("qwen3").to(dtype)
     nothing = empty_kv(model.config, dtype, torch.device("cpu"))
-    said = []
+    outputs = []
     for room in (6, 10, 100):
         batch, rows = BatchKV([nothing] * 3, room), []
         for ahead in range(6):
@@ -99,11 +99,11 @@ def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
             with torch.no_grad():
                 rows.append(step(model, batch.data, tokens, positions, wide, next_column(batch)).float())
             batch.advance(1)
-        said.append(torch.stack(rows))
-    for other in said[1:]:
+        outputs.append(torch.stack(rows))
+    for other in outputs[1:]:
         close = 0.05 if dtype == torch.bfloat16 else 1e-6
-        torch.testing.assert_close(other[:, [0, 2]], said[0][:, [0, 2]], rtol=close, atol=close)
-        torch.testing.assert_close(other[2:, 1], said[0][2:, 1], rtol=close, atol=close)
+        torch.testing.assert_close(other[:, [0, 2]], outputs[0][:, [0, 2]], rtol=close, atol=close)
+        torch.testing.assert_close(other[2:, 1], outputs[0][2:, 1], rtol=close, atol=close)
 
 
 def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
@@ -115,9 +115,9 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
     batch.advance(2)
     assert batch.copy_out(0)[0, 0, 0, :, 0].tolist() == [2.0, 2.0, 8.0]
     assert batch.copy_out(1)[0, 0, 0, :, 0].tolist() == [3.0, 3.0, 3.0, 7.0, 8.0]
-    kept = batch.copy_out(1)
+    row = batch.copy_out(1)
     batch.data.zero_()
-    assert kept.any() and kept.is_contiguous()
+    assert row.any() and row.is_contiguous()
 
 
 def test_supports_weights_loaded_only_during_their_layer() -> None:

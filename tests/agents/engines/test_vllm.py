@@ -78,12 +78,12 @@ def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
 
 def list_children(pid: int) -> set[psutil.Process]:
     """List the running children of a process, without Python's shared-memory tracker."""
-    found = set()
+    children = set()
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one, too
             if "resource_tracker" not in " ".join(child.cmdline()):
-                found.add(child)
-    return found
+                children.add(child)
+    return children
 
 
 def wait_until_ended(processes: Iterable[psutil.Process]) -> bool:
@@ -142,9 +142,9 @@ def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
 
 def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
     ids = [int(i) for i in np.random.default_rng(0).integers(0, 200, 300)]
-    (said,) = generate(engine, [make_request(ids, key="long")])
+    (reply,) = generate(engine, [make_request(ids, key="long")])
     before = engine.figures()["cached_tokens"]
-    generate(engine, [make_request([*ids, *said.ids, 5], key="long")])
+    generate(engine, [make_request([*ids, *reply.ids, 5], key="long")])
     assert engine.figures()["cached_tokens"] - before >= 256, "two blocks of 128"
 
 

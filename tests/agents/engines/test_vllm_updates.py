@@ -116,14 +116,14 @@ def test_replies_in_progress_are_finished_by_the_weights_that_began_them(
     monkeypatch.setattr(llm, slow, 0.2)
 
     async def through() -> list[Completion]:
-        asked = asyncio.ensure_future(engine.generate(REQUESTS))
+        generation = asyncio.ensure_future(engine.generate(REQUESTS))
         await asyncio.sleep(0.05)
         await publish_received(engine, 2, 2)
-        assert asked.done()
-        return await asked
+        assert generation.done()
+        return await generation
 
-    found = wait(through())
-    assert ([one.ids for one in found], {one.version for one in found}) == (
+    completions = wait(through())
+    assert ([one.ids for one in completions], {one.version for one in completions}) == (
         generate_greedily(make_changed_model(1)),
         {1},
     )

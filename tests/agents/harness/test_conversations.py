@@ -34,9 +34,9 @@ class ScriptedConversation:
         self.all = Conversations(self.frame, "m/agent")
         self.turn = 0
 
-    def say(self, asked: AgentRequest, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
+    def say(self, request: AgentRequest, text: str = "", calls: tuple[ToolCall, ...] = ()) -> tuple[list[int], str]:
         """Reply to a request; return the context of the reply, and why a new stream was opened."""
-        placed, reason = self.all.place(asked)
+        placed, reason = self.all.place(request)
         ids = self.frame.write_calls(text, calls) if calls else self.frame.encode(text)
         ids = [*ids, self.frame.stop_id]
         completion = Completion(tuple(ids), (-1.0,) * len(ids), "stop", 0)
@@ -67,8 +67,8 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
         {"role": "tool", "tool_call_id": make_call_id(0), "content": "r <|im_end|>"},
     ]  # fmt: skip
     second, reason = talk.say(make_chat_request(*history, tools=TOOLS), "Done.")
-    said = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
-    assert second == first + said + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not reason
+    reply_ids = [*f.write_calls("", calls), f.stop_id, *f.close("stop")]
+    assert second == first + reply_ids + f.answer([ToolResult(make_call_id(0), "r <|im_end|>", "add")]) and not reason
     (stream,) = talk.all.streams
     assert (
         stream.turns.count(0) == len(f.write_calls("", calls)) + 1
@@ -144,7 +144,7 @@ def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int) -> None:
     rng = random.Random(seed)
-    talk, asked = ScriptedConversation(rng.choice(FAMILIES)), list[tuple[list[int], int]]()
+    talk, requested = ScriptedConversation(rng.choice(FAMILIES)), list[tuple[list[int], int]]()
     histories: list[list[dict[str, Any]]] = [[make_user_message("start")]]
     for turn in range(25):
         history = list(rng.choice(histories[-6:]))
@@ -156,18 +156,20 @@ def test_random_histories_hold_every_sampled_token_once_in_its_context(seed: int
         elif move < 0.4 and len(history) > 2:
             history = history[-1:]
         context, _ = talk.say(make_chat_request(*history), f"reply {turn}")
-        asked.append((context, turn))
+        requested.append((context, turn))
         histories.append(
             [*history, {"role": "assistant", "content": f"reply {turn}"}, make_user_message(f"more {turn}")]
         )
     streams = talk.all.streams
-    for context, turn in asked:
+    for context, turn in requested:
         (stream,) = [stream for stream in streams if turn in stream.turns]
         begin = stream.turns.index(turn)
         assert stream.ids[:begin] == context
         count = stream.turns.count(turn)
         assert stream.turns[begin : begin + count] == [turn] * count and all(stream.mask[begin : begin + count])
-    assert sum(stream.sampled_count for stream in streams) == sum(len(encode_reply(talk, turn)) for _, turn in asked)
+    assert sum(stream.sampled_count for stream in streams) == sum(
+        len(encode_reply(talk, turn)) for _, turn in requested
+    )
 
 
 def encode_reply(talk: ScriptedConversation, turn: int) -> list[int]:
@@ -201,15 +203,15 @@ def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
     talk = ScriptedConversation("seeing")
     first, two = (make_image_part(encode_noise(k)) for k in (1, 2))
 
-    def asked(*contents: Any) -> AgentRequest:
+    def make_request(*contents: Any) -> AgentRequest:
         roles = ("user", "assistant")
         messages = [{"role": roles[i % 2], "content": content} for i, content in enumerate(contents)]
         return parse("chat", json.dumps({"messages": messages}).encode(), sees=True)
 
     look = [{"type": "text", "text": "Look:"}, first]
-    talk.say(asked(look), "a cat")
-    talk.say(asked(look, "a cat", [two]), "a dog")
-    _, reason = talk.say(asked(look, "a cat", [first, two]), "both")
+    talk.say(make_request(look), "a cat")
+    talk.say(make_request(look, "a cat", [two]), "a dog")
+    _, reason = talk.say(make_request(look, "a cat", [first, two]), "both")
     assert reason == "rewrites the user's message"
     hashes = [hashlib.sha256(encode_noise(k)).hexdigest() for k in (1, 2)]
     assert [[span.hash for span in stream.media] for stream in talk.all.streams] == [hashes, [hashes[0], *hashes]]
@@ -217,7 +219,7 @@ def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
         for span in stream.media:
             assert stream.ids[span.start : span.start + 4] == [talk.frame.image.id] * 4  # type: ignore[union-attr]
             assert hashlib.sha256(span.data).hexdigest() == span.hash
-    keys = {asked(content).key for content in ([first], [two], [first, two], [two, first])}
+    keys = {make_request(content).key for content in ([first], [two], [first, two], [two, first])}
     assert len(keys) == 4
 
 

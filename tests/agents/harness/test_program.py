@@ -92,34 +92,34 @@ def wait_until_gone(pid: int) -> bool:
     return False
 
 
-def write_child_code(place: Path) -> str:
+def write_child_code(pid_file: Path) -> str:
     """Return code that starts children: in its group, in a new session, and one whose parent has ended."""
     return f"""
 import os, subprocess, sys
 for session in (False, True):
     child = subprocess.Popen([sys.executable, "-S", "-c", {SLEEP!r}], start_new_session=session)
-    print(child.pid, file=open({str(place)!r}, "a"))
+    print(child.pid, file=open({str(pid_file)!r}, "a"))
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        print(os.getpid(), file=open({str(place)!r}, "a"), flush=True)
+        print(os.getpid(), file=open({str(pid_file)!r}, "a"), flush=True)
         {SLEEP}
     os._exit(0)
 os.wait()
-print(os.getpid(), file=open({str(place)!r}, "a"))
-while len(open({str(place)!r}).readlines()) < 4: pass
+print(os.getpid(), file=open({str(pid_file)!r}, "a"))
+while len(open({str(pid_file)!r}).readlines()) < 4: pass
 """
 
 
 @pytest.mark.parametrize("end", ["print('done')", SLEEP, "os.abort()"])
 def test_no_process_outlives_a_program(tmp_path: Path, end: str) -> None:
-    place = tmp_path / "pids"
+    pid_file = tmp_path / "pids"
 
     async def play() -> None:
-        program = Program([sys.executable, "-c", write_child_code(place) + end], {})
+        program = Program([sys.executable, "-c", write_child_code(pid_file) + end], {})
         task = asyncio.create_task(program.act({}))
         await asyncio.wait([task], timeout=0.1)
-        while not place.exists() or len(place.read_text().splitlines()) < 4:
+        while not pid_file.exists() or len(pid_file.read_text().splitlines()) < 4:
             await asyncio.sleep(0.02)
         if end == SLEEP:
             task.cancel()
@@ -128,30 +128,30 @@ def test_no_process_outlives_a_program(tmp_path: Path, end: str) -> None:
             await ending
 
     asyncio.run(play())
-    pids = [int(line) for line in place.read_text().split()]
+    pids = [int(line) for line in pid_file.read_text().split()]
     assert len(pids) == 4 and all(map(wait_until_gone, pids))
 
 
 def test_killed_caller_leaves_no_process(tmp_path: Path) -> None:
-    place = tmp_path / "pids"
-    words = [sys.executable, "-c", write_child_code(place) + SLEEP]
+    pid_file = tmp_path / "pids"
+    words = [sys.executable, "-c", write_child_code(pid_file) + SLEEP]
     code = f"""
 import asyncio
 from agents.harness.program import Program
 asyncio.run(Program({words!r}, {{}}).act({{}}))
 """
     caller = subprocess.Popen([sys.executable, "-c", code])
-    while not place.exists() or len(place.read_text().splitlines()) < 4:
+    while not pid_file.exists() or len(pid_file.read_text().splitlines()) < 4:
         time.sleep(0.02)
     caller.kill()
     caller.wait()
-    assert all(wait_until_gone(int(line)) for line in place.read_text().split())
+    assert all(wait_until_gone(int(line)) for line in pid_file.read_text().split())
 
 
 def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    subprocess.run([sys.executable, keeper.__file__, "1", "touch", str(made)], check=True)
-    assert not made.exists()
+    marker = tmp_path / "made"
+    subprocess.run([sys.executable, keeper.__file__, "1", "touch", str(marker)], check=True)
+    assert not marker.exists()
 
 
 def test_parses_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

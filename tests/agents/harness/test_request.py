@@ -46,16 +46,16 @@ def test_both_apis_give_the_same_conversation() -> None:
     ]
     flat = [{"type": "function", "strict": False, **tool["function"]} for tool in TOOLS]
     body = {"model": "m", "instructions": "Be brief.", "input": items, "tools": flat, "include": [], "store": False}
-    asked = parse("responses", json.dumps(body).encode())
+    request = parse("responses", json.dumps(body).encode())
     calls = (ToolCall("call1", "add", {"a": 1}), ToolCall("call2", "add", {}))
-    assert asked.messages == (
+    assert request.messages == (
         ChatMessage("system", "Be brief."),
         ChatMessage("user", "Hi"),
         ChatMessage("assistant", "Well.", calls),
         ChatMessage("tool", "2", call_id="call1"),
         ChatMessage("tool", "3", call_id="call2"),
     )
-    assert asked.tools == make_chat_request(GREETING, tools=TOOLS).tools
+    assert request.tools == make_chat_request(GREETING, tools=TOOLS).tools
     assert parse("responses", b'{"input": "Hi"}').messages == make_chat_request(GREETING).messages
 
 
@@ -136,9 +136,9 @@ def test_arbitrary_json_is_parsed_or_refused(api: Any, data: Any) -> None:
 
 @given(st.binary(max_size=40))
 def test_arbitrary_bytes_are_parsed_or_refused(body: bytes) -> None:
-    for read in (lambda: parse("chat", body), lambda: parse_rewards(body)):
+    for parse_body in (lambda: parse("chat", body), lambda: parse_rewards(body)):
         with pytest.raises(RequestError):
-            read()
+            parse_body()
 
 
 def test_rewards_are_finite_numbers_with_names() -> None:

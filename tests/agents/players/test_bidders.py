@@ -132,11 +132,11 @@ def list_rolls(dice, sides=6):
 
 @pytest.mark.parametrize(("dice", "sides"), [(1, 6), (2, 4)])
 def test_probability_that_a_bid_is_true(dice, sides):
-    for own, told in itertools.product(list_rolls(dice, sides), (0, 3, -1)):
+    for own, hint in itertools.product(list_rolls(dice, sides), (0, 3, -1)):
         game = games.make("liars_dice", dice=dice, sides=sides)
         game.reset(options={"chance": own * 2})
         every = game.infos["first"]["legal"]
-        game.step(every[told])  # after the highest bid LIAR alone is legal
+        game.step(every[hint])  # after the highest bid LIAR alone is legal
         view = make_view(game)
         for bid in every:
             count, face = map(int, bid.split()[1:])

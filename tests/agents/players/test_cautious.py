@@ -33,7 +33,7 @@ STOP, DOT, RIGHT, WRONG = 0, 1, 2, 3
 
 def make_markov_writer(rows: Mapping[int, list[float]]) -> Any:
     """Return a writer that samples from a Markov chain and counts its tokens."""
-    told = {"tokens": 0}
+    counts = {"tokens": 0}
 
     async def write(view: Any, request: Request, summary: bool = False) -> Completion:
         rng, ids, logprobs, entropies = np.random.default_rng(request.seed), list[int](), [], []
@@ -42,11 +42,11 @@ def make_markov_writer(rows: Mapping[int, list[float]]) -> Any:
             ids.append(int(rng.choice(len(p), p=p)))
             logprobs.append(float(np.log(p[ids[-1]])))
             entropies.append(float(-(p[p > 0] * np.log(p[p > 0])).sum()))
-        told["tokens"] += len(ids)
+        counts["tokens"] += len(ids)
         stopped = ids[-1] in request.stop_ids
         return Completion(tuple(ids), tuple(logprobs), "stop" if stopped else "length", 4, tuple(entropies))
 
-    return write, told
+    return write, counts
 
 
 def make_fork(sure: int) -> Mapping[int, list[float]]:
@@ -97,9 +97,9 @@ def test_loses_where_the_wrong_branch_is_confident() -> None:
 
 def test_confident_policy_is_sampled_as_usual() -> None:
     rows = {9: [0.0, 0.0, 1.0] + [0.0] * 7, RIGHT: [0.0, 1.0] + [0.0] * 8, DOT: [1.0] + [0.0] * 9}
-    write, told = make_markov_writer(rows)
+    write, counts = make_markov_writer(rows)
     reply = asyncio.run(make_cautious_writer(write, RULE, frozenset({DOT}))(VIEW, make_request(1)))
-    assert (reply.ids, reply.finish, reply.version, told["tokens"]) == ((RIGHT, DOT, STOP), "stop", 4, 3)
+    assert (reply.ids, reply.finish, reply.version, counts["tokens"]) == ((RIGHT, DOT, STOP), "stop", 4, 3)
 
 
 NUMBERS = [(0.0, 1), (0.01, 1), (0.03, 1), (0.05, 2), (0.755, 20), (1.5, 40), (9.0, 40)]

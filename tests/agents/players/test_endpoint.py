@@ -85,13 +85,13 @@ def short_waits(monkeypatch):
 
 def test_a_reply_and_what_was_asked():
     with Server(reply_with(make_completion("BET | hm", "stop", (31, 5)))) as server:
-        made, answer = server.ask()
+        endpoint, answer = server.ask()
     assert (answer.text, answer.finish, answer.tokens) == ("BET | hm", "stop", 5)
-    assert (made.spend.read, made.spend.wrote) == (31, 5)
+    assert (endpoint.spend.read, endpoint.spend.wrote) == (31, 5)
     path, headers, body = server.requests[0]
     assert path == "/v1/chat/completions" and headers["authorization"] == f"Bearer {KEY}"
     assert body["model"] == "m" and body["messages"] == CHAT and body["max_tokens"] == 16
-    assert "stop" not in body and KEY not in repr(made.spec)
+    assert "stop" not in body and KEY not in repr(endpoint.spec)
 
 
 def test_a_cut_reply_says_so_and_the_parts_of_a_text_are_joined():
@@ -130,9 +130,9 @@ TEXTLESS = {
 def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
     body, reason = TEXTLESS[kind]
     with Server(reply_with(body)) as server:
-        made, line = server.fails(attempts=2)
+        endpoint, line = server.fails(attempts=2)
     assert f"the reply has no text: {reason}" in line and "(2 attempts)" in line
-    assert (made.spend.read, made.spend.wrote) == (20, 4), "which the server was paid for"
+    assert (endpoint.spend.read, endpoint.spend.wrote) == (20, 4), "which the server was paid for"
     with Server(reply_with(body), reply_with(make_completion())) as server:
         assert server.ask()[1].text == "BET"
     first, second = [body["seed"] for _, _, body in server.requests]
@@ -196,15 +196,17 @@ def test_unset_sampling_is_left_to_the_server():
     assert (unset.temperature, unset.top_p) == (1.0, 1.0), "of our own engines"
 
 
-@pytest.mark.parametrize("told", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"])
-def test_refused_neutral_parameter_is_dropped(told):
-    with Server(reply_with({"error": {"message": told}}, 400), reply_with(make_completion())) as server:
+@pytest.mark.parametrize(
+    "message", ["Unsupported value: 'temperature' does not support 1.0", "one of temperature, top_p"]
+)
+def test_refused_neutral_parameter_is_dropped(message):
+    with Server(reply_with({"error": {"message": message}}, 400), reply_with(make_completion())) as server:
         endpoint = server.endpoint(attempts=1)
         for _ in range(2):
             asyncio.run(endpoint.ask("m", CHAT, Sampling(temperature=1.0), 1))
     assert ["temperature" in body for _, _, body in server.requests] == [True, False, False]
     with (
-        Server(reply_with({"error": {"message": told}}, 400)) as server,
+        Server(reply_with({"error": {"message": message}}, 400)) as server,
         pytest.raises(EndpointError, match="temperature"),
     ):
         asyncio.run(server.endpoint().ask("m", CHAT, Sampling(temperature=0.5), 1))
@@ -224,9 +226,9 @@ RUBBISH = [
 @pytest.mark.parametrize("body", RUBBISH, ids=range(len(RUBBISH)))
 def test_rubbish_is_refused_and_paid_for_as_estimated(body):
     with Server(reply_with(body)) as server:
-        made, line = server.fails(attempts=2)
+        endpoint, line = server.fails(attempts=2)
     assert "the reply is not" in line and "(2 attempts)" in line and len(server.requests) == 2
-    assert made.spend.wrote == 32
+    assert endpoint.spend.wrote == 32
 
 
 def test_an_error_with_status_200_is_told():
@@ -243,8 +245,8 @@ def test_an_error_with_status_200_is_told():
 )  # fmt: skip
 def test_usage_without_sense_is_estimated(usage):
     with Server(reply_with({**make_completion(usage=None), "usage": usage})) as server:
-        made, answer = server.ask()
-    assert answer.tokens == made.spend.wrote == 16 and 10 < made.spend.read < 50
+        endpoint, answer = server.ask()
+    assert answer.tokens == endpoint.spend.wrote == 16 and 10 < endpoint.spend.read < 50
 
 
 @pytest.mark.parametrize("answer", [flood, partial(flood, status=500)])
@@ -279,8 +281,8 @@ def test_unreachable_server_is_reported():
 @pytest.mark.parametrize("status", [429, 500, 503, 408])
 def test_transient_errors_are_retried_without_cost(status):
     with Server(reply_with({"error": {"message": "busy"}}, status), reply_with(make_completion())) as server:
-        made, answer = server.ask()
-    assert answer.text == "BET" and (made.spend.read, made.spend.wrote) == (10, 2)
+        endpoint, answer = server.ask()
+    assert answer.text == "BET" and (endpoint.spend.read, endpoint.spend.wrote) == (10, 2)
 
 
 def test_retry_after_is_obeyed_in_seconds_and_as_a_date():
@@ -313,8 +315,8 @@ def test_a_retry_after_without_sense_is_ignored(wait):
 
 
 def test_permanent_errors_are_not_retried():
-    told = {"error": {"message": f"Incorrect API key provided: {KEY}\n\x1b[31m" + "x" * 5000}}
-    with Server(reply_with(told, 401)) as server:
+    body = {"error": {"message": f"Incorrect API key provided: {KEY}\n\x1b[31m" + "x" * 5000}}
+    with Server(reply_with(body, 401)) as server:
         _, line = server.fails()
     assert len(server.requests) == 1 and "status 401" in line and "(key)" in line
 
@@ -429,8 +431,8 @@ def test_a_seed_can_be_left_out():
 # Before anything starts
 
 
-def check_server(made, *models):
-    return asyncio.run(made.check(models))
+def check_server(endpoint, *models):
+    return asyncio.run(endpoint.check(models))
 
 
 def test_a_server_is_asked_for_its_models():
@@ -521,19 +523,19 @@ SPLIT = [KEY, "\u200b".join(KEY), "\n".join(KEY), KEY[:5] + "\x1b\x00\u202e \u20
          KEY[:3] + "\ufe0f\u034f\u3164" + KEY[3:]]  # fmt: skip
 
 
-@pytest.mark.parametrize("said", SPLIT, ids=range(len(SPLIT)))
-def test_a_key_is_cut_out_of_completions_and_refusals(said):
+@pytest.mark.parametrize("content", SPLIT, ids=range(len(SPLIT)))
+def test_a_key_is_cut_out_of_completions_and_refusals(content):
     from agents.reply import visible
 
     def clean(text):
         return "".join(c for c in visible(text) if "!" <= c <= "~")
 
-    with Server(reply_with(make_completion(f"BET | it is {said}."))) as server:
+    with Server(reply_with(make_completion(f"BET | it is {content}."))) as server:
         _, answer = server.ask()
         act = asyncio.run(server.endpoint().player("m", make_role(), 7).act(make_view(0)))
     for text in (answer.text, act.action, act.raw, act.public):
         assert KEY not in clean(text) and "(key)" in text
-    with Server(reply_with({"error": {"message": f"{'x' * 190}{said}"}}, 401)) as server:
+    with Server(reply_with({"error": {"message": f"{'x' * 190}{content}"}}, 401)) as server:
         _, line = server.fails()
     assert KEY[:6] not in clean(line), "nor its beginning, where the line is cut"
 
@@ -580,11 +582,11 @@ def play_chats(which, turns=4):
 
 
 def test_a_player_speaks_as_its_role():
-    acts, told, server = play_chats(make_role())
+    acts, chats, server = play_chats(make_role())
     assert (acts[1].action, acts[1].public, acts[1].finish, acts[1].tokens) == ("PASS | 1", "1", "stop", 2)
     opening = [("system", "Rules: be good"), ("user", "card K"), ("assistant", "BET")]
-    assert told[0] == [*opening, ("user", "card Q go")]
-    assert told[2] == [
+    assert chats[0] == [*opening, ("user", "card Q go")]
+    assert chats[2] == [
         *opening, ("user", "card Q go"), ("assistant", "PASS | 0"), ("user", "go"), ("assistant", "PASS | 1"),
         ("user", "go"),
     ]  # fmt: skip
@@ -593,10 +595,10 @@ def test_a_player_speaks_as_its_role():
 
 
 def test_memory_is_limited_by_the_role():
-    _, told, _ = play_chats(make_role(memory={"kind": "window", "turns": 1}))
-    assert [said for who, said in told[3][3:]] == ["card Q go", "PASS | 2", "card Q go"]
-    _, told, _ = play_chats(make_role(memory={"kind": "window", "turns": 0}, examples=[], system=""))
-    assert told[3] == [("user", "card Q go")]
+    _, chats, _ = play_chats(make_role(memory={"kind": "window", "turns": 1}))
+    assert [said for who, said in chats[3][3:]] == ["card Q go", "PASS | 2", "card Q go"]
+    _, chats, _ = play_chats(make_role(memory={"kind": "window", "turns": 0}, examples=[], system=""))
+    assert chats[3] == [("user", "card Q go")]
 
 
 def play_matches(*answers, **settings):
@@ -661,9 +663,9 @@ def play_maze(*answers):
 @pytest.mark.parametrize("server", NO_ROOM)
 def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
     full = reply_with({"error": NO_ROOM[server]}, 400)
-    record, asked = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
+    record, requests = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
-    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(asked.requests) == 4
+    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(requests.requests) == 4
 
 
 def test_a_first_reply_without_room_fails_the_match():
@@ -719,9 +721,9 @@ def test_invalid_environment_is_refused_in_one_line(monkeypatch, variable, value
     monkeypatch.setitem(sys.modules, "socksio", None)
     monkeypatch.setenv(variable, value)
     endpoint = Endpoint(EndpointSpec(url="https://10.1.2.3/v1"))
-    for asked in (endpoint.check(["m"]), endpoint.ask("m", CHAT, Sampling(), 1)):
+    for call in (endpoint.check(["m"]), endpoint.ask("m", CHAT, Sampling(), 1)):
         with pytest.raises(EndpointError) as error:
-            asyncio.run(asked)
+            asyncio.run(call)
         line = str(error.value)
         assert reason in line and "hunter2" not in line and "\n" not in line
 

@@ -42,8 +42,8 @@ class ThinkingWriter:
 
     def __init__(self, frame: ChatFrame, role: Role, seed: int) -> None:
         self.frame, self.role, self.rng = frame, role, np.random.default_rng(seed)
-        self.asked: list[Request] = []
-        self.said: list[Completion] = []
+        self.requests: list[Request] = []
+        self.completions: list[Completion] = []
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion:
         thought = "".join(self.rng.choice(list("abc de"), self.rng.integers(1, 8))) if self.rng.random() < 0.6 else ""
@@ -51,8 +51,8 @@ class ThinkingWriter:
         ids, finish = [*self.frame.encode(text)], "length" if self.rng.random() < 0.2 else "stop"
         ids += [self.frame.stop_id] if finish == "stop" else []
         completion = Completion(tuple(ids), tuple(self.rng.normal(-1, 0.1, len(ids)).tolist()), finish, 1)  # type: ignore[arg-type]
-        self.asked.append(request)
-        self.said.append(completion)
+        self.requests.append(request)
+        self.completions.append(completion)
         return completion
 
 
@@ -85,10 +85,12 @@ def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history:
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(84):
         player, thinker = play_turns(frame, make_role(list(REPLIES)[seed % 3], history), seed)
-        found = list(list_contexts(player.streams))
-        assert [turn for turn, *_ in found] == list(range(6)), "each turn once"
-        for (_, before, ids, logprobs), asked, said in zip(found, thinker.asked, thinker.said, strict=True):
-            assert (before, ids, logprobs) == (asked.ids, said.ids, said.logprobs)
+        contexts = list(list_contexts(player.streams))
+        assert [turn for turn, *_ in contexts] == list(range(6)), "each turn once"
+        for (_, before, ids, logprobs), request, completion in zip(
+            contexts, thinker.requests, thinker.completions, strict=True
+        ):
+            assert (before, ids, logprobs) == (request.ids, completion.ids, completion.logprobs)
         if history == "keep":
             assert len(player.streams) == 1
 
@@ -100,16 +102,16 @@ def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
     for seed in range(20):
         own = make_role()
         player, thinker = play_turns(frame, own, seed)
-        shown: list[tuple[str, str, str]] = []
-        for (turn, before, ids, _), said in zip(list_contexts(player.streams), thinker.said, strict=True):
+        exchanges: list[tuple[str, str, str]] = []
+        for (turn, before, ids, _), completion in zip(list_contexts(player.streams), thinker.completions, strict=True):
             see = own.render_turn(make_view(turn), first=turn == 0)
             expected = [*frame.open("Be wise.")]
-            for seen, remainder, finish in shown:
+            for seen, remainder, finish in exchanges:
                 expected += [*frame.ask(seen), *frame.encode(remainder)]
                 expected += [frame.stop_id] if finish == "stop" else []
                 expected += frame.close(finish)  # type: ignore[arg-type]
             assert list(before) == [*expected, *frame.ask(see)]
-            shown.append((see, own.reply.without_private(frame.decode(ids)), said.finish))
+            exchanges.append((see, own.reply.without_private(frame.decode(ids)), completion.finish))
 
 
 def test_the_template_of_a_thinking_model_renders_the_same() -> None:
@@ -131,7 +133,7 @@ def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
     for seed in range(20):
         player, thinker = play_turns(frame, make_role(), seed)
-        thoughts = sum("<think>" in frame.decode(c.ids) for c in thinker.said[:-1])
+        thoughts = sum("<think>" in frame.decode(c.ids) for c in thinker.completions[:-1])
         assert len(player.streams) == 1 + thoughts
         assert set(player.stream_keys) == {"m/a/0"}, "so that an engine goes on from what they have in common"
 
@@ -141,8 +143,8 @@ def test_with_a_window_facts_are_told_again_only_when_it_begins_anew() -> None:
     own = make_role(memory=Memory(kind="window", turns=3), turn="{% if first %}FACTS{% endif %} {{ turn_number }}")
     for seed in range(10):
         player, thinker = play_turns(frame, own, seed, turns=8)
-        for (turn, before, *_), asked in zip(list_contexts(player.streams), thinker.asked, strict=True):
-            assert before == asked.ids
+        for (turn, before, *_), request in zip(list_contexts(player.streams), thinker.requests, strict=True):
+            assert before == request.ids
             text = frame.decode(before)
             assert ("FACTS" in text.rpartition("user")[2]) is (turn == 0 or turn > 3)
             assert text.count("OFFER") == min(turn, 3)
@@ -168,9 +170,9 @@ def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.Monke
     wait(engine.publish("p", 3, ModuleWeights(model)))
     rng = np.random.default_rng(0)
     opening = rng.integers(0, 64, 40).tolist()
-    (said,) = asyncio.run(engine.generate([make_request(opening, 0)]))
+    (reply,) = asyncio.run(engine.generate([make_request(opening, 0)]))
     shapes = record_passes(monkeypatch)
-    request = make_request([*opening, *said.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
+    request = make_request([*opening, *reply.ids[-1:], *rng.integers(0, 64, 5).tolist()], 1)
     (got,) = asyncio.run(engine.generate([request]))
     assert max(width for _, width in shapes) <= 7
     np.testing.assert_allclose(got.logprobs, score_completion(model, request, got.ids), atol=1e-4)

@@ -19,8 +19,8 @@ LEGAL = ("PASS", "BET 2", "BET 3")
 
 
 def make_view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
-    told = tuple(Message.of(sender, text) for sender, text in messages)
-    return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
+    heard = tuple(Message.of(sender, text) for sender, text in messages)
+    return View("first", turn, heard, "The rules.", public or {}, private or {}, legal)
 
 
 def play_at_terminal(monkeypatch, typed, *views, teller=None, game=None):

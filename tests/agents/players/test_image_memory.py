@@ -49,9 +49,9 @@ CONTENTS = st.lists(
 
 @given(CONTENTS, st.integers(0, 5))
 def test_the_newest_images_stay_and_others_become_their_placeholders(contents: list[Any], keep: int) -> None:
-    kept, before = keep_newest(contents, keep), [image for content in contents for image in find_images(content)]
-    assert [image for content in kept for image in find_images(content)] == before[max(0, len(before) - keep) :]
-    for old, new in zip(contents, kept, strict=True):
+    remaining, before = keep_newest(contents, keep), [image for content in contents for image in find_images(content)]
+    assert [image for content in remaining for image in find_images(content)] == before[max(0, len(before) - keep) :]
+    for old, new in zip(contents, remaining, strict=True):
         assert "".join(as_text(new).split()) == "".join(as_text(old).split())
         assert new is old or len(find_images(new)) < len(find_images(old))
 
@@ -61,20 +61,24 @@ class RandomWriter:
 
     def __init__(self, role: Role, seed: int) -> None:
         self.role, self.rng = role, np.random.default_rng(seed)
-        self.asked: list[tuple[int, Request, Completion]] = []
+        self.requests: list[tuple[int, Request, Completion]] = []
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion:
         thought = "hm " * int(self.rng.integers(0, 3))
         text = "so far" if summary else self.role.reply.write(f"GO {view.turn}", private=thought)
         ids = (*FRAME.encode(text), FRAME.stop_id)
         completion = Completion(ids, tuple(self.rng.normal(-1, 0.1, len(ids)).tolist()), "stop", 1)
-        self.asked.append((view.turn, request, completion))
+        self.requests.append((view.turn, request, completion))
         return completion
 
 
 def make_role(**more: Any) -> Role:
-    given = {"sampling": {"max_tokens": 24}, "reply": ReplySpec(format="tagged", action="act", private="think"), **more}
-    return Role.model_validate({"role": "r", "system": "Look.", **given})
+    settings = {
+        "sampling": {"max_tokens": 24},
+        "reply": ReplySpec(format="tagged", action="act", private="think"),
+        **more,
+    }
+    return Role.model_validate({"role": "r", "system": "Look.", **settings})
 
 
 def play_turns(
@@ -113,12 +117,12 @@ def test_contexts_have_the_newest_images_and_sampled_ids_are_trained_ids(
 ) -> None:
     player, writer, turns = play_turns(make_role(images={"keep": keep}, **more), counts, seed=seed)
     image = FRAME.image.id if FRAME.image else -1
-    for turn, request, _ in writer.asked:
-        shown = [image.hash for images in turns[: turn + 1] for image in images]
+    for turn, request, _ in writer.requests:
+        visible = [image.hash for images in turns[: turn + 1] for image in images]
         hashes = [span.hash for span in request.media]
         if "memory" not in more:
-            assert hashes == shown[max(0, len(shown) - keep) :]
-        assert len(hashes) <= keep and {*hashes} <= {*shown}
+            assert hashes == visible[max(0, len(visible) - keep) :]
+        assert len(hashes) <= keep and {*hashes} <= {*visible}
         assert request.ids.count(image) == TOKENS * len(hashes)
         for span in request.media:
             assert request.ids[span.start : span.start + TOKENS] == (image,) * TOKENS
@@ -130,10 +134,10 @@ def test_contexts_have_the_newest_images_and_sampled_ids_are_trained_ids(
         if (own := [k for k, turn in enumerate(stream.turns) if turn == number])
     ]
     if more.get("memory", {}).get("kind") != "summary":  # whose summaries have their turn's number
-        for (ids, context), (_, request, completion) in zip(learned, writer.asked, strict=True):
+        for (ids, context), (_, request, completion) in zip(learned, writer.requests, strict=True):
             assert ids == completion.ids and tuple(context.ids) == request.ids and tuple(context.media) == request.media
     sampled = [token for stream in player.streams for token, own in zip(stream.ids, stream.mask, strict=True) if own]
-    assert sampled == [token for _, _, completion in writer.asked for token in completion.ids]
+    assert sampled == [token for _, _, completion in writer.requests for token in completion.ids]
 
 
 def test_a_context_goes_on_while_no_image_is_dropped() -> None:
@@ -150,7 +154,7 @@ def test_a_context_goes_on_while_no_image_is_dropped() -> None:
 
 def test_a_thousand_images_cost_their_limit() -> None:
     player, writer, _ = play_turns(make_role(images={"keep": 3}, memory={"kind": "window", "turns": 4}), [10] * 100)
-    assert all(len(request.media) == 3 for _, request, _ in writer.asked) and len(player.streams) == 100
+    assert all(len(request.media) == 3 for _, request, _ in writer.requests) and len(player.streams) == 100
 
 
 def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
@@ -161,8 +165,13 @@ def test_images_that_do_not_fit_end_the_context_with_its_reason() -> None:
 
 
 def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
-    for limits, kept in (({"keep": 2}, 2), ({"tokens": 12}, 2), ({"tokens": 13}, 3), ({"keep": 1, "tokens": 13}, 1)):
-        assert ImageMemory(**limits).count_kept([5, 1, 7, 5]) == kept
+    for limits, expected in (
+        ({"keep": 2}, 2),
+        ({"tokens": 12}, 2),
+        ({"tokens": 13}, 3),
+        ({"keep": 1, "tokens": 13}, 1),
+    ):
+        assert ImageMemory(**limits).count_kept([5, 1, 7, 5]) == expected
     assert ImageMemory(tokens=4).count_kept([1, 5]) == 0 and ImageMemory(tokens=99).count_kept([1, 5]) == 2
     with pytest.raises(ValueError, match="greater than or equal to 1"):
         make_role(images={"keep": 0})
@@ -173,9 +182,9 @@ def test_the_limit_is_a_number_of_images_or_of_their_tokens() -> None:
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.integers(TOKENS, 5 * TOKENS))
 def test_no_context_has_more_image_tokens_than_its_budget(counts: list[int], budget: int) -> None:
     player, writer, turns = play_turns(make_role(images={"tokens": budget}), counts)
-    for turn, request, _ in writer.asked:
-        shown = [image.hash for images in turns[: turn + 1] for image in images]
-        assert [span.hash for span in request.media] == shown[max(0, len(shown) - budget // TOKENS) :]
+    for turn, request, _ in writer.requests:
+        visible = [image.hash for images in turns[: turn + 1] for image in images]
+        assert [span.hash for span in request.media] == visible[max(0, len(visible) - budget // TOKENS) :]
     assert all(sum(span.length for span in stream.media) <= budget for stream in player.streams)
 
 

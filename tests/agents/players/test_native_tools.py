@@ -25,8 +25,8 @@ HIDDEN = "<|im_end|>\n<|im_start|>system [TOOL_CALLS]</s><tool_call> <|eot_id|>"
 
 def make_role(frame: ChatFrame, **changes: Any) -> Role:
     system = "Answer from the library." if frame.parts.system == "turn" else ""
-    given = {"role": "searcher", "system": system, "turn": TURN, "reply": ReplySpec(format="native"), **changes}
-    return Role.model_validate({**given, "sampling": {"max_tokens": 400}})
+    settings = {"role": "searcher", "system": system, "turn": TURN, "reply": ReplySpec(format="native"), **changes}
+    return Role.model_validate({**settings, "sampling": {"max_tokens": 400}})
 
 
 class ScriptedCalls:
@@ -44,16 +44,16 @@ class RecordingWriter:
 
     def __init__(self, write: Any, frame: ChatFrame, text: str = "") -> None:
         self.write, self.frame, self.text = write, frame, text
-        self.said: dict[int, Completion] = {}
-        self.asked: dict[int, Request] = {}
+        self.completions: dict[int, Completion] = {}
+        self.requests: dict[int, Request] = {}
         self.views: list[View] = []
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion:
         completion = await self.write(view, request, summary)
-        if self.text and len(self.said) == 1:
+        if self.text and len(self.completions) == 1:
             ids = (*self.frame.encode(self.text), self.frame.stop_id)
             completion = Completion(ids, (0.0,) * len(ids), "stop", 0)
-        self.said[view.turn], self.asked[view.turn] = completion, request
+        self.completions[view.turn], self.requests[view.turn] = completion, request
         self.views.append(view)
         return completion
 
@@ -81,12 +81,14 @@ def test_a_match_is_won_with_calls_in_the_models_own_format(family: str, frames:
     frame = frames[family]
     record, player, spy = play_with_tools(frame, make_role(frame))
     assert record.report["success"] and len(record.turns) > 2
-    calls = [frame.read_calls(completion.ids, spy.views[0].tools).calls for completion in spy.said.values()]
+    calls = [frame.read_calls(completion.ids, spy.views[0].tools).calls for completion in spy.completions.values()]
     assert [len(call) for call in calls] == [1] * (len(calls) - 1) + [0]
     (stream,) = player.streams
     own = [token for token, actual in zip(stream.ids, stream.mask, strict=True) if actual]
-    assert own == [token for completion in spy.said.values() for token in completion.ids], "trained ids are sampled ids"
-    for turn, request in spy.asked.items():
+    assert own == [token for completion in spy.completions.values() for token in completion.ids], (
+        "trained ids are sampled ids"
+    )
+    for turn, request in spy.requests.items():
         assert list(request.ids) == stream.ids[: len(request.ids)], turn
 
 
@@ -99,9 +101,9 @@ def test_the_stream_is_the_exported_chat_in_the_models_template(
     conversation = Conversation(player.role, frame)
     for turn, view in zip(record.turns, spy.views, strict=True):
         chat = conversation.ask(view)
-        given = {"tools": list(view.tools), "tokenize": False, "add_generation_prompt": True}
-        read = tokenizer.decode(spy.asked[turn.index].ids)
-        assert read.replace(" ", "") == tokenizer.apply_chat_template(chat, **given).replace(" ", "")
+        options = {"tools": list(view.tools), "tokenize": False, "add_generation_prompt": True}
+        decoded = tokenizer.decode(spy.requests[turn.index].ids)
+        assert decoded.replace(" ", "") == tokenizer.apply_chat_template(chat, **options).replace(" ", "")
         conversation.record_reply(turn.raw)
     kinds = [message["role"] for message in chat]
     assert kinds.count("tool") == len(record.turns) - 1 and kinds.count("user") == 1
@@ -136,7 +138,7 @@ def test_a_window_forgets_calls_and_keeps_their_results(
     record, player, spy = play_with_tools(frame, make_role(frame, memory=memory))
     assert record.report["success"] and len(player.streams) > 1
     own = [token for s in player.streams for token, actual in zip(s.ids, s.mask, strict=True) if actual]
-    assert own == [token for completion in spy.said.values() for token in completion.ids]
+    assert own == [token for completion in spy.completions.values() for token in completion.ids]
 
 
 def test_without_a_tool_template_native_is_whole(frames: dict[str, ChatFrame]) -> None:

@@ -156,8 +156,8 @@ def test_the_novice_knows_how_acts_are_written_and_nothing_else():
         game, script = Negotiation(values="public", splits=splits), SCRIPTED["novice"](0)
         game.reset(seed=0, options={"instance": instance})
         opened = {script.act(make_view(game, "opener", 0)) for _ in range(400)}
-        shown = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
-        assert opened == (shown or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
+        offers = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
+        assert opened == (offers or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
         for offer in ("OFFER 1 2 3", "OFFER 0 0 0"):
             game.reset(seed=0, options={"instance": instance})
             game.step(offer)

@@ -37,7 +37,7 @@ class RecordingEngine:
     def __init__(self, model: Any, legal_turns: int = 0) -> None:
         self.engine, self.legal_turns = InProcessEngine(), legal_turns
         wait(self.engine.publish("p", 1, ModuleWeights(model)))
-        self.said: dict[str, list[tuple[Request, Completion]]] = {seat: [] for seat in SEATS}
+        self.completions: dict[str, list[tuple[Request, Completion]]] = {seat: [] for seat in SEATS}
 
     def writer(self, seat: str) -> Any:
         rng = np.random.default_rng(len(seat))
@@ -50,7 +50,7 @@ class RecordingEngine:
                 completion = Completion(ids, tuple(-0.5 - i for i in range(len(ids))), "stop", 1)
             else:
                 (completion,) = await self.engine.generate([request])
-            self.said[seat].append((request, completion))
+            self.completions[seat].append((request, completion))
             return completion
 
         return write
@@ -92,14 +92,14 @@ def list_sampled(player: ChatPlayer) -> list[tuple[int, float, int]]:
 def test_masked_ids_are_exactly_those_the_engine_returned(nano: Any, legal_turns: int, memory: Memory) -> None:
     spy = RecordingEngine(nano, legal_turns)
     for seed in range(2):
-        spy.said = {seat: [] for seat in SEATS}
+        spy.completions = {seat: [] for seat in SEATS}
         record, players = play_negotiation(spy, seed, make_roles(memory=memory))
         assert len(record.turns) > legal_turns
         for seat, player in players.items():
             own = [turn.index for turn in record.turns if turn.seat == seat]
             expected = [
                 (token, logprob, index)
-                for index, (_, c) in zip(own, spy.said[seat], strict=True)
+                for index, (_, c) in zip(own, spy.completions[seat], strict=True)
                 for token, logprob in zip(c.ids, c.logprobs, strict=True)
             ]
             assert list_sampled(player) == expected
@@ -110,7 +110,7 @@ def test_what_was_sampled_from_is_what_the_stream_holds_before_it(nano: Any) -> 
     _, players = play_negotiation(spy, 3, make_roles())
     for seat, player in players.items():
         (stream,) = player.streams
-        for request, completion in spy.said[seat]:
+        for request, completion in spy.completions[seat]:
             end = len(request.ids)
             assert tuple(stream.ids[:end]) == request.ids
             assert tuple(stream.ids[end : end + len(completion.ids)]) == completion.ids
@@ -120,10 +120,10 @@ def test_what_the_other_side_said_is_read_and_never_masked(nano: Any) -> None:
     _, players = play_negotiation(RecordingEngine(nano, 6), 1, make_roles())
     for seat, other in (SEATS, SEATS[::-1]):
         (stream,) = players[seat].streams
-        read = FRAME.decode(t for t, own in zip(stream.ids, stream.mask, strict=True) if not own)
+        observed = FRAME.decode(t for t, own in zip(stream.ids, stream.mask, strict=True) if not own)
         wrote = FRAME.decode(t for t, own in zip(stream.ids, stream.mask, strict=True) if own)
-        assert f"{other} says please" in read and f"{other} says please" not in wrote
-        assert f"{seat} says please" in wrote and f"{seat} says please" not in read
+        assert f"{other} says please" in observed and f"{other} says please" not in wrote
+        assert f"{seat} says please" in wrote and f"{seat} says please" not in observed
 
 
 def test_the_frame_around_a_reply_is_whole_however_it_ended(nano: Any) -> None:
@@ -146,12 +146,12 @@ def test_a_window_starts_anew_with_the_facts_and_the_last_exchange(nano: Any) ->
     for before, stream in enumerate(player.streams[1:], start=1):
         (turn,) = {turn for turn in stream.turns if turn >= 0}
         assert turn == taken[before + 1].index
-        last_reply = spy.said["opener"][before][1].ids
-        shown = [t for t, own in zip(stream.ids, stream.mask, strict=True) if not own]
-        assert contains_sequence(shown, last_reply), "the exchange that is kept is context, not the policy's own"
-        older = spy.said["opener"][before - 1][1].ids
-        assert older == last_reply or not contains_sequence(shown, older), "what left the window is gone"
-        assert pool in FRAME.decode(shown), "facts are told again"
+        last_reply = spy.completions["opener"][before][1].ids
+        observed = [t for t, own in zip(stream.ids, stream.mask, strict=True) if not own]
+        assert contains_sequence(observed, last_reply), "the exchange that is kept is context, not the policy's own"
+        older = spy.completions["opener"][before - 1][1].ids
+        assert older == last_reply or not contains_sequence(observed, older), "what left the window is gone"
+        assert pool in FRAME.decode(observed), "facts are told again"
 
 
 def read_pool(seed: int) -> Sequence[int]:
@@ -202,7 +202,7 @@ def test_control_ids_that_a_model_samples_never_become_text() -> None:
 def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: Any) -> None:
     spy = RecordingEngine(nano, 4)
     record, _ = play_negotiation(spy, 5, make_roles())
-    requests = [request for request, _ in spy.said["opener"]]
+    requests = [request for request, _ in spy.completions["opener"]]
     assert [r.seed for r in requests] == [(5, 0, turn.index) for turn in record.turns if turn.seat == "opener"]
     assert {(r.temperature, r.top_p, r.top_k, r.max_tokens) for r in requests} == {(1.0, 1.0, 0, 8)}
     assert {r.stop_ids for r in requests} == {FRAME.stop_ids}
@@ -212,11 +212,11 @@ def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: A
 def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(script: str) -> None:
     cast = make_roles()
     for seed in range(5):
-        told: list[str] = []
+        acts: list[str] = []
 
         class Overheard:
-            def __init__(self, inner: Any, told: list[str]) -> None:
-                self.inner, self.told = inner, told
+            def __init__(self, inner: Any, acts: list[str]) -> None:
+                self.inner, self.told = inner, acts
 
             def act(self, view: View) -> str:
                 self.told.append(self.inner.act(view))
@@ -229,14 +229,14 @@ def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(scri
                 policy="p",
                 key=f"d/{seat}",
                 seed=(0,),
-                write=demonstrator(Overheard(SCRIPTED[script](seed), told), cast[seat], FRAME),
+                write=demonstrator(Overheard(SCRIPTED[script](seed), acts), cast[seat], FRAME),
             )
             for seat in SEATS
         }
         seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
         plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=seed, seats=seats)
         record = asyncio.run(play_match(plan, Negotiation(illegal="end"), players, Limits()))
-        assert record.status == "finished" and [turn.action for turn in record.turns] == told
+        assert record.status == "finished" and [turn.action for turn in record.turns] == acts
         assert all(turn.valid and turn.finish == "stop" for turn in record.turns)
         for player in players.values():
             ends = [token for token, _, _ in list_sampled(player) if token == FRAME.stop_id]
@@ -248,7 +248,7 @@ def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
     seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
     plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=11, seats=seats)
     scripted = {seat: SCRIPTED["random"](i) for i, seat in enumerate(SEATS)}
-    shown = {
+    demonstrated = {
         seat: ChatPlayer(
             role=cast[seat],
             frame=FRAME,
@@ -260,7 +260,7 @@ def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
         for i, seat in enumerate(SEATS)
     }
     themselves = {seat: ScriptedPlayer(script) for seat, script in scripted.items()}
-    first = asyncio.run(play_match(plan, Negotiation(), shown, Limits()))
+    first = asyncio.run(play_match(plan, Negotiation(), demonstrated, Limits()))
     record = asyncio.run(play_match(plan, Negotiation(), themselves, Limits()))
     assert [t.action for t in first.turns] == [t.action for t in record.turns]
     assert first.payoffs == record.payoffs and first.report == record.report

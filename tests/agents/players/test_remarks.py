@@ -48,11 +48,11 @@ CLAIMS = {
 
 def is_true(text, seen):
     """Whether a remark is true; fails for unknown words."""
-    (found,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
-    kind, told = found
+    (claim_match,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
+    kind, groups = claim_match
     pool, values = seen.pool, seen.values
-    which = [ITEMS.index(word) for word in told.groups() if word in ITEMS]
-    number = next((int(word) for word in told.groups() if word.isdigit()), None)
+    which = [ITEMS.index(word) for word in groups.groups() if word in ITEMS]
+    number = next((int(word) for word in groups.groups() if word.isdigit()), None)
     own: Any = worth(values, seen.asked) if seen.asked is not None else None
     earlier: Any = worth(values, seen.before) if seen.before is not None else None
     offered = 0 if seen.theirs is None else worth(values, remainder(pool, seen.theirs))
@@ -91,12 +91,12 @@ def play_match(names, seeds, instance, **options):
     scripted = {
         seat: make_scripted(name, seed, game) for seat, name, seed in zip(game.seats, names, seeds, strict=True)
     }
-    told = []
+    heard = []
     while not game.ended:
         view = make_view(game)
-        told.append((view, scripted[view.seat].act(view)))
-        game.step(told[-1][1])
-    return told, game.payoffs()
+        heard.append((view, scripted[view.seat].act(view)))
+        game.step(heard[-1][1])
+    return heard, game.payoffs()
 
 
 @given(INSTANCES, st.tuples(st.sampled_from(BARGAINERS[:6]), st.sampled_from(BARGAINERS)), st.tuples(SEEDS, SEEDS),
@@ -110,13 +110,13 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
     for view, text in talk:
         act, _, words = text.partition(" | ")
         assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
-        asked = tuple(map(int, act.split()[1:])) or None
+        share = tuple(map(int, act.split()[1:])) or None
         facts = view.public
         reference = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
         pool, values = tuple(facts["pool"]), tuple(view.private["values"])
-        seen = Situation(ITEMS, pool, values, reference, asked, before.get(view.seat), facts["turns_left"])
+        seen = Situation(ITEMS, pool, values, reference, share, before.get(view.seat), facts["turns_left"])
         assert is_true(words, seen), (words, seen)
-        before[view.seat] = asked
+        before[view.seat] = share
         heard.setdefault(view.seat, []).append(words)
 
 
@@ -131,18 +131,18 @@ def test_every_situation_has_a_remark(instance, data, seed):
     asked = asked if reference is None or data.draw(st.booleans()) else None
     seen = Situation(ITEMS, pool, own, reference, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
     rng = np.random.default_rng(seed)
-    said: list[Any] = []
+    remarks: list[Any] = []
     for _ in range(30):
-        said.append(remark(seen, rng, frozenset(said)))
-        assert is_true(said[-1], seen), (said[-1], seen)
-    assert len(set(said)) == len(set(said[: len(set(said))]))
+        remarks.append(remark(seen, rng, frozenset(remarks)))
+        assert is_true(remarks[-1], seen), (remarks[-1], seen)
+    assert len(set(remarks)) == len(set(remarks[: len(set(remarks))]))
 
 
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
 def test_names_of_items_break_nothing(instance, seed, names):
     pool, (own, _) = instance
-    for asked, reference in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
-        words = remark(Situation(tuple(names), pool, own, reference, asked, pool, 5), np.random.default_rng(seed))
+    for share, reference in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
+        words = remark(Situation(tuple(names), pool, own, reference, share, pool, 5), np.random.default_rng(seed))
         assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
 
 
@@ -150,32 +150,34 @@ def test_the_other_sides_values_are_not_told():
     """Remarks do not depend on the other side's values while the acts are equal."""
     pool, own = (1, 2, 3), (1, 3, 1)
     others = [two for where, (first, two) in instances() if (where, first) == (pool, own)]
-    said = set()
+    remarks = set()
     for other in others:
         game = Negotiation(values="public")
         game.reset(seed=0, options={"instance": (pool, (own, other))})
-        said.add(make_scripted("talkative:conceder", 5, game).act(make_view(game)))
-    assert len(others) > 1 and len(said) == 1
+        remarks.add(make_scripted("talkative:conceder", 5, game).act(make_view(game)))
+    assert len(others) > 1 and len(remarks) == 1
 
 
 def test_remarks_vary():
     """Dozens over many matches; in one match hardly any twice."""
-    said, repeated, total = set(), 0, 0
+    remarks, repeated, total = set(), 0, 0
     for seed in range(60):
-        told, _ = play_match(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
-        for place in range(2):
-            words = [text.partition(" | ")[2] for _, text in told[place::2]]
+        turns, _ = play_match(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
+        for seat in range(2):
+            words = [text.partition(" | ")[2] for _, text in turns[seat::2]]
             repeated, total = repeated + len(words) - len(set(words)), total + len(words)
-            said |= set(words)
-    assert len(said) > 40 and repeated < total / 10
+            remarks |= set(words)
+    assert len(remarks) > 40 and repeated < total / 10
 
 
 def test_the_seed_decides_what_is_said():
-    told = {seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
+    remarks = {
+        seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
+    }
     repeated = {
         seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
     }
-    assert told == repeated and len(set(told.values())) > 2
+    assert remarks == repeated and len(set(remarks.values())) > 2
 
 
 def test_where_talk_is_off_nothing_is_said():

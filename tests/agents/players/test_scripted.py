@@ -98,7 +98,7 @@ def test_accepts_suitable_players(spec, game):
     match = games.make(game)
     check_scripted(spec, match)  # not reset yet, as a configuration is checked
     match.reset(seed=1)
-    told = []
+    notes = []
     for _ in range(2):
         match.reset(seed=1)
         scripted = {seat: make_scripted(spec, number, match) for number, seat in enumerate(match.seats)}
@@ -107,8 +107,8 @@ def test_accepts_suitable_players(spec, game):
                 match.step(scripted[match.agent_selection].act(make_view(match)))
         else:
             play_match(match, scripted)
-        told.append(match.render())
-    assert told[0] == told[1]
+        notes.append(match.render())
+    assert notes[0] == notes[1]
 
 
 @pytest.mark.slow

@@ -34,15 +34,15 @@ def replay_acts(name, acts=(), seed=0, **options):
 def sample_positions(name, plies, count):
     """Return unfinished games of `name` after a number of random acts."""
     rng = random.Random(7)
-    found: list[Any] = []
-    while len(found) < count:
+    positions: list[Any] = []
+    while len(positions) < count:
         game = replay_acts(name)
         for _ in range(plies):
             if not game.ended:
                 game.step(rng.choice(game.infos[game.agent_selection]["legal"]))
         if not game.ended:
-            found.append(game)
-    return found
+            positions.append(game)
+    return positions
 
 
 def get_sign(value):
@@ -165,12 +165,12 @@ def test_a_hundred_simulations_beat_random():
 
 def test_the_same_seed_is_the_same_search():
     for simulations in (10, 50):
-        told = []
+        acts = []
         for _ in range(2):
             game = replay_acts("tic_tac_toe")
             play_match(game, {seat: make_searchers(game, i, simulations)[i] for i, seat in enumerate(game.seats)})
-            told.append(game.render())
-        assert told[0] == told[1]
+            acts.append(game.render())
+        assert acts[0] == acts[1]
     game = replay_acts("connect_four")
     openings = {SpielMcts(seed, game, 10, 1).act(make_view(game)) for seed in range(20)}
     assert len(openings) > 1

@@ -42,20 +42,20 @@ class RandomSummaryEngine:
     max_context = 10**9
 
     def __init__(self) -> None:
-        self.said: list[tuple[Request, Completion]] = []
+        self.completions: list[tuple[Request, Completion]] = []
 
     async def generate(self, requests: Any) -> list[Completion]:
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
+    def _complete(self, request: Request) -> Completion:
         rng = np.random.default_rng(request.seed)
-        shown = FRAME.decode(request.ids)
-        text = " ".join(rng.choice(["ball 3", "king 2", "hat 7"], 2)) if shown.endswith("keep") else "PASS"
-        text = str(rng.integers(10)) if "ask" in shown.split("PASS")[-1] and text == "PASS" else text
+        context = FRAME.decode(request.ids)
+        text = " ".join(rng.choice(["ball 3", "king 2", "hat 7"], 2)) if context.endswith("keep") else "PASS"
+        text = str(rng.integers(10)) if "ask" in context.split("PASS")[-1] and text == "PASS" else text
         ids = (*FRAME.encode(text), FRAME.stop_id)[: request.max_tokens]
         finish: Any = "stop" if ids[-1] == FRAME.stop_id else "length"
-        self.said.append((request, Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), finish, 3)))
-        return self.said[-1][1]
+        self.completions.append((request, Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), finish, 3)))
+        return self.completions[-1][1]
 
     def forget(self, key: str) -> None:
         pass
@@ -89,13 +89,15 @@ def test_trained_ids_are_sampled_ids_across_summaries(context: int) -> None:
         assert record.status == "finished", record.reason
         summaries = [turn for turn in record.turns if turn.source == "summary"]
         assert summaries and len(record.streams["keeper"]) == len(summaries) + 1
-        said = [(t, p, k) for k, (_, c) in enumerate(engine.said) for t, p in zip(c.ids, c.logprobs, strict=True)]
-        assert list_own_streams(record) == said
+        sampled = [
+            (t, p, k) for k, (_, c) in enumerate(engine.completions) for t, p in zip(c.ids, c.logprobs, strict=True)
+        ]
+        assert list_own_streams(record) == sampled
         for stream, turns in zip(record.streams["keeper"], list_runs(record), strict=True):
             assert len(stream) <= context
             for turn in turns:  # what it was sampled from is what the stream holds before it
                 begin = stream.turns.index(turn)
-                assert tuple(stream.ids[:begin]) == engine.said[turn][0].ids
+                assert tuple(stream.ids[:begin]) == engine.completions[turn][0].ids
 
 
 def list_runs(record: MatchRecord) -> list[list[int]]:
@@ -114,9 +116,9 @@ def test_a_new_stream_begins_with_the_summary_as_it_was_sampled() -> None:
     streams = record.streams["keeper"]
     for before, after in itertools.pairwise(streams):
         last = before.turns[-1]
-        said = engine.said[last][1].ids
-        assert record.turns[last].source == "summary" and tuple(before.ids[-len(said) :]) == said
-        opening = [*FRAME.open("you"), *FRAME.ask("keep"), *said]
+        summary = engine.completions[last][1].ids
+        assert record.turns[last].source == "summary" and tuple(before.ids[-len(summary) :]) == summary
+        opening = [*FRAME.open("you"), *FRAME.ask("keep"), *summary]
         assert after.ids[: len(opening)] == opening and not any(after.mask[: len(opening)])
 
 
@@ -171,7 +173,7 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
         engine = RandomSummaryEngine()
         again = play_with_summaries(role, engine, 3, Branch(record, turn))
         assert again.status == "finished", again.reason
-        assert all(request.seed[-1] >= turn for request, _ in engine.said)
+        assert all(request.seed[-1] >= turn for request, _ in engine.completions)
         actual, reference = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
         assert [{**t, "rewards": {}} for t in actual] == [{**t, "rewards": {}} for t in reference]
 
@@ -179,19 +181,19 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
 def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:
     records = [play_with_summaries(make_keeper(), RandomSummaryEngine(), number) for number in range(30)]
     batch = TurnBatch([t for record in records for t in trajectories(record)])
-    found: dict[bool, int] = {}
+    counts: dict[bool, int] = {}
     for masked in (False, True):
         select = [{"written_as": {"sources": ["summary"]}}] if masked else []
         rule = CreditSpec.model_validate({"estimator": "mars", "select": select})
         credited = assign(batch, rule)
         samples = make_samples(credited, {"nano_keeper": 1.0})
-        found[masked] = sum(int(s.learned.sum()) for s in samples)
+        counts[masked] = sum(int(s.learned.sum()) for s in samples)
         for item in credited:
             paid = sum(item.rewards)
             baseline = {float(a) - paid for a in item.advantages}
             assert len(baseline) == 1, "with γ = 1 every turn, summaries too, has the return of what followed"
     summaries = sum(t.tokens for record in records for t in record.turns if t.source == "summary")
-    assert summaries and found[False] - found[True] == summaries
+    assert summaries and counts[False] - counts[True] == summaries
 
 
 def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:

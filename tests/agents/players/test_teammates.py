@@ -55,8 +55,8 @@ def make_view(
     public = {"fireworks": fireworks, "hints": hints, "lives": lives, "deck": 2, "discards": [], "known": known}
     hands = {"hands": {"player_1": [card[:2] for card in partner]}}
     discards = [f"DISCARD {n}" for n in (1, 2, 3)] if hints < 3 else []
-    told = [f"HINT {what}" for what in ("RED", "YELLOW", "1", "2")] if hints else []
-    return View("player_0", 0, (), "", public, hands, (*discards, "PLAY 1", "PLAY 2", "PLAY 3", *told))
+    hint_texts = [f"HINT {what}" for what in ("RED", "YELLOW", "1", "2")] if hints else []
+    return View("player_0", 0, (), "", public, hands, (*discards, "PLAY 1", "PLAY 2", "PLAY 3", *hint_texts))
 
 
 NEW = {"R1": "?", "Y2": "?", "Y2 too": "?"}

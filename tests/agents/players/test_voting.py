@@ -27,7 +27,7 @@ VIEW: Any = None
 
 
 @pytest.mark.parametrize(
-    ("acts", "kept"),
+    ("acts", "elected"),
     [
         (["a", "b", "b"], 1),  # two of three
         (["a", "b", "b", "a"], 0),  # a tie: the act that was sampled first
@@ -37,16 +37,16 @@ VIEW: Any = None
         (["x"], 0),
     ],
 )
-def test_majority_matches_worked_examples(acts: list[str], kept: int) -> None:
-    assert elect(acts) == kept
+def test_majority_matches_worked_examples(acts: list[str], elected: int) -> None:
+    assert elect(acts) == elected
 
 
 @given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=1))
 def test_elected_reply_has_most_votes(acts: list[str]) -> None:
-    kept = elect(acts)
-    assert acts[kept] not in acts[:kept]
-    if acts[kept]:
-        assert all(acts.count(act) <= acts.count(acts[kept]) for act in acts if act)
+    elected = elect(acts)
+    assert acts[elected] not in acts[:elected]
+    if acts[elected]:
+        assert all(acts.count(act) <= acts.count(acts[elected]) for act in acts if act)
     else:
         assert set(acts) == {""}
 
@@ -57,8 +57,8 @@ def make_completion(text: str) -> Completion:
 
 
 def parse_reply(text: str, **role: Any) -> str:
-    given: dict[str, Any] = {"role": "r", "reply": {"format": "free"}, "sampling": {"votes": {}}}
-    return make_act_reader(Role.model_validate({**given, **role}), FRAME)(make_completion(text))
+    fields: dict[str, Any] = {"role": "r", "reply": {"format": "free"}, "sampling": {"votes": {}}}
+    return make_act_reader(Role.model_validate({**fields, **role}), FRAME)(make_completion(text))
 
 
 def test_votes_ignore_talk_case_and_blanks() -> None:
@@ -83,9 +83,11 @@ def make_writer(texts: Sequence[str], requests: list[Request]) -> Any:
 
 
 def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None:
-    asked = list[Request]()
+    requests = list[Request]()
     role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
-    write = make_voting_writer(make_writer(["EAST", "WEST | go", "WEST | now"], asked), 3, make_act_reader(role, FRAME))
+    write = make_voting_writer(
+        make_writer(["EAST", "WEST | go", "WEST | now"], requests), 3, make_act_reader(role, FRAME)
+    )
     request = Request(
         policy="p",
         ids=(1, 2),
@@ -99,9 +101,11 @@ def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None
     )
     reply = asyncio.run(write(VIEW, request))
     assert FRAME.decode(reply.ids) == "WEST | go" and reply.version == 4
-    assert [one.seed for one in asked] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)] and {one.ids for one in asked} == {(1, 2)}
-    asked.clear()
-    assert FRAME.decode(asyncio.run(write(VIEW, request, summary=True)).ids) == "EAST" and asked == [request]
+    assert [one.seed for one in requests] == [(7, 0, 0), (7, 0, 1), (7, 0, 2)] and {one.ids for one in requests} == {
+        (1, 2)
+    }
+    requests.clear()
+    assert FRAME.decode(asyncio.run(write(VIEW, request, summary=True)).ids) == "EAST" and requests == [request]
 
 
 def play_maze(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, RandomWalkEngine]:

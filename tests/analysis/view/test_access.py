@@ -57,16 +57,16 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python").Axe()
-    found: dict[str, str] = {}
+    violations: dict[str, str] = {}
 
-    def look(place: str, view: Any) -> None:
+    def look(part: str, view: Any) -> None:
         for one in axe.run(view, options={"resultTypes": ["violations"]}).response["violations"]:
             if one["impact"] in ("serious", "critical"):
                 at = "; ".join(
                     f"{node['target']} {node['html'][:120]} {node['failureSummary'][-200:]}"
                     for node in one["nodes"][:3]
                 )
-                found[f"{place} {one['id']}"] = at
+                violations[f"{part} {one['id']}"] = at
 
     with open_chromium() as browser:
         page = Page(browser, link, scheme=scheme)
@@ -80,4 +80,4 @@ def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
             look(name, page.view)
         page.errors = [line for line in page.errors if "400" not in line]  # the browser notes the refused condition
         page.close()
-    assert found == {}
+    assert violations == {}

@@ -36,10 +36,10 @@ def client() -> Client:
     return Client(EXAMPLE)
 
 
-def wait_for_answer(asks: Client, path: str, **query: str) -> Any:
+def wait_for_answer(client: Client, path: str, **query: str) -> Any:
     """Poll until there is an answer, and return it."""
     for _ in range(600):
-        answer = asks.get(path, 200, **query)
+        answer = client.get(path, 200, **query)
         if not answer.get("waiting") and not answer.get("unread") and not answer.get("running"):
             return answer
         time.sleep(0.1)
@@ -116,19 +116,19 @@ def test_refuses_invalid_requests_in_one_line(client: Client, query: dict[str, s
 
 
 def test_match_shows_what_its_players_saw(client: Client) -> None:
-    told, row = (
+    answer, row = (
         client.get(f"{ONE}/matches/0005-0000"),
         load(EXAMPLE / "negotiation").readers["negotiation"].match("0005-0000"),
     )
-    assert told["deal"][0] == ["all know", [["pool", "books 3, hats 1, balls 1"]]]
-    assert [turn["action"] for turn in told["turns"]] == [turn["action"] for turn in row["turns"]]
-    assert [turn["messages"] for turn in told["turns"]] == [
+    assert answer["deal"][0] == ["all know", [["pool", "books 3, hats 1, balls 1"]]]
+    assert [turn["action"] for turn in answer["turns"]] == [turn["action"] for turn in row["turns"]]
+    assert [turn["messages"] for turn in answer["turns"]] == [
         [{"sender": m["sender"], "text": m["text"], "images": []} for m in turn["messages"]] for turn in row["turns"]
     ]
     log = load(EXAMPLE / "negotiation").turns
     own = log[log["match"] == "0005-0000"]
-    assert [turn["advantage"] for turn in told["turns"]] == pytest.approx(own["advantage"].tolist())
-    for turn in told["turns"]:
+    assert [turn["advantage"] for turn in answer["turns"]] == pytest.approx(own["advantage"].tolist())
+    for turn in answer["turns"]:
         assert turn["return"] == pytest.approx(
             own[(own["seat"] == turn["seat"]) & (own["turn"] >= turn["index"])]["reward"].sum()
         )
@@ -168,12 +168,12 @@ def test_refuses_unknown_estimator_in_one_line(client: Client) -> None:
 
 
 def test_tokens_are_those_of_the_log(client: Client) -> None:
-    told = client.get(f"{ONE}/matches/0005-0003/tokens")
+    answer = client.get(f"{ONE}/matches/0005-0003/tokens")
     table = load(EXAMPLE / "negotiation", iterations=[5]).tokens
     own = table[table["match"] == "0005-0003"]
-    (stream,) = told["streams"]
+    (stream,) = answer["streams"]
     assert stream["id"] == own["id"].tolist() and stream["sampled"] == own["sampled"].tolist()
-    assert told["kept"] == ["logprob", "advantage"]
+    assert answer["kept"] == ["logprob", "advantage"]
     sampled = [value for value in stream["logprob"] if value is not None]
     assert sampled == pytest.approx(own["logprob"].dropna().tolist())
 
@@ -184,42 +184,42 @@ def test_a_large_open_iteration_is_read_a_part_at_a_time(tmp_path: Path, monkeyp
     monkeypatch.setattr(Index.refresh, "__defaults__", (1e-9,))
     run = make_run(tmp_path / "run", iterations=1)
     run.log.extend([make_match(0, number) for number in range(10, 30)])
-    asks = Client(tmp_path / "run")
-    assert asks.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
-    first = asks.get("/api/runs/run/matches")
+    client = Client(tmp_path / "run")
+    assert client.get("/api/runs/run/matches/0000-0029")["id"] == "0000-0029"
+    first = client.get("/api/runs/run/matches")
     assert first["unread"] == 1 and 0 < first["total"] < 24
-    answer = wait_for_answer(asks, "/api/runs/run/matches", limit="200")
+    answer = wait_for_answer(client, "/api/runs/run/matches", limit="200")
     ids = [row["match"] for row in answer["rows"]]
     assert len(ids) == len(set(ids)) == answer["total"] == 24
-    assert asks.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
-    asks.get("/api/runs/run/matches/0000-0031", 404)
+    assert client.get("/api/runs/run/matches/0000-0012")["id"] == "0000-0012"
+    client.get("/api/runs/run/matches/0000-0031", 404)
     path = tmp_path / "run" / "log" / "0000.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.rename(tmp_path / "before")
     path.write_bytes(b"".join(lines[:3]))
-    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 3
+    assert wait_for_answer(client, "/api/runs/run/matches")["total"] == 3
 
 
 @pytest.mark.slow
 def test_curves_show_at_once_and_their_intervals_later(tmp_path: Path) -> None:
     """The first answer reads no match: it has no intervals and no theory levels yet."""
     shutil.copytree(EXAMPLE / "negotiation", tmp_path / "run")
-    asks = Client(tmp_path / "run")
+    client = Client(tmp_path / "run")
     log = (tmp_path / "run" / "log").rename(tmp_path / "away")
-    first = asks.get("/api/runs/run/curves")
+    first = client.get("/api/runs/run/curves")
     log.rename(tmp_path / "run" / "log")
     assert first["unread"] and all(
         point[2] is None for line in first["curves"][0]["series"] for point in line["points"]
     )
-    answer = wait_for_answer(asks, "/api/runs/run/curves")
+    answer = wait_for_answer(client, "/api/runs/run/curves")
     assert not answer["unread"] and {c["title"] for c in answer["curves"]} == {c["title"] for c in first["curves"]}
     assert any(curve["levels"] for curve in answer["curves"])
 
 
 @pytest.mark.slow
 def test_figures_are_those_of_the_report(client: Client) -> None:
-    told, page = client.get(f"{ONE}/summary"), read_answers(report(EXAMPLE / "negotiation", theory={}))
-    assert told == page["summary"] and told["outcomes"]["sides"] == ["first", "second"]
+    answer, page = client.get(f"{ONE}/summary"), read_answers(report(EXAMPLE / "negotiation", theory={}))
+    assert answer == page["summary"] and answer["outcomes"]["sides"] == ["first", "second"]
 
 
 def test_curves_are_the_metrics_with_intervals_around_them(client: Client) -> None:
@@ -250,8 +250,8 @@ def test_alarms_and_the_league(client: Client) -> None:
 
 
 def test_sql_is_answered(client: Client) -> None:
-    told = client.post("/api/sql", {"runs": ["negotiation"], "query": "select count(*) as n, 'x' as s from matches"})
-    assert told == {"columns": ["n", "s"], "rows": [[768, "x"]], "total": 1}
+    answer = client.post("/api/sql", {"runs": ["negotiation"], "query": "select count(*) as n, 'x' as s from matches"})
+    assert answer == {"columns": ["n", "s"], "rows": [[768, "x"]], "total": 1}
     for query in (
         "drop table matches",
         "select * from read_csv('/etc/passwd')",
@@ -266,15 +266,15 @@ def test_sql_is_answered(client: Client) -> None:
 
 def test_notes_are_kept_beside_the_run_and_taken_back(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
-    asks = Client(run)
+    client = Client(run)
     for turn, text in ((None, "a whole match"), (1, "</script><b>\u2028\ud800 greedy")):
-        asks.post("/api/runs/run/notes", {"match": "0000-0001", "turn": turn, "text": text})
-    first, second = asks.get("/api/runs/run/notes")
+        client.post("/api/runs/run/notes", {"match": "0000-0001", "turn": turn, "text": text})
+    first, second = client.get("/api/runs/run/notes")
     assert [first["turn"], second["turn"], second["text"]] == [None, 1, "</script><b>\u2028\ufffd greedy"]
-    assert [note["note"] for note in asks.get("/api/runs/run/notes", text="GREEDY")] == [second["note"]]
-    assert len(asks.get("/api/runs/run/matches/0000-0001")["notes"]) == 2
-    asks.post("/api/runs/run/notes", {"remove": first["note"]})
-    assert [note["note"] for note in asks.get("/api/runs/run/notes")] == [second["note"]]
+    assert [note["note"] for note in client.get("/api/runs/run/notes", text="GREEDY")] == [second["note"]]
+    assert len(client.get("/api/runs/run/matches/0000-0001")["notes"]) == 2
+    client.post("/api/runs/run/notes", {"remove": first["note"]})
+    assert [note["note"] for note in client.get("/api/runs/run/notes")] == [second["note"]]
     lines = (run / "notes.jsonl").read_text("ascii").splitlines()
     assert len(lines) == 3 and all(json.loads(line) for line in lines)
     wrong: list[tuple[Any, int]] = [
@@ -283,7 +283,7 @@ def test_notes_are_kept_beside_the_run_and_taken_back(tmp_path: Path) -> None:
         ({"match": "0000-0001", "turn": 0, "text": "x" * 10_001}, 400), ({"remove": "nothing"}, 400), ({}, 400),
     ]  # fmt: skip
     for body, status in wrong:
-        asks.post("/api/runs/run/notes", body, status)
+        client.post("/api/runs/run/notes", body, status)
     assert (run / "notes.jsonl").read_text("ascii").splitlines() == lines
 
 
@@ -291,30 +291,30 @@ def test_a_note_is_not_written_through_a_link(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
     (tmp_path / "precious").write_text("mine")
     (run / "notes.jsonl").symlink_to(tmp_path / "precious")
-    asks = Client(run)
-    asks.post("/api/runs/run/notes", {"match": "0000-0001", "turn": None, "text": "x"}, 404)
+    client = Client(run)
+    client.post("/api/runs/run/notes", {"match": "0000-0001", "turn": None, "text": "x"}, 404)
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-@pytest.mark.parametrize("place", ["run.pid", "log/0001.jsonl", "feed.jsonl", "metrics.jsonl", "config.yaml"])
-def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("file_name", ["run.pid", "log/0001.jsonl", "feed.jsonl", "metrics.jsonl", "config.yaml"])
+def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, file_name: str) -> None:
     run = make_run(tmp_path / "run", iterations=2).path
-    (run / place).unlink(missing_ok=True)
-    index = Index(RunReader(run)) if place != "config.yaml" else None
-    os.mkfifo(run / place)
+    (run / file_name).unlink(missing_ok=True)
+    index = Index(RunReader(run)) if file_name != "config.yaml" else None
+    os.mkfifo(run / file_name)
     start = time.monotonic()
     with limit_seconds(5), suppress(StoreError):
         if index is None:
             assert Library([tmp_path]).runs() == {}
             return
         assert runs.find_process(index) is None
-        asks = (
+        client = (
             index.refresh,
             index.list_in_flight,
             lambda: runs.summarise_run("run", index),
             lambda: index.find_open_match(1, "0001-0001"),
         )
-        for ask in asks:
+        for ask in client:
             with suppress(StoreError):
                 ask()
     assert time.monotonic() - start < 4
@@ -322,32 +322,32 @@ def test_pipe_in_a_run_blocks_no_request(tmp_path: Path, place: str) -> None:
 
 def test_a_live_run_grows_and_each_line_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(tmp_path / "run", iterations=2)
-    asks = Client(run.path)
-    before = asks.get("/api/changes")
-    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 8
-    assert asks.get("/api/runs/run/matches/0001-0002")["open"]
+    client = Client(run.path)
+    before = client.get("/api/changes")
+    assert wait_for_answer(client, "/api/runs/run/matches")["total"] == 8
+    assert client.get("/api/runs/run/matches/0001-0002")["open"]
     run.log.append(make_match(1, 7))
-    assert asks.get("/api/changes") != before
-    answer = wait_for_answer(asks, "/api/runs/run/matches")
+    assert client.get("/api/changes") != before
+    answer = wait_for_answer(client, "/api/runs/run/matches")
     assert answer["total"] == 9 and "0001-0007" in [row["match"] for row in answer["rows"]]
-    assert asks.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
-    assert asks.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
+    assert client.get("/api/runs/run/matches/0001-0007")["turns"][0]["action"] == "OFFER 1 0 2"
+    assert client.get("/api/runs/run/matches/0001-0007/tokens")["streams"][0]["id"] == [1, 2]
     with (run.path / "log" / "0001.jsonl").open("ab") as file:
         file.write(b'{"schema":4,"id":"0001-0008","tor')  # a line that is still being written
-    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 9
+    assert wait_for_answer(client, "/api/runs/run/matches")["total"] == 9
     run.log.close()
     run.log.seal(1)
-    assert wait_for_answer(asks, "/api/runs/run/matches")["total"] == 9
-    assert not asks.get("/api/runs/run/matches/0001-0007")["open"]
+    assert wait_for_answer(client, "/api/runs/run/matches")["total"] == 9
+    assert not client.get("/api/runs/run/matches/0001-0007")["open"]
 
 
 def test_new_runs_come_by_themselves_and_links_are_no_runs(tmp_path: Path) -> None:
-    asks = Client(tmp_path)
-    assert asks.get("/api/runs") == []
+    client = Client(tmp_path)
+    assert client.get("/api/runs") == []
     make_run(tmp_path / "one")
     (tmp_path / "latest").symlink_to(tmp_path / "one")
     (tmp_path / "file").write_text("x")
-    assert [run["name"] for run in asks.get("/api/runs")] == ["one"]
+    assert [run["name"] for run in client.get("/api/runs")] == ["one"]
 
 
 def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> None:
@@ -355,13 +355,13 @@ def test_a_damaged_run_is_one_line_and_the_others_are_shown(tmp_path: Path) -> N
         make_run(tmp_path / name, live=False)
     (tmp_path / "torn" / "metrics.jsonl").write_text("{\n{}\n")
     (tmp_path / "torn" / "log" / "0001.parquet").write_bytes(b"PAR1 nonsense")
-    asks = Client(tmp_path)
-    runs = {run["name"]: run for run in asks.get("/api/runs")}
+    client = Client(tmp_path)
+    runs = {run["name"]: run for run in client.get("/api/runs")}
     assert "metrics.jsonl:1" in runs["torn"]["error"] and runs["good"]["iterations"] == 3
-    answer = wait_for_answer(asks, "/api/runs/torn/matches")
+    answer = wait_for_answer(client, "/api/runs/torn/matches")
     assert answer["total"] == 8 and len(answer["damaged"]) == 1 and "0001.parquet" in answer["damaged"][0]
-    assert "0001.parquet" in asks.get("/api/runs/torn/matches/0001-0000", 404)["error"]
-    assert wait_for_answer(asks, "/api/runs/good/matches")["total"] == 12
+    assert "0001.parquet" in client.get("/api/runs/torn/matches/0001-0000", 404)["error"]
+    assert wait_for_answer(client, "/api/runs/good/matches")["total"] == 12
 
 
 @pytest.mark.slow
@@ -369,8 +369,8 @@ def test_forks_compare_alternative_acts(tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
-    asks = Client(tmp_path / "bargain")
-    (row,) = asks.get("/api/runs/bargain/matches")["rows"]
+    client = Client(tmp_path / "bargain")
+    (row,) = client.get("/api/runs/bargain/matches")["rows"]
     path = f"/api/runs/bargain/matches/{row['match']}/fork"
     for body in (
         {"turn": 99}, {"turn": 0, "n": 10**6, "act": "WALK"}, {"turn": 0, "seat": "nobody", "who": "random"},
@@ -378,11 +378,11 @@ def test_forks_compare_alternative_acts(tmp_path: Path) -> None:
         {"turn": True, "act": "WALK"}, {"turn": 0, "seat": "opener", "who": ["random"]},
         {"turn": 0, "seat": "opener", "who": "--out=x"}, {"turn": 0, "act": "x" * 5000},
     ):  # fmt: skip
-        assert "\n" not in asks.post(path, body, 400)["error"]
-    job = asks.post(path, {"turn": 1, "act": "WALK", "n": 2})["job"]
-    answer = wait_for_answer(asks, f"/api/jobs/{job}")
+        assert "\n" not in client.post(path, body, 400)["error"]
+    job = client.post(path, {"turn": 1, "act": "WALK", "n": 2})["job"]
+    answer = wait_for_answer(client, f"/api/jobs/{job}")
     assert answer["answer"]["figures"]["deal"]["forked"][0] == 0.0, answer
-    assert "error" in asks.get("/api/jobs/nothing", 400)
+    assert "error" in client.get("/api/jobs/nothing", 400)
 
 
 def test_refuses_to_stop_a_finished_run(tmp_path: Path) -> None:
@@ -390,16 +390,16 @@ def test_refuses_to_stop_a_finished_run(tmp_path: Path) -> None:
 
     run = make_run(tmp_path / "run").path
     (run / "run.pid").write_text(f"{os.getpid()}\n")  # left by a run that was killed: the number is another's now
-    asks = Client(run)
-    assert "this run is not running" in asks.post("/api/runs/run/control", {"do": "stop"}, 400)["error"]
-    assert asks.post("/api/runs/run/control", {"do": "rm"}, 400)
+    client = Client(run)
+    assert "this run is not running" in client.post("/api/runs/run/control", {"do": "stop"}, 400)["error"]
+    assert client.post("/api/runs/run/control", {"do": "rm"}, 400)
 
 
 def test_page_works_without_services() -> None:
-    asks = Client(EXAMPLE, services=Services(deal_facts))
-    assert asks.get("/api/estimators") == []
-    assert "error" in asks.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
-    assert "error" in asks.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
+    client = Client(EXAMPLE, services=Services(deal_facts))
+    assert client.get("/api/estimators") == []
+    assert "error" in client.get(f"{ONE}/matches/0003-0001/credit", 400, estimator="rae")
+    assert "error" in client.post(f"{ONE}/matches/0003-0001/fork", {"turn": 0, "act": "WALK"}, 400)
 
 
 ODD: tuple[Any, ...] = (
@@ -420,11 +420,11 @@ POSTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("path", POSTS)
 def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
     """Each has one error beside the unusual values."""
-    asks, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
-    headers = asks.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
+    client, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
+    headers = client.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
     unknown = [(field, ODD[i % len(ODD)]) for i, field in enumerate(["remove", "match", "run", "turn", "seat"])]
     for field, value in [*((field, value) for field in base for value in ODD), *unknown]:
-        answer = asks.client.post(path, content=json.dumps(base | {field: value}), headers=headers)
+        answer = client.client.post(path, content=json.dumps(base | {field: value}), headers=headers)
         assert 400 <= answer.status_code < 500, (field, value, answer.text[:200])
         assert answer.json()["error"].isprintable()
 
@@ -438,61 +438,61 @@ def test_non_finite_numbers_are_null() -> None:
 
 
 def test_a_person_plays_a_match_in_lines(tmp_path: Path) -> None:
-    asks = Client(tmp_path)
+    client = Client(tmp_path)
     for body in (
         {}, {"game": "kuhn_poker", "place": 2, "who": "random"}, {"game": "x.py:Game", "place": 0, "who": "random"},
         {"game": "kuhn_poker", "place": 0, "who": "../run"}, {"game": "--help", "place": 0, "who": "random"},
         {"game": "kuhn_poker", "place": 0, "who": "human.py:f"},
     ):  # fmt: skip
-        assert "\n" not in asks.post("/api/play", body, 400)["error"]
-    id = asks.post("/api/play", {"game": "kuhn_poker", "place": 0, "who": "random"})["id"]
+        assert "\n" not in client.post("/api/play", body, 400)["error"]
+    id = client.post("/api/play", {"game": "kuhn_poker", "place": 0, "who": "random"})["id"]
     path, wrong = f"/api/play/{id}", False
     for _ in range(600):
-        told = asks.get(path)
-        assert "error" not in told, told
-        last = told["lines"][-1] if told["lines"] else {}
+        answer = client.get(path)
+        assert "error" not in answer, answer
+        last = answer["lines"][-1] if answer["lines"] else {}
         if "end" in last:
             break
         if "ask" in last and not wrong:
             assert last["ask"]["seat"] == "first" and "BET" in last["ask"]["legal"]
-            asks.post(path, {"act": "\ud800", "talk": ""}, 400)
-            asks.post(path, {"act": "nonsense </script>", "talk": ""})
+            client.post(path, {"act": "\ud800", "talk": ""}, 400)
+            client.post(path, {"act": "nonsense </script>", "talk": ""})
             wrong = True
         elif "wrong" in last:
-            asks.post(path, {"act": "pass", "talk": "hm | hm"})
+            client.post(path, {"act": "pass", "talk": "hm | hm"})
             time.sleep(0.2)
         elif "ask" in last:
-            asks.post(path, {"act": last["ask"]["legal"][0], "talk": ""})
+            client.post(path, {"act": last["ask"]["legal"][0], "talk": ""})
             time.sleep(0.2)
         time.sleep(0.1)
-    record = told["lines"][-1]["end"]
+    record = answer["lines"][-1]["end"]
     assert record["status"] == "finished" and record["seats"]["first"]["kind"] == "human"
-    assert any("wrong" in line for line in told["lines"])
-    asks.post(path, {"act": 1}, 400)
-    asks.get("/api/play/nothing", 400)
+    assert any("wrong" in line for line in answer["lines"])
+    client.post(path, {"act": 1}, 400)
+    client.get("/api/play/nothing", 400)
 
 
 def test_a_person_takes_a_seat_of_a_logged_match(tmp_path: Path) -> None:
     import shutil
 
     shutil.copytree(EXAMPLE / "bargain", tmp_path / "bargain")
-    asks = Client(tmp_path / "bargain")
-    (row,) = asks.get("/api/runs/bargain/matches")["rows"]
+    client = Client(tmp_path / "bargain")
+    (row,) = client.get("/api/runs/bargain/matches")["rows"]
     at = {"run": "bargain", "match": row["match"], "turn": 1}
-    asks.post("/api/play", at | {"seat": "nobody"}, 400)
-    asks.post("/api/play", at | {"seat": "responder", "turn": 99}, 400)
-    id = asks.post("/api/play", at | {"seat": "responder"})["id"]
+    client.post("/api/play", at | {"seat": "nobody"}, 400)
+    client.post("/api/play", at | {"seat": "responder", "turn": 99}, 400)
+    id = client.post("/api/play", at | {"seat": "responder"})["id"]
     for _ in range(600):
-        told = asks.get(f"/api/play/{id}")
-        assert "error" not in told, told
-        if told["lines"] and "ask" in told["lines"][-1]:
-            said = [text for line in told["lines"] if "ask" in line for _, text in line["ask"]["messages"]]
-            assert any(text.startswith("OFFER") for text in said), "what was said before the person sat down"
-            asks.post(f"/api/play/{id}", {"act": "WALK", "talk": ""})
-        if told["lines"] and "end" in told["lines"][-1]:
+        answer = client.get(f"/api/play/{id}")
+        assert "error" not in answer, answer
+        if answer["lines"] and "ask" in answer["lines"][-1]:
+            texts = [text for line in answer["lines"] if "ask" in line for _, text in line["ask"]["messages"]]
+            assert any(text.startswith("OFFER") for text in texts), "what was said before the person sat down"
+            client.post(f"/api/play/{id}", {"act": "WALK", "talk": ""})
+        if answer["lines"] and "end" in answer["lines"][-1]:
             break
         time.sleep(0.15)
-    assert told["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
+    assert answer["lines"][-1]["end"]["figures"]["deal"]["forked"][0] == 0.0
 
 
 @pytest.mark.slow
@@ -507,9 +507,9 @@ def test_arena_play_opens_the_same_seat_without_a_run(tmp_path: Path) -> None:
             assert child.stdout is not None
             base, _, rest = child.stdout.readline().strip().partition("/#token=")
             token, _, id = rest.partition("/play?id=")
-            asked = urllib.request.Request(f"{base}/api/play/{id}", headers={"Authorization": f"Bearer {token}"})
+            request = urllib.request.Request(f"{base}/api/play/{id}", headers={"Authorization": f"Bearer {token}"})
             for _ in range(600):
-                with urllib.request.urlopen(asked) as answer:
+                with urllib.request.urlopen(request) as answer:
                     lines = json.loads(answer.read())["lines"]
                 if lines:
                     break

@@ -44,10 +44,10 @@ def browser() -> Iterator[Any]:
 
 
 def test_a_sentence_and_three_tiles_stand_on_top(page: str) -> None:
-    told = read_answers(page)["summary"]
+    summary = read_answers(page)["summary"]
     lead = "Over 12 iterations and 768 matches of negotiation, deals rose from 20\u00a0% to 75\u00a0%."
-    assert told["sentence"] == lead and f"<noscript><p>{lead}</p>" in page
-    tiles = [(row["verdict"], row["key"]) for row in told["rows"][: told["tiles"]]]
+    assert summary["sentence"] == lead and f"<noscript><p>{lead}</p>" in page
+    tiles = [(row["verdict"], row["key"]) for row in summary["rows"][: summary["tiles"]]]
     assert tiles == [("better", "deal"), ("better", "learners payoff"), ("better", "efficiency")]
 
 
@@ -69,14 +69,14 @@ def test_the_page_shows_what_the_viewer_shows(page: str, browser: Any, tmp_path:
     counted |= {"details table.figures": 2}
     counted |= {".chart canvas": len(read_answers(page)["curves"]["curves"]), "circle.ring": -1, "circle.disc": -1}
     for selector, count in counted.items():
-        found = len(view.query_selector_all(selector))
-        assert found == count or (count < 0 < found), selector
+        shown_count = len(view.query_selector_all(selector))
+        assert shown_count == count or (count < 0 < shown_count), selector
     assert view.query_selector_all(".filters, #estimator, #control, .flight, nav.tabs") == []
     heads = view.eval_on_selector_all(".parts > h2", "all => all.map(h => h.textContent)")
     assert heads[:2] == ["Curves", "Matches to read"] and heads[-2:] == ["League", "Settings"]
     signs = view.eval_on_selector_all(".verdict", "all => all.map(v => [v.className.split(' ')[1], v.textContent])")
-    said = {"better": r"[▲▼] better", "worse": r"[▲▼] worse", "changed": "[▲▼]", "same": "≈ within noise"}
-    assert signs and all(re.fullmatch(said[kind], word) for kind, word in signs)
+    patterns = {"better": r"[▲▼] better", "worse": r"[▲▼] worse", "changed": "[▲▼]", "same": "≈ within noise"}
+    assert signs and all(re.fullmatch(patterns[kind], word) for kind, word in signs)
     view.keyboard.press("j")
     view.keyboard.press("Enter")
     view.wait_for_selector("h1 >> text=0001-0000")
@@ -117,10 +117,10 @@ def test_every_role_is_drawn(page: str) -> None:
 
 
 def test_shown_deal_matches_the_game() -> None:
-    found = deal_facts("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
+    facts = deal_facts("kuhn_poker", '{"talk": false}', 7, [("first", "PASS"), ("second", "PASS")])
     game = GAMES["kuhn_poker"](talk=False)
     game.reset(seed=7)
-    assert {seat: found[seat]["card"] for seat in game.seats} == {s: game.private(s)["card"] for s in game.seats}
+    assert {seat: facts[seat]["card"] for seat in game.seats} == {s: game.private(s)["card"] for s in game.seats}
     assert list_theory_values("kuhn_poker") == {"value": -1 / 18}
 
 
@@ -196,18 +196,18 @@ def test_the_page_is_small(page: str, tmp_path: Path) -> None:
 def read_palettes() -> list[dict[str, str]]:
     """Return the named colours of the light and the dark theme."""
     blocks = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\s*\}", STYLE, re.S)
-    found = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
-    assert len(found) == 2 and found[0].keys() == found[1].keys()
-    return found
+    palettes = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in blocks]
+    assert len(palettes) == 2 and palettes[0].keys() == palettes[1].keys()
+    return palettes
 
 
 def test_contrast_is_as_it_is_defined() -> None:
     assert compute_contrast("#000000", "#ffffff") == pytest.approx(21) and compute_contrast("#777777", "#ffffff") < 4.5
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
-def test_texts_and_lines_have_the_contrast_of_wcag_aa(place: int) -> None:
-    colours = read_palettes()[place]
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_texts_and_lines_have_the_contrast_of_wcag_aa(theme: int) -> None:
+    colours = read_palettes()[theme]
     texts = {"ink": ["paper", "card", "worse-bg", *(f"{side}{k}" for side in "cm" for k in range(1, 6))]}
     texts |= {
         "soft": ["paper", "card"],

@@ -87,9 +87,9 @@ def test_posts_come_from_the_page_itself(tmp_path: Path, headers: dict[str, str]
     from tests.factories.made_run import make_run
 
     run = make_run(tmp_path / "run").path
-    asks, body = Client(run), '{"match": "0000-0000", "turn": null, "text": "x"}'
+    client, body = Client(run), '{"match": "0000-0000", "turn": null, "text": "x"}'
     kinds = {"content-type": "application/json"}
-    answer = asks.client.post("/api/runs/run/notes", content=body, headers=asks.headers | kinds | headers)
+    answer = client.client.post("/api/runs/run/notes", content=body, headers=client.headers | kinds | headers)
     assert answer.status_code == status and not (run / "notes.jsonl").exists()
 
 
@@ -115,10 +115,10 @@ def test_large_and_endless_posts_are_refused(client: Client) -> None:
 def test_unfinished_requests_block_no_others(tmp_path: Path) -> None:
     with serve_page(tmp_path) as link:
         home = link.partition("/#")[0]
-        place = ("127.0.0.1", int(home.rpartition(":")[2]))
-        with ExitStack() as held:
+        address = ("127.0.0.1", int(home.rpartition(":")[2]))
+        with ExitStack() as stack:
             for number in range(200):
-                half = held.enter_context(socket.create_connection(place))
+                half = stack.enter_context(socket.create_connection(address))
                 half.sendall(b"POST /api/sql HTTP/1.1\r\nhost: x\r\n" if number % 2 else b"")
             with urllib.request.urlopen(f"{home}/app.js", timeout=20) as answer:
                 assert answer.status == 200

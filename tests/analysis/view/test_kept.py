@@ -46,9 +46,9 @@ def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> N
 
 def test_figures_of_tokens_are_those_that_the_log_keeps(tmp_path: Path) -> None:
     make_branched_run(tmp_path / "run")
-    told = Client(tmp_path / "run").get("/api/runs/run/matches/0000-0000/tokens")
-    assert told["kept"] == ["logprob", "entropy", "advantage", "ratio", "gap"]
-    (stream,) = told["streams"]
+    answer = Client(tmp_path / "run").get("/api/runs/run/matches/0000-0000/tokens")
+    assert answer["kept"] == ["logprob", "entropy", "advantage", "ratio", "gap"]
+    (stream,) = answer["streams"]
     assert stream["entropy"] == [None, 0.25, 0.75] and stream["advantage"] == [None, 0.25, 0.75]
     assert stream["ratio"] == [None, 0.5, 2.0] and stream["gap"] == [None, -0.125, 0.125]
     assert stream["turn"] == [None, 0, 0] and stream["sampled"] == [False, True, True]

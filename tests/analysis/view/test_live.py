@@ -127,8 +127,8 @@ def test_a_real_run_is_stopped_and_resumed_from_the_page(browser: Any, tmp_path:
         page.open_route("#/run/run", "#control >> text=stop")
         page.view.click("#control")
         page.view.click("#sure")
-        told = child.end()
-        assert "arena resume" in told.err and told.code not in (0, 2)
+        result = child.end()
+        assert "arena resume" in result.err and result.code not in (0, 2)
         done = checkpoints.newest_committed(run)
         assert 1 < done < planned
         page.view.wait_for_selector("#control >> text=resume")

@@ -105,9 +105,9 @@ def test_columns_of_the_list_are_chosen_and_stand_in_the_address(page: Page) -> 
     query = 'select match, "report.efficiency" as e from matches order by iteration desc, match limit 50'
     expected = analysis.sql(EXAMPLE / "negotiation", query).set_index("match")["e"]
     rows = "[...document.querySelectorAll('tbody tr')].map(r => [r.children[0].textContent, r.children[5].textContent])"
-    for id, shown in page.view.evaluate(rows):
+    for id, text in page.view.evaluate(rows):
         known = expected[id] == expected[id]
-        assert float(shown) == pytest.approx(expected[id], abs=6e-3) if known else shown == "–"
+        assert float(text) == pytest.approx(expected[id], abs=6e-3) if known else text == "–"
     page.view.click("details.columns summary")
     page.view.click("text=as at first")
     page.wait_until("!location.hash.includes('columns=')")
@@ -128,8 +128,8 @@ def test_a_match_is_copied_as_text_as_json_and_as_a_link(page: Page) -> None:
     assert [line.split()[1] for line in numbered] == turns["seat"].tolist() and "advantage" in lines[-1]
     page.view.click("#copy-JSON")
     page.wait_until("document.querySelector('.copy [role=status]').textContent === 'copied as JSON'")
-    told = json.loads(page.view.evaluate(clip))
-    assert told["id"] == "0012-0007" and len(told["turns"]) == len(turns)
+    copied = json.loads(page.view.evaluate(clip))
+    assert copied["id"] == "0012-0007" and len(copied["turns"]) == len(turns)
     page.view.click("#copy-link")
     page.wait_until("document.querySelector('.copy [role=status]').textContent === 'copied as link'")
     assert page.view.evaluate(clip) == page.view.url and "token" not in page.view.url
@@ -142,10 +142,10 @@ def test_every_estimators_values_are_those_of_arena_credit(page: Page) -> None:
     for name in ("rae", "grpo"):
         page.view.select_option("#estimator", name)
         page.view.wait_for_selector(f".lanes[data-estimator='{name}']")
-        shown = page.view.eval_on_selector_all("article.turn .advantage b", "all => all.map(e => e.textContent)")
+        texts = page.view.eval_on_selector_all("article.turn .advantage b", "all => all.map(e => e.textContent)")
         expected = [row[name] for row in printed if row["match"] == "0012-0007"]
-        read = [float(text.replace("\N{MINUS SIGN}", "-")) for text in shown]
-        assert len(expected) == 6 and read == pytest.approx(expected, abs=6e-3)
+        values = [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts]
+        assert len(expected) == 6 and values == pytest.approx(expected, abs=6e-3)
 
 
 def test_tokens_are_shown_in_the_colours_of_a_figure(page: Page) -> None:
@@ -278,8 +278,8 @@ def test_hostile_texts_are_escaped(browser: Any, tmp_path: Path) -> None:
             )
             assert page.view.evaluate("window.pwned") is None, route
             assert page.view.is_visible("header.bar"), route
-        shown = page.view.evaluate("document.body.innerText")
-        assert "\u202e" not in shown and "\x1b" not in shown
+        page_text = page.view.evaluate("document.body.innerText")
+        assert "\u202e" not in page_text and "\x1b" not in page_text
         page.close()
 
 

@@ -39,8 +39,10 @@ def read_marks(game: str, options: str, seed: int, acts: Any) -> Any:
 def test_pictures_have_their_place_and_acts_their_marks(picture_run: Path) -> None:
     index = Index(RunReader(picture_run))
     index.refresh(0.0)
-    told = describe_match(index, "0000-0000", None, find_marks=read_marks)
-    for turn, boxes in zip(told["turns"], ([10, 20, 10, 20], [5, 6, 30, 40], None, [0, 0, SIZE, SIZE]), strict=True):
+    described = describe_match(index, "0000-0000", None, find_marks=read_marks)
+    for turn, boxes in zip(
+        described["turns"], ([10, 20, 10, 20], [5, 6, 30, 40], None, [0, 0, SIZE, SIZE]), strict=True
+    ):
         (message,) = [message for message in turn["messages"] if message["images"]]
         (image,) = message["images"]
         assert image["place"] == len("..here: ") and message["text"].startswith("𝒯here:  What colour")
@@ -55,8 +57,8 @@ def test_marks_of_a_game_that_fails_or_lies_are_none(picture_run: Path) -> None:
     index.refresh(0.0)
     name = index.reader.match("0000-0000")["turns"][0]["messages"][0]["images"][0]["hash"]
     wild = [("0" * 64, 1, 2, 3, 4), (name, float("nan"), 1, 2, 3), (name, 1, float("inf"), 2, 3)]
-    told = describe_match(index, "0000-0000", None, find_marks=lambda *given: [wild])
-    assert [turn["marks"] for turn in told["turns"]] == [[]] * len(ACTS)
+    described = describe_match(index, "0000-0000", None, find_marks=lambda *given: [wild])
+    assert [turn["marks"] for turn in described["turns"]] == [[]] * len(ACTS)
 
 
 def test_a_report_holds_the_pictures(picture_run: Path) -> None:
@@ -102,7 +104,7 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
     game = f"{seeing.__file__}:Colours"
     id = seats.begin("colours", ["play", f"--game={game}", "--seat=0=human", "--lines", "--seed=1"])
     seat = seats.seat(id)
-    shown: list[dict[str, Any]] = []
+    pictures: list[dict[str, Any]] = []
     for turn in range(2):
         for _ in range(1200):
             requests = [line["ask"] for line in seat.read_since(0)["lines"] if "ask" in line]
@@ -110,12 +112,12 @@ def test_a_person_in_the_page_is_shown_pictures(tmp_path: Path) -> None:
                 break
             time.sleep(0.1)
         assert len(requests) == turn + 1, seat.read_since(0)
-        shown += [image for message in requests[turn]["messages"] for image in message[2:][0]]
+        pictures += [image for message in requests[turn]["messages"] for image in message[2:][0]]
         seat.answer("red", "")
-    assert len(shown) == 2 and all(image["place"] == len("What colour is this?") for image in shown)
+    assert len(pictures) == 2 and all(image["place"] == len("What colour is this?") for image in pictures)
     client = Client(tmp_path)
     assert client.get(f"/api/play/nothing/images/{'0' * 64}", 404)
-    for image in shown:
+    for image in pictures:
         assert hashlib.sha256(seat.images[image["hash"]]).hexdigest() == image["hash"]
     seat._keep_image("0" * 64, base64.b64encode(b"other").decode())
     assert "0" * 64 not in seat.images

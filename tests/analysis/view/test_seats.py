@@ -25,8 +25,8 @@ sys.stdin.read()
 SERVICES = Services(command=[sys.executable, "-c", CHILD])
 
 
-def begin_match(asks: Client, code: int = 200, game: str = "kuhn_poker") -> Any:
-    return asks.post("/api/play", {"game": game, "place": 0, "who": "random"}, code)
+def begin_match(client: Client, code: int = 200, game: str = "kuhn_poker") -> Any:
+    return client.post("/api/play", {"game": game, "place": 0, "who": "random"}, code)
 
 
 def wait_until(holds: Callable[[], Any]) -> None:
@@ -45,7 +45,7 @@ def test_abandoned_matches_end_and_make_room(client: Client, monkeypatch: pytest
     """Their pages stop polling; a polled match is kept."""
     monkeypatch.setattr(app, "SWEEP_SECONDS", 0.05)
     with client.client:
-        kept = begin_match(client)["id"]
+        polled = begin_match(client)["id"]
         for _ in range(2):
             begin_match(client)
         assert "end one of them" in begin_match(client, 400)["error"]
@@ -54,12 +54,12 @@ def test_abandoned_matches_end_and_make_room(client: Client, monkeypatch: pytest
             client.get(f"/api/play/{one['id']}")
 
         def others_are_gone() -> bool:
-            assert client.get(f"/api/play/{kept}")["open"]
-            return [one["id"] for one in client.get("/api/play")] == [kept]
+            assert client.get(f"/api/play/{polled}")["open"]
+            return [one["id"] for one in client.get("/api/play")] == [polled]
 
         wait_until(others_are_gone)
         begin_match(client)
-        client.post(f"/api/play/{kept}/end", {})
+        client.post(f"/api/play/{polled}/end", {})
 
 
 def test_match_nobody_polls_is_ended(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
