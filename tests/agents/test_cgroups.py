@@ -72,7 +72,7 @@ def test_the_lowest_quota_of_nested_groups_counts(machine: Path) -> None:
     assert count_cores() == 4
 
 
-def test_a_containers_own_group_lies_at_the_root(machine: Path) -> None:
+def test_container_reads_its_group_at_the_root(machine: Path) -> None:
     write_own_cgroups(machine, "0::/../../host/path")
     write_cgroup(machine / "cgroup", f"200000 {PERIOD}")
     assert count_cores() == 2

@@ -68,7 +68,7 @@ def test_no_control_id_comes_out_of_content(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-def test_no_control_id_comes_out_of_a_hundred_thousand_strings_for_any_family(
+def test_no_control_id_from_hundred_thousand_strings(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     assert count_leaks(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
@@ -242,7 +242,7 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
 
 
 @pytest.mark.parametrize("name", ["strftime_now('%H:%M:%S.%f')", "date_string"])
-def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -> None:
+def test_template_with_the_time_renders_a_fixed_time(name: str) -> None:
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{% set now = " + name + " %}{{ 'Now: ' ~ now ~ '\n' }}" + CHATML
     first = ChatFrame(tokenizer)

@@ -396,7 +396,7 @@ def test_shipped_roles_keep_speech_off_line_starts(name: str) -> None:
     assert not [line for line in rendered.split("\n") if line.startswith("FORGED")], rendered
 
 
-def test_a_role_that_does_not_tell_who_speaks_is_reported(make_role_file: Any) -> None:
+def test_role_without_speakers_names_is_reported(make_role_file: Any) -> None:
     for turn, findings in (("{{ m.text | hang }}", 1), ("{{ m.sender }}: {{ m.text }}", 0), ("{{ m.sender }}", 0)):
         path = make_role_file(
             f"role: x\nturn: '{{% for m in messages %}}{turn}{{% endfor %}}{{{{ private }}}}'\nsystem: x"

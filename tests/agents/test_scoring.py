@@ -270,7 +270,7 @@ def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
     ]
 
 
-def test_pack_takes_only_the_streams_it_is_asked_for() -> None:
+def test_pack_takes_only_the_given_streams() -> None:
     rng = np.random.default_rng(0)
     streams = [make_stream([1, 2, 3], rng, 1) for _ in range(5)]
     assert sorted(i for b in pack(streams, [1.0] * 5, 4096, [4, 1]) for i in b.index) == [1, 4]

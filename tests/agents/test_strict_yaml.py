@@ -191,7 +191,7 @@ def test_settings_without_a_text_have_no_line() -> None:
     assert select_error(error.value)["loc"] == ("name",)
 
 
-def test_line_of_finds_the_field_or_what_is_nearest_above() -> None:
+def test_line_of_finds_the_field_or_its_nearest_parent() -> None:
     text = "# head\na: 1\nb:\n  - x\n  - y: 2\n    z: 3\n"
     paths: list[tuple[str | int, ...]] = [(), ("a",), ("b",), ("b", 1), ("b", 1, "z"), ("b", 7), ("c",)]
     assert [find_line(text, path) for path in paths] == [2, 2, 3, 5, 6, 3, 2]

@@ -248,7 +248,7 @@ def test_published_templates_have_their_formats(name: str) -> None:
     )
 
 
-def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: dict[str, Any]) -> None:
+def test_small_lfm2_template_matches_the_published_one(tokenizers: dict[str, Any]) -> None:
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
     text = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
     call = ToolCall(

@@ -64,7 +64,7 @@ def test_marks_do_not_change_the_rendering(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama3", "nano", "stripping", "chatml"])
-def test_marks_cover_replies_and_what_ends_them(name: str) -> None:
+def test_marks_cover_replies_and_their_end(name: str) -> None:
     tokenizer = make_tokenizer(name)
     frame = ChatFrame(tokenizer)
     template = mark_template(tokenizer, frame)

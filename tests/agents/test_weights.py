@@ -93,7 +93,7 @@ def test_weights_that_were_damaged_in_place_are_made_anew(home: Path) -> None:
     assert (weights.resolve("nano") / "model.safetensors").read_bytes() == full
 
 
-def test_the_hashes_of_what_nobody_touched_are_not_computed_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_of_untouched_files_are_not_recomputed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.resolve("nano")
     weights.resolve("nano")
     weights._matches_hashes.cache_clear()  # as in another process
@@ -291,7 +291,7 @@ def test_smollm2_loads_and_answers() -> None:
     "first",
     [pytest.param("", id="alone", marks=pytest.mark.slow), pytest.param("import agents.scoring", id="after parts")],
 )
-def test_a_model_is_loaded_without_scipy_and_scikit_learn_which_stay_to_be_had(model_folder: Path, first: str) -> None:
+def test_loading_a_model_does_not_import_scipy_or_scikit_learn(model_folder: Path, first: str) -> None:
     code = f"""if True:
         import gc, pathlib, sys
         {first}

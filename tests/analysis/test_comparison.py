@@ -130,7 +130,7 @@ def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], labe
     assert comparison._common_prefix(tuple(names)) == label
 
 
-def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
+def test_figure_named_like_a_column_keeps_its_full_name(tmp_path: Path) -> None:
     taken = ["valid per match", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration"]
     taken += ["report.game"]
     paths = [
@@ -143,7 +143,7 @@ def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path
 
 
 @pytest.mark.slow
-def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
+def test_figures_missing_for_a_seed_are_not_plotted(tmp_path: Path) -> None:
     """A figure that one seed does not report, and a game that another did not play."""
     paths = [make_run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
     paths += [make_run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
@@ -199,7 +199,7 @@ def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
-def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
+def test_plot_is_png_for_any_file_name(tmp_path: Path, name: str) -> None:
     two = [make_run(tmp_path / "a", 0, 0, 0.1), make_run(tmp_path / "b", 0, 0, 0.2)]
     assert arena("compare", *two, "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -48,19 +48,19 @@ def test_an_expression_is_found_in_the_order_of_the_log(log: analysis.Frames) ->
     assert find(log, r"(?i)^(then|no)\b", "regex")["text"].tolist() == ["Then goodbye.", "No, never."]
 
 
-def test_a_condition_filters_what_is_looked_for(log: analysis.Frames) -> None:
+def test_condition_filters_the_search(log: analysis.Frames) -> None:
     assert find(log, "three", "words", where="iteration = 1")["match"].tolist() == ["0001-0000"]
     assert find(log, "", of="matches", where="turns > 2")["match"].tolist() == ["0000-0000"]
     assert find(log, "", where="seat = 'responder' -- all")["times"].tolist() == [1, 2, 2]
     assert find(log, "hats", "words", where="iteration > 9").empty
 
 
-def test_matches_are_found_as_wholes(log: analysis.Frames) -> None:
+def test_whole_matches_are_found(log: analysis.Frames) -> None:
     (row,) = find(log, "responder: No", "regex", of="matches").to_dict("records")
     assert row["text"] == "opener: I want three hats.\nresponder: No, never." and row["times"] == 2
 
 
-def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> None:
+def test_act_is_found_with_the_previous_act(log: analysis.Frames) -> None:
     findings = find(log, "odd goodbye", "words")
     assert dict(zip(findings["text"], findings["before"], strict=True)) == {
         "That is odd.": f"opener: {SAID[0][0]}",
@@ -70,7 +70,7 @@ def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> 
     assert find(log, "hats", "regex")["score"].isna().all(), "an expression ranks nothing"
 
 
-def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
+def test_thoughts_are_searched_separately(tmp_path: Path) -> None:
     log = analysis.load(make_run(tmp_path / "run").path)
     assert find(log, "greed", "words").empty
     assert find(log, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
@@ -123,7 +123,7 @@ def test_refuses_condition_with_unbalanced_parentheses(log: analysis.Frames, las
 
 
 @pytest.mark.parametrize("by", ["words", "regex", "meaning"])
-def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
+def test_lone_surrogate_is_searched_as_logged(tmp_path: Path, by: Any) -> None:
     odd = analysis.load(make_dialogue_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
     findings = find(odd, "half \ud800", by, n=1, embedding="hashed")
     assert findings["text"].tolist() == ["half \ufffd a character"]
@@ -137,7 +137,7 @@ def test_refuses_unknown_match(log: analysis.Frames) -> None:
 # As a command
 
 
-def test_the_command_shows_where_and_prints_json(run_folder: Path) -> None:
+def test_command_shows_places_and_prints_json(run_folder: Path) -> None:
     lines = arena("find", run_folder, "three hats", "--words").out.splitlines()
     assert lines[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and lines[1].strip() == SAID[1][0]
     (row,) = json.loads(arena("find", run_folder, "--where", "turns = 3", "--of", "matches", "--json").out)

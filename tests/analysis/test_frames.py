@@ -28,7 +28,7 @@ from games.contracts import Image, Message
 from tests.factories.made_run import make_match, make_run
 
 
-def test_a_live_run_is_read_whole(tmp_path: Path) -> None:
+def test_live_run_is_read_completely(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     log = analysis.load(tmp_path / "run")
     assert log.iterations.columns.tolist() == ["run", "iteration", "reward.opener", "kl", "note", "valid_rate"]
@@ -93,7 +93,7 @@ def test_messages_and_tokens_are_those_that_were_read_and_sampled(tmp_path: Path
     ]
 
 
-def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
+def test_filters_exclude_other_rows(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     few = analysis.load(tmp_path / "run", iterations=[1, 2], seats=["opener"], policies=["shared"])
     assert few.matches["iteration"].unique().tolist() == [1, 2] and few.iterations["iteration"].tolist() == [1]
@@ -129,7 +129,7 @@ def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path, monkeypatc
     assert set().union(*requests) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
 
 
-def test_several_runs_lie_beside_each_other(tmp_path: Path) -> None:
+def test_several_runs_share_the_tables(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
     for path in paths:
         make_run(path)
@@ -150,7 +150,7 @@ def test_a_run_that_has_not_played_yet_has_empty_tables(tmp_path: Path) -> None:
         assert log.table(name).schema.names == schema.names and len(log.table(name)) == (name == "runs")
 
 
-def test_runs_tell_their_experiment(tmp_path: Path) -> None:
+def test_runs_table_has_the_experiment(tmp_path: Path) -> None:
     about = {"commands": [{"time": "2026-01-01T00:00:00+00:00"}], "versions": {"arena-selfplay": "0.1.0"}}
     experiment = {"learn": {"lr": 3e-4}, "seed": 1, "roles": None, "stages": ["a"]}
     RunFolder.create(tmp_path / "run", "a: 1\n", about | {"experiment": experiment})
@@ -341,7 +341,7 @@ def test_mixed_values_share_one_column(values: list[Any]) -> None:
         )
 
 
-def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
+def test_damaged_log_is_refused_in_one_line(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for name, reason in (("0002.jsonl", ":1: this line is damaged"), ("0001.parquet", "cannot be read")):
         full = (run.log.folder / name).read_bytes()

@@ -62,7 +62,7 @@ def test_payoffs_and_ratings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seated", [True, False])
-def test_a_run_in_which_nobody_was_paid_has_empty_tables(tmp_path: Path, seated: bool) -> None:
+def test_run_without_payoffs_has_empty_tables(tmp_path: Path, seated: bool) -> None:
     failed = [replace(make_dialogue(0, n, ["a"]), status="failed", payoffs={}) for n in range(2 if seated else 0)]
     log = analysis.load(write_run(tmp_path / "run", [failed]))
     assert league.payoff_matrix(log).empty and league.alpha_rank(log).empty and league.ratings(log).empty

@@ -66,7 +66,7 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_only_what_a_query_names_is_read(
+def test_only_tables_named_in_a_query_are_read(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str, leaves: set[str]
 ) -> None:
     reads: list[set[str]] = []
@@ -86,9 +86,7 @@ def test_only_what_a_query_names_is_read(
         "select turns from matches",
     ],
 )
-def test_a_word_that_is_a_tables_name_too_opens_no_table(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str
-) -> None:
+def test_table_name_used_as_a_word_opens_no_table(run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     reads: list[str] = []
     known = analysis.Frames.select_existing
     monkeypatch.setattr(
@@ -98,7 +96,7 @@ def test_a_word_that_is_a_tables_name_too_opens_no_table(
     assert reads == [sql.split()[-1]]
 
 
-def test_a_table_that_a_function_finds_is_read(run_folder: Path) -> None:
+def test_table_named_in_a_function_is_read(run_folder: Path) -> None:
     assert analysis.sql(run_folder, "select count(*) from query_table('turns')").iloc[0, 0] == 21
 
 
@@ -110,12 +108,12 @@ def test_a_table_that_a_function_finds_is_read(run_folder: Path) -> None:
         ("select advantage, #4 from turns", "turn"),
     ],
 )
-def test_a_place_is_that_of_the_whole_table(run_folder: Path, sql: str, column: str) -> None:
+def test_row_numbers_are_those_of_the_full_table(run_folder: Path, sql: str, column: str) -> None:
     log = analysis.load(run_folder)
     assert analysis.sql(log, sql).iloc[:, -1].tolist() == log.turns[column].tolist()
 
 
-def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run_folder: Path) -> None:
+def test_sum_of_integers_is_an_integer_unless_too_large(run_folder: Path) -> None:
     summed = query.run_query(
         analysis.load(run_folder), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches"
     )
@@ -128,7 +126,7 @@ def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run_folder: Path) -> 
 
 
 @pytest.mark.parametrize("sql", ["select t from turns t limit 1", "select turns from turns limit 1"])
-def test_a_row_that_is_asked_for_whole_is_whole(run_folder: Path, sql: str) -> None:
+def test_whole_row_has_all_columns(run_folder: Path, sql: str) -> None:
     (row,) = query.run_query(analysis.load(run_folder), sql).to_pylist()
     (record,) = row.values()
     assert list(record) == analysis.load(run_folder).turns.columns.tolist()
@@ -226,7 +224,7 @@ def test_the_command_prints_no_control_characters_and_not_too_much(
 
 @pytest.mark.parametrize("day", ["'infinity'::date", "['infinity'::timestamp]", "'20000-01-01'::date"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run_folder: Path, day: str, form: list[str]) -> None:
+def test_date_beyond_python_is_refused_in_one_line(run_folder: Path, day: str, form: list[str]) -> None:
     assert "ask for it as text" in get_refusal("sql", run_folder, f"select {day}", *form)
     assert "infinity" in arena("sql", run_folder, "select 'infinity'::date::varchar").out
 
@@ -243,7 +241,7 @@ def test_command_refuses_mistakes_in_one_line(arguments: list[str], line: str) -
     assert get_refusal("sql", "nowhere", *arguments) == line
 
 
-def test_without_duckdb_it_says_what_to_install(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_duckdb_is_reported_with_its_installation(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     assert "pip install 'arena-selfplay[analysis]'" in get_refusal("sql", run_folder, "select 1")
 

@@ -161,7 +161,7 @@ def test_waiting_requests_are_decoded_together(nano: Any) -> None:
     assert batches == [1, 7, 7]  # the common opening once, then everybody
 
 
-def test_publishing_drops_what_older_weights_had_computed() -> None:
+def test_publishing_drops_caches_of_older_weights() -> None:
     model = make_tiny_llama(seed=0)
     engine = make_engine(model)
     first = make_request(make_contexts(24, 2)[1], seed=1)
@@ -187,7 +187,7 @@ def test_policies_are_served_apart() -> None:
     assert (actual.version, reference.version) == (3, 9)
 
 
-def test_temperature_zero_takes_the_best_token_with_certainty() -> None:
+def test_temperature_zero_is_greedy_with_log_probability_zero() -> None:
     model = make_tiny_llama()
     request = make_request([3, 1, 4, 1, 5], temperature=0.0)
     (got,) = generate(make_engine(model), [request])
@@ -211,7 +211,7 @@ def test_a_stop_id_ends_the_reply_and_belongs_to_it() -> None:
     assert (last.finish, last.ids) == ("stop", full.ids[:1])
 
 
-def test_a_policy_that_nobody_published_is_an_error() -> None:
+def test_refuses_unpublished_policy() -> None:
     with pytest.raises(KeyError, match="no weights are published for policy 'ghost'"):
         generate(make_engine(make_tiny_llama()), [make_request([1, 2], policy="ghost")])
 
@@ -288,7 +288,7 @@ def test_contexts_with_nothing_in_common_are_computed_in_one_pass(nano: Any, mon
     assert shapes == [(1, 54), *[(6, 1)] * 6], "a tree without a trunk, then everybody's own tokens"
 
 
-def test_what_contexts_share_is_computed_once_however_deep(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_prefixes_are_computed_once_at_any_depth(nano: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two deals of three contexts: 4 common tokens, 3 per deal, and 2 or 1 per context."""
     requests = [
         make_request([1, 2, 3, 4, *[10 + deal] * 3, *[20 + own] * (1 + own % 2), 5], key=f"{deal}/{own}")
@@ -347,7 +347,7 @@ def test_requests_share_a_row_until_they_sample_different_tokens(monkeypatch: py
         assert alone.ids == completion.ids
 
 
-def test_a_conversation_goes_on_from_a_row_that_was_shared(nano: Any) -> None:
+def test_conversation_continues_from_a_shared_row(nano: Any) -> None:
     """Requests that shared a row keep the cache of their own ids."""
     engine = make_engine(nano)
     first = [make_request([1, 2, 3, 4], i // 2, f"k{i}") for i in range(6)]
@@ -452,7 +452,7 @@ def test_an_error_of_one_request_reaches_no_other() -> None:
 
 
 @pytest.mark.parametrize("ids", [(1, 24), (-1, 2), (2**40,)])
-def test_a_token_that_the_model_lacks_fails_its_request_before_the_batch(
+def test_unknown_token_fails_its_request_before_the_batch(
     ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU an index out of range breaks the whole process."""

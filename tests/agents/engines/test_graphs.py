@@ -204,6 +204,6 @@ def test_rows_are_rounded_up_to_few_numbers() -> None:
 
 
 @given(st.integers(1, 10**6))
-def test_rounding_up_takes_half_as_much_again_at_most(count: int) -> None:
+def test_rounding_up_adds_at_most_half(count: int) -> None:
     assert count <= round_up_rows(count) <= 1.5 * count
     assert round_up_rows(round_up_rows(count)) == round_up_rows(count)

@@ -29,7 +29,7 @@ def test_registered_class_is_an_engine() -> None:
 
 
 @pytest.mark.parametrize("kind", ["in_process", "vllm", "toy"])
-def test_the_settings_limit_contexts_only_where_the_engine_says_so(kind: str) -> None:
+def test_settings_limit_contexts_only_if_the_engine_declares_it(kind: str) -> None:
     spec = EngineSpec(kind=kind, max_model_len=512)
     assert (spec.max_context == 512) is import_engine(kind).capabilities.limits_context is (kind == "vllm")
 
@@ -50,7 +50,7 @@ def test_a_command_refuses_an_unknown_kind_in_one_line(command: tuple[str, ...])
     assert get_refusal(*command).endswith("unknown engine 'vlm' — did you mean 'vllm'?")
 
 
-def test_engines_are_listed_with_what_they_serve() -> None:
+def test_engines_are_listed_with_their_capabilities() -> None:
     result = arena("list", "engines", "--json")
     rows = {row["engine"]: row for row in json.loads(result.out)}
     assert rows["in_process"]["serves"] == "images, adapters, several policies, entropies"

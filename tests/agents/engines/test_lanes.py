@@ -156,7 +156,7 @@ def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     assert_agrees(base, request, generate(engine, [request])[0])
 
 
-def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
+def test_non_finite_adapter_spoils_no_other_reply() -> None:
     """In a joint product 0 times NaN is NaN: other policies are decoded again without it."""
     engine, base = InProcessEngine(), make_base()
     models = publish_adapters(base, engine)

@@ -106,7 +106,7 @@ def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
         torch.testing.assert_close(other[2:, 1], outputs[0][2:, 1], rtol=close, atol=close)
 
 
-def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
+def test_copied_row_has_no_gaps_between_columns() -> None:
     rows = [KV((1,) * n, torch.full((2, 2, 3, n, 4), float(n))) for n in (2, 3)]
     batch = BatchKV(rows, room=3)
     batch.data[:, :, :, :, 3:5] = torch.tensor([7.0, 8.0])[:, None]

@@ -126,7 +126,7 @@ def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, m
     assert [c.ids for c in generate(engine, requests)] == [c.ids for c in generate(here, requests)]
 
 
-def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> None:
+def test_same_seed_gives_same_reply_in_any_batch(engine: VLLMEngine) -> None:
     requests = make_requests(20, temperature=1.0)
     together = generate(engine, requests)
     assert [c.ids for c in together] == [generate(engine, [request])[0].ids for request in requests]
@@ -140,7 +140,7 @@ def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
     assert (full.finish, short.finish, short.ids) == ("length", "stop", full.ids[:cut])
 
 
-def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
+def test_next_turn_hits_the_cache(engine: VLLMEngine) -> None:
     ids = [int(i) for i in np.random.default_rng(0).integers(0, 200, 300)]
     (reply,) = generate(engine, [make_request(ids, key="long")])
     before = engine.figures()["cached_tokens"]
@@ -169,7 +169,7 @@ def change_tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]
         yield name, (parameter + 0.05 * torch.randn_like(parameter)).detach()
 
 
-def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> None:
+def test_transferred_weights_are_served(engine: VLLMEngine) -> None:
     """In place, without a folder, the tied head too."""
     model = load_model(resolve("nano"))
     for version, seed in ((1, 11), (2, 12)):

@@ -98,7 +98,7 @@ def test_received_weights_replace_the_older_ones_without_a_folder(engine: VLLMEn
     assert generate_greedily(make_changed_model(1)) != generate_greedily(make_changed_model(2))
 
 
-def test_a_transfer_that_broke_off_is_repeated_with_whole_layers(engine: VLLMEngine) -> None:
+def test_interrupted_transfer_is_repeated_with_full_layers(engine: VLLMEngine) -> None:
     """vLLM counts what a layer has got: without a clean end, a second try would fill layers from two versions."""
     wait(publish_received(engine, 1, 1))
     with pytest.raises(EngineError, match="the ranks are gone"):
@@ -108,7 +108,7 @@ def test_a_transfer_that_broke_off_is_repeated_with_whole_layers(engine: VLLMEng
 
 
 @pytest.mark.parametrize("slow", ["way", "speed"])
-def test_replies_in_progress_are_finished_by_the_weights_that_began_them(
+def test_running_replies_finish_with_their_initial_weights(
     engine: VLLMEngine, llm: type[AsyncLLM], monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
     """Also those that vLLM's scheduler has not seen when the update begins."""
@@ -149,7 +149,7 @@ def test_received_weights_wake_a_server_too(engine: VLLMEngine) -> None:
     assert not get_server(engine).asleep and generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
-def test_a_sleeping_server_that_is_asked_serves_what_it_had(engine: VLLMEngine) -> None:
+def test_sleeping_server_serves_its_old_weights_on_request(engine: VLLMEngine) -> None:
     """An update may fail and its policy go on playing."""
     wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
     wait(engine.release("p"))
@@ -186,7 +186,7 @@ def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(
     assert generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
-def test_scores_by_weights_that_only_vllm_has_are_refused(engine: VLLMEngine) -> None:
+def test_refuses_to_score_with_transferred_weights(engine: VLLMEngine) -> None:
     wait(publish_received(engine, 1, 1))
     stream = Stream()
     stream.observe([1, 2, 3])

@@ -77,7 +77,7 @@ def test_an_extended_conversation_is_composed_of_the_frames_pieces(family: str) 
 
 
 @pytest.mark.parametrize("family", ["qwen25", "qwen_xml", "llama31"])
-def test_a_stream_is_what_the_chat_template_prints(family: str) -> None:
+def test_stream_matches_the_chat_template(family: str) -> None:
     tokenizer, f, talk = build_tool_tokenizer(family), load_frame(family), ScriptedConversation(family)
     calls = tuple(
         ToolCall(make_call_id(n), "add", {"a": n, "b": "x"}) for n in range(2 if f.tools and f.tools.several else 1)
@@ -128,7 +128,7 @@ def test_a_fork_repeats_the_ids_as_context_and_opens_a_stream() -> None:
 
 
 @pytest.mark.parametrize("reply", [" <think>hm</think> One.", '\n<think internal="QQ==">\nhm\n</think>\n\nOne.'])
-def test_a_reply_with_other_blanks_and_tags_is_the_same(reply: str) -> None:
+def test_reply_matches_despite_other_blanks_and_tags(reply: str) -> None:
     talk = ScriptedConversation("qwen25")
     placed, _ = talk.all.place(make_chat_request(GREETING))
     ids = [*load_frame("qwen25").encode("\n<think>hm</think>\n  One. \n"), load_frame("qwen25").stop_id]
@@ -199,7 +199,7 @@ def test_a_call_that_the_format_cannot_express_is_refused() -> None:
         )
 
 
-def test_images_stand_in_the_streams_once_and_in_forks_again() -> None:
+def test_images_are_in_streams_once_and_again_in_forks() -> None:
     talk = ScriptedConversation("seeing")
     first, two = (make_image_part(encode_noise(k)) for k in (1, 2))
 

@@ -43,7 +43,7 @@ def play_program(code: str, *observations: dict[str, Any]) -> list[str]:
         ("print(input())", '{"seed": 3}'),
     ],
 )
-def test_the_act_is_a_line_of_json_or_all_that_is_printed(code: str, act: str) -> None:
+def test_act_is_a_json_line_or_the_full_output(code: str, act: str) -> None:
     assert play_program(code, {"seed": 3}) == [act]
 
 
@@ -66,7 +66,7 @@ def test_a_program_plays_on_while_it_answers_by_lines_and_is_started_again_other
         ("while True: print('x')", "more than 1,000,000 bytes"),
     ],
 )
-def test_a_program_that_fails_says_why_in_a_line(code: str, words: str) -> None:
+def test_failed_program_is_reported_in_one_line(code: str, words: str) -> None:
     with pytest.raises(HarnessError, match=words) as error:
         play_program(code)
     assert "\n" not in str(error.value)
@@ -148,7 +148,7 @@ asyncio.run(Program({words!r}, {{}}).act({{}}))
     assert all(wait_until_gone(int(line)) for line in pid_file.read_text().split())
 
 
-def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
+def test_supervisor_of_another_caller_starts_nothing(tmp_path: Path) -> None:
     marker = tmp_path / "made"
     subprocess.run([sys.executable, keeper.__file__, "1", "touch", str(marker)], check=True)
     assert not marker.exists()

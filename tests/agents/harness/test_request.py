@@ -105,7 +105,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_answered_is_refused_as_openai_does(case: str) -> None:
+def test_refuses_invalid_requests_as_openai_does(case: str) -> None:
     body, code, words = REFUSED[case]
     with pytest.raises(RequestError, match=words) as error:
         parse("chat", json.dumps(body).encode())

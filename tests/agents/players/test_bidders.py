@@ -39,14 +39,14 @@ def test_bids_match_worked_examples():
         }  # fmt: skip
 
 
-def test_truth_pays_best_where_the_second_price_is_paid():
+def test_truth_is_best_in_second_price_auctions():
     bidders = [name for name in SCRIPTED if "second_price_auction" in GAMES[name]]
     for bidder in bidders:
         earned = {name: compute_mean_payoff("second_price_auction", name, bidder) for name in bidders}
         assert earned["truthful_bidder"] == max(earned.values())
 
 
-def test_shading_pays_best_among_shaders_where_the_first_price_is_paid():
+def test_shading_is_best_in_first_price_auctions():
     earned = {
         name: compute_mean_payoff("first_price_auction", name, "shading_bidder")
         for name in SCRIPTED

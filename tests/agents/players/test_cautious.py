@@ -125,7 +125,7 @@ def test_the_same_seed_writes_the_same_and_another_seed_may_not() -> None:
     assert first == two and len({reply.ids for reply in sample_replies(make_fork(RIGHT), careful=False)}) > 1
 
 
-def test_its_log_probabilities_are_the_policys_own_of_what_was_kept() -> None:
+def test_log_probabilities_are_the_policys_for_the_chosen_tokens() -> None:
     model = load_model(resolve("nano"))
     engine = InProcessEngine()
     wait(engine.publish("p", 1, ModuleWeights(model)))

@@ -83,7 +83,7 @@ def short_waits(monkeypatch):
 # A server that answers
 
 
-def test_a_reply_and_what_was_asked():
+def test_reply_and_request_fields():
     with Server(reply_with(make_completion("BET | hm", "stop", (31, 5)))) as server:
         endpoint, answer = server.ask()
     assert (answer.text, answer.finish, answer.tokens) == ("BET | hm", "stop", 5)
@@ -94,7 +94,7 @@ def test_a_reply_and_what_was_asked():
     assert "stop" not in body and KEY not in repr(endpoint.spec)
 
 
-def test_a_cut_reply_says_so_and_the_parts_of_a_text_are_joined():
+def test_truncated_reply_is_marked_and_text_parts_are_joined():
     with Server(reply_with(make_completion("BE", "length"))) as server:
         assert server.ask()[1].finish == "length"
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
@@ -139,7 +139,7 @@ def test_a_reply_without_text_is_asked_for_again_and_is_no_act(kind):
     assert first != second, "the same seed would draw it again"
 
 
-def test_a_limit_spent_on_thought_is_told_at_once():
+def test_token_limit_spent_on_thought_is_reported_at_once():
     for thought in ({"reasoning_content": "Let me see"}, {}):
         with Server(reply_with(make_empty("length", content="", **thought))) as server:
             _, line = server.fails()
@@ -231,7 +231,7 @@ def test_rubbish_is_refused_and_paid_for_as_estimated(body):
     assert endpoint.spend.wrote == 32
 
 
-def test_an_error_with_status_200_is_told():
+def test_error_with_status_200_is_reported():
     with Server(reply_with({"error": {"message": f"provider is down {KEY}", "code": 502}})) as server:
         _, line = server.fails(attempts=1)
     assert "the server reports an error: provider is down (key)" in line
@@ -332,7 +332,7 @@ def test_permanent_errors_are_not_retried():
         (b"[" * 100_000, "[[["),
     ],
 )
-def test_a_refusal_in_any_form_is_told_in_a_line(body, words):
+def test_refusals_in_any_form_are_reported_in_one_line(body, words):
     with Server(reply_with(body, 404)) as server:
         _, line = server.fails()
     assert f"status 404: {words}" in line
@@ -457,7 +457,7 @@ def test_malformed_model_list_is_noted(body):
     assert server.url in note and "is it the right server?" in note
 
 
-def test_a_refused_key_is_told():
+def test_refused_key_is_reported():
     says_so = pytest.raises(EndpointError, match=r"refuses the key in OPENAI_API_KEY \(401: bad key \(key\)\)")
     with Server(models=reply_with({"error": {"message": f"bad key {KEY}"}}, 401)) as server, says_so:
         check_server(server.endpoint(), "m")
@@ -494,7 +494,7 @@ def test_each_server_has_its_own_key_account_and_rate(monkeypatch):
     assert servers.status() == "3 replies, 0 requests under way"
 
 
-def test_a_server_that_nobody_named():
+def test_refuses_unknown_server_name():
     servers = Endpoints({"local": EndpointSpec(url="http://127.0.0.1:9/v1")})
     with pytest.raises(EndpointError, match=r"unknown server 'locl' in endpoint@locl:m — did you mean 'local'"):
         servers.at("endpoint@locl:m")
@@ -524,7 +524,7 @@ SPLIT = [KEY, "\u200b".join(KEY), "\n".join(KEY), KEY[:5] + "\x1b\x00\u202e \u20
 
 
 @pytest.mark.parametrize("content", SPLIT, ids=range(len(SPLIT)))
-def test_a_key_is_cut_out_of_completions_and_refusals(content):
+def test_key_is_redacted_in_completions_and_refusals(content):
     from agents.reply import visible
 
     def clean(text):
@@ -540,7 +540,7 @@ def test_a_key_is_cut_out_of_completions_and_refusals(content):
     assert KEY[:6] not in clean(line), "nor its beginning, where the line is cut"
 
 
-def test_a_key_that_reading_puts_together_is_cut_out():
+def test_key_joined_by_parsing_is_redacted():
     spec = make_role(reply={"format": "whole", "private": "think"}, examples=[])
     with Server(reply_with(make_completion(f"{KEY[:5]}<think>x</think>{KEY[5:]}"))) as server:
         act = asyncio.run(server.endpoint().player("m", spec, 7).act(make_view(0)))
@@ -787,7 +787,7 @@ def test_run_survives_occasional_endpoint_failures(tmp_path, monkeypatch):
     assert (metrics["matches"], metrics["failed"]) == (5, 1) and metrics["learn"]["shared"]
 
 
-def test_a_games_pictures_are_sent_where_the_server_sees():
+def test_pictures_are_sent_to_servers_with_vision():
     game = Colours(rounds=3)
     game.reset(seed=1)
 

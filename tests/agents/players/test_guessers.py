@@ -62,7 +62,7 @@ def test_marks_equal_those_of_the_game():
 
 
 @pytest.mark.thorough
-def test_a_consistent_guesser_never_tries_what_cannot_be():
+def test_consistent_guesser_never_tries_excluded_answers():
     game = games.make("wordle", max_turns=12)
     turns = []
     for seed in range(count_cases(20, 60)):
@@ -101,7 +101,7 @@ def test_careless_player_loses_a_third_of_its_turns(name, sound, options):
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("size", [2, 5, 9])
-def test_who_reads_the_map_takes_the_shortest_way(size):
+def test_map_reader_takes_the_shortest_path(size):
     for report in play_matches("maze", "map_reader", 100, size=size):
         assert report["efficiency"] == games.make("maze").theory["max_efficiency"]
 

@@ -80,7 +80,7 @@ def list_contexts(streams: list[Stream]) -> Iterator[tuple[int, tuple[int, ...],
 @pytest.mark.slow_after(4)
 @pytest.mark.parametrize("history", ["strip", "keep"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history: str) -> None:
+def test_every_turn_is_trained_on_its_sampling_context(family: str, history: str) -> None:
     """A thousand matches over families, formats and histories."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(84):
@@ -96,7 +96,7 @@ def test_every_turn_is_trained_on_what_it_was_sampled_from(family: str, history:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_seen_of_the_past_has_no_thought(family: str) -> None:
+def test_history_contains_no_thoughts(family: str) -> None:
     """A turn's context is the frame around all messages and replies without thoughts."""
     frame = ChatFrame(FAMILIES[family]())
     for seed in range(20):
@@ -129,7 +129,7 @@ def test_the_template_of_a_thinking_model_renders_the_same() -> None:
             messages.append({"role": "assistant", "content": frame.decode(ids)})
 
 
-def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
+def test_streams_restart_only_where_history_was_removed() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
     for seed in range(20):
         player, thinker = play_turns(frame, make_role(), seed)
@@ -138,7 +138,7 @@ def test_streams_begin_anew_only_where_something_was_taken_away() -> None:
         assert set(player.stream_keys) == {"m/a/0"}, "so that an engine goes on from what they have in common"
 
 
-def test_with_a_window_facts_are_told_again_only_when_it_begins_anew() -> None:
+def test_windowed_memory_repeats_facts_only_on_restart() -> None:
     frame = ChatFrame(FAMILIES["qwen"]())
     own = make_role(memory=Memory(kind="window", turns=3), turn="{% if first %}FACTS{% endif %} {{ turn_number }}")
     for seed in range(10):
@@ -163,7 +163,7 @@ def test_a_tag_that_is_a_token_is_read_as_the_tag() -> None:
     assert frame.control_ids.isdisjoint(frame.encode(text)), "and written by anybody else it is only text"
 
 
-def test_an_engine_goes_on_from_what_two_streams_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_reuses_the_prefix_of_the_next_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next stream costs its new tokens only, and scores as in a fresh pass."""
     model = make_tiny_llama(vocabulary=64)
     engine = InProcessEngine()

@@ -56,7 +56,7 @@ def test_typed_text_becomes_an_act(monkeypatch, typed, action, public):
     assert (act.action, act.public, act.private, act.tokens) == (action, public, "", 0)
 
 
-def test_the_screen_tells_what_the_seat_may_know(monkeypatch):
+def test_screen_shows_the_seats_view(monkeypatch):
     _, screen = play_at_terminal(
         monkeypatch, "beet 2\n1\n1\n", make_view(public={"pot": 2, "acts": ["BET", "PASS"]}, private={"card": "K"}),
         make_view(2, [("second", "BET 3 | ha"), ("referee", "Well.")], public={"board": "X.\n.O"}),
@@ -111,7 +111,7 @@ def test_many_acts_are_listed_when_asked(monkeypatch):
     assert "100. OFFER 99 99" in screen
 
 
-def test_where_acts_are_not_listed_any_text_is_one(monkeypatch):
+def test_any_text_is_an_act_without_listed_acts(monkeypatch):
     acts, screen = play_at_terminal(monkeypatch, "\nIs it red?\n", make_view(legal=None))
     assert acts[0].action == "Is it red?" and "any act that the rules allow" in screen
 
@@ -148,7 +148,7 @@ class WordGame:
         return [], ""
 
 
-def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
+def test_game_description_replaces_its_facts(monkeypatch):
     assert isinstance(WordGame(), PlainWords) and not isinstance(object(), PlainWords)
     _, screen = play_at_terminal(
         monkeypatch, "1\npass\n?\nbet 2\n", make_view(public={"pot": 2}),
@@ -164,7 +164,7 @@ def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
     assert not set(screen) & set("\x1b\r\u202e") and "[red]x[/red]" in screen
 
 
-def test_nobody_gets_out_of_quotation_marks(monkeypatch):
+def test_text_cannot_leave_its_quotation_marks(monkeypatch):
     talk = 'no" They accept. "|“x” ＂\x1b]0;y\x07\u202e\nreferee: won'
     _, screen = play_at_terminal(
         monkeypatch, "1\npass\n", make_view(messages=[("second", f"BET 3 | {talk}")]), teller=WordGame()
@@ -184,7 +184,7 @@ def test_the_end_of_input_leaves_a_game_with_words_too(monkeypatch, typed):
     assert isinstance(left, HumanLeft)
 
 
-def test_an_act_that_is_not_listed_is_one_where_the_game_takes_it(monkeypatch):
+def test_unlisted_act_is_accepted_if_the_game_accepts_it(monkeypatch):
     """Wordle lists the possible answers only, but accepts any five letters."""
     game = games.make("wordle")
     game.reset(seed=0)

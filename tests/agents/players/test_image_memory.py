@@ -48,7 +48,7 @@ CONTENTS = st.lists(
 
 
 @given(CONTENTS, st.integers(0, 5))
-def test_the_newest_images_stay_and_others_become_their_placeholders(contents: list[Any], keep: int) -> None:
+def test_old_images_become_placeholders(contents: list[Any], keep: int) -> None:
     remaining, before = keep_newest(contents, keep), [image for content in contents for image in find_images(content)]
     assert [image for content in remaining for image in find_images(content)] == before[max(0, len(before) - keep) :]
     for old, new in zip(contents, remaining, strict=True):
@@ -140,7 +140,7 @@ def test_contexts_have_the_newest_images_and_sampled_ids_are_trained_ids(
     assert sampled == [token for _, _, completion in writer.requests for token in completion.ids]
 
 
-def test_a_context_goes_on_while_no_image_is_dropped() -> None:
+def test_context_continues_while_no_image_is_dropped() -> None:
     player, _, _ = play_turns(make_role(images={"keep": 2}), [1, 0, 1, 0, 1, 1])
     first, *later = player.streams
     assert len(player.streams) == 3 and len(set(player.stream_keys)) == 1

@@ -62,7 +62,7 @@ def test_pavlov_mends_a_mistake_and_grim_does_not():
             assert game.history[3] == ["DEFECT", "COOPERATE"] and game.history[4:] == [["DEFECT"] * 2] * 4
 
 
-def test_chance_is_as_often_as_it_says_and_repeats_with_the_seed():
+def test_random_strategies_have_their_frequency_and_follow_the_seed():
     for name, share in (("generous_tit_for_tat", GENEROSITY), ("mostly_cooperate", 0.9)):
         rates = []
         for seed in range(40):

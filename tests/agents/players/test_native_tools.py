@@ -141,7 +141,7 @@ def test_a_window_forgets_calls_and_keeps_their_results(
     assert own == [token for completion in spy.completions.values() for token in completion.ids]
 
 
-def test_without_a_tool_template_native_is_whole(frames: dict[str, ChatFrame]) -> None:
+def test_native_format_falls_back_to_whole_without_a_tool_template(frames: dict[str, ChatFrame]) -> None:
     tokenizer = build_tool_tokenizer("qwen25")
     tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     tokenizer.chat_template += "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"

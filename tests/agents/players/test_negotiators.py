@@ -62,7 +62,7 @@ def compute_mean_payoff(name, prey, seat, seeds=200):
 @pytest.mark.slow
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 @pytest.mark.parametrize("prey", PREY)
-def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
+def test_exploiter_earns_most_against_its_prey(prey, seat):
     means = {name: compute_mean_payoff(name, prey, seat) for name in SCRIPTED}
     best = means.pop(f"exploiter:{prey}")
     assert best > max(means.values()), (best, means)
@@ -72,7 +72,7 @@ def test_scripted_players_match_the_documented_table():
     assert set(SCRIPTED) == {*PREY, "naive", "novice", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
-def test_brains_repeat_themselves_and_need_no_more_than_their_view():
+def test_players_are_reproducible_from_their_view():
     for name in SCRIPTED:
         for seed in range(8):
             matches = []
@@ -83,7 +83,7 @@ def test_brains_repeat_themselves_and_need_no_more_than_their_view():
             assert matches[0] == matches[1]
 
 
-def test_a_brain_may_play_match_after_match():
+def test_player_can_play_several_matches():
     for name in SCRIPTED:
         scripted = {seat: SCRIPTED[name](0) for seat in Negotiation.seats}
         for seed in range(5):
@@ -134,7 +134,7 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
     assert deals > 100
 
 
-def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_each_point():
+def test_naive_player_splits_and_accepts_with_its_frequencies():
     """A share worth 6 is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     game = Negotiation()
@@ -149,7 +149,7 @@ def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_ea
         assert answers.count("ACCEPT") / 2000 == pytest.approx(chance, abs=0.04)
 
 
-def test_the_novice_knows_how_acts_are_written_and_nothing_else():
+def test_novice_plays_random_well_formed_acts():
     """It accepts half of all offers whatever their worth, and offers at random."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     for splits in ("hidden", "shown"):
@@ -298,7 +298,7 @@ def test_exploiter_belief_only_narrows(name):
     assert narrowed > 40
 
 
-def test_against_random_it_stops_where_waiting_is_worth_less():
+def test_exploiter_of_random_stops_when_waiting_is_worth_less():
     for pool, (own, _) in instances()[::700]:
         replies = len(list_shares(pool)) + 2
         chance = functools.partial(RandomExploiter().expected_gain, pool, own)

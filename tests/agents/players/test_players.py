@@ -105,7 +105,7 @@ def test_masked_ids_are_exactly_those_the_engine_returned(nano: Any, legal_turns
             assert list_sampled(player) == expected
 
 
-def test_what_was_sampled_from_is_what_the_stream_holds_before_it(nano: Any) -> None:
+def test_sampling_context_is_the_preceding_stream(nano: Any) -> None:
     spy = RecordingEngine(nano, 5)
     _, players = play_negotiation(spy, 3, make_roles())
     for seat, player in players.items():
@@ -116,7 +116,7 @@ def test_what_was_sampled_from_is_what_the_stream_holds_before_it(nano: Any) -> 
             assert tuple(stream.ids[end : end + len(completion.ids)]) == completion.ids
 
 
-def test_what_the_other_side_said_is_read_and_never_masked(nano: Any) -> None:
+def test_other_sides_text_is_observed_and_never_masked(nano: Any) -> None:
     _, players = play_negotiation(RecordingEngine(nano, 6), 1, make_roles())
     for seat, other in (SEATS, SEATS[::-1]):
         (stream,) = players[seat].streams
@@ -126,7 +126,7 @@ def test_what_the_other_side_said_is_read_and_never_masked(nano: Any) -> None:
         assert f"{seat} says please" in wrote and f"{seat} says please" not in observed
 
 
-def test_the_frame_around_a_reply_is_whole_however_it_ended(nano: Any) -> None:
+def test_reply_is_closed_however_it_ended(nano: Any) -> None:
     """A truncated reply gets the missing end token, unmasked."""
     _, players = play_negotiation(RecordingEngine(nano, 0), 0, make_roles())
     (stream,) = players["opener"].streams  # random weights: an illegal act, cut off, and a second try
@@ -164,7 +164,7 @@ def contains_sequence(ids: Sequence[int], part: Sequence[int]) -> bool:
     return any(tuple(ids[i : i + len(part)]) == tuple(part) for i in range(len(ids)))
 
 
-def test_with_memory_all_facts_are_told_once(nano: Any) -> None:
+def test_full_memory_shows_facts_once(nano: Any) -> None:
     _, players = play_negotiation(RecordingEngine(nano, 6), 2, make_roles())
     assert [FRAME.decode(s.ids).count("pool") for s in players["opener"].streams] == [1]
 
@@ -209,7 +209,7 @@ def test_a_request_carries_the_roles_sampling_and_a_seed_of_its_own_turn(nano: A
 
 
 @pytest.mark.parametrize("script", ["random", "conceder", "exploiter:random"])
-def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(script: str) -> None:
+def test_demonstrations_write_the_scripts_acts_validly(script: str) -> None:
     cast = make_roles()
     for seed in range(5):
         acts: list[str] = []
@@ -243,7 +243,7 @@ def test_a_demonstrator_writes_what_the_script_says_and_the_game_accepts_it(scri
             assert len(ends) == sum(turn.seat == player.key.split("/")[1] for turn in record.turns)
 
 
-def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
+def test_demonstrated_matches_equal_scripted_matches() -> None:
     cast = make_roles()
     seats = {seat: Seating(cast[seat].role, "p", 0, True, "model") for seat in SEATS}
     plan = MatchPlan(identity=MatchId(0, 0), game="negotiation", options={}, seed=11, seats=seats)
@@ -267,7 +267,7 @@ def test_demonstrated_matches_are_those_the_brains_play_themselves() -> None:
     assert not any(record.streams.values()), "a scripted policy has no tokens"
 
 
-def test_a_brains_talk_is_public() -> None:
+def test_scripted_talk_is_public() -> None:
     class Chatty:
         def act(self, view: View) -> str:
             return "WALK | bye now "

@@ -139,14 +139,14 @@ def test_every_situation_has_a_remark(instance, data, seed):
 
 
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
-def test_names_of_items_break_nothing(instance, seed, names):
+def test_any_item_names_are_supported(instance, seed, names):
     pool, (own, _) = instance
     for share, reference in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
         words = remark(Situation(tuple(names), pool, own, reference, share, pool, 5), np.random.default_rng(seed))
         assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
 
 
-def test_the_other_sides_values_are_not_told():
+def test_remarks_do_not_reveal_the_other_sides_values():
     """Remarks do not depend on the other side's values while the acts are equal."""
     pool, own = (1, 2, 3), (1, 3, 1)
     others = [two for where, (first, two) in instances() if (where, first) == (pool, own)]
@@ -170,7 +170,7 @@ def test_remarks_vary():
     assert len(remarks) > 40 and repeated < total / 10
 
 
-def test_the_seed_decides_what_is_said():
+def test_seed_determines_remarks():
     remarks = {
         seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
     }
@@ -180,7 +180,7 @@ def test_the_seed_decides_what_is_said():
     assert remarks == repeated and len(set(remarks.values())) > 2
 
 
-def test_where_talk_is_off_nothing_is_said():
+def test_no_remarks_without_talk():
     names = ["talkative:naive", "talkative:conceder"]
     silent, _ = play_match(names, (1, 2), instances()[9], talk=False)
     plain, _ = play_match(["naive", "conceder"], (1, 2), instances()[9], talk=False)

@@ -129,7 +129,7 @@ def test_checking_leaves_the_game_alone():
     assert before == (game.render(), game.infos, game.rng.bit_generator.state)
 
 
-def test_the_table_says_what_everybody_plays():
+def test_documented_table_lists_all_scripted_players():
     for name, kind in SCRIPTED.items():
         assert kind.plays and kind.description and "\n" not in kind.description, name
         assert kind.games is None or set(kind.games) <= set(games.GAMES), name

@@ -199,7 +199,7 @@ def test_any_seed_of_a_match_is_one_for_openspiel() -> None:
         assert make_mcts(seed, game, (2, 1)).act(make_view(game)) in (game.legal("first") or ())
 
 
-def test_positions_of_a_wrapped_game_are_told_apart():
+def test_positions_of_a_wrapped_game_are_distinguished():
     """Its public facts are only the number of acts; the seats see the rest."""
     keys = set()
     for act in ("0", "1", "2"):
@@ -224,6 +224,6 @@ def test_wrapped_games_in_which_nothing_is_hidden_are_searched(name):
         check_scripted("mcts:5x1", games.make("textarena:KuhnPoker-v0"))
 
 
-def test_who_picks_among_listed_acts_is_told_where_there_are_none():
+def test_refuses_act_pickers_without_listed_acts():
     with pytest.raises(ScriptedPolicyError, match=r"ConnectFour-v0 lists none.*seat a model"):
         check_scripted("random", games.make("textarena:ConnectFour-v0"))

@@ -154,13 +154,13 @@ def test_a_match_is_cut_off_when_no_summary_is_left() -> None:
     assert max(map(len, record.streams["keeper"])) <= 48
 
 
-def test_a_context_that_holds_no_turn_is_an_error_in_one_line() -> None:
+def test_refuses_context_too_small_for_a_turn_in_one_line() -> None:
     record = play_with_summaries(make_keeper(context=16), RandomSummaryEngine())
     assert record.status == "failed" and record.failure and record.failure.kind == "game"
     assert "role nano_keeper: memory.context: 16 tokens have no room" in record.reason and "raise it" in record.reason
 
 
-def test_what_is_new_may_be_too_long_for_any_context() -> None:
+def test_refuses_messages_longer_than_the_context() -> None:
     role = make_keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
     record = play_with_summaries(role, RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.turns) == ("finished", "context", ())
@@ -178,7 +178,7 @@ def test_a_branch_repeats_summaries_token_for_token() -> None:
         assert [{**t, "rewards": {}} for t in actual] == [{**t, "rewards": {}} for t in reference]
 
 
-def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:
+def test_summaries_are_credited_for_later_turns_or_excluded() -> None:
     records = [play_with_summaries(make_keeper(), RandomSummaryEngine(), number) for number in range(30)]
     batch = TurnBatch([t for record in records for t in trajectories(record)])
     counts: dict[bool, int] = {}
@@ -217,7 +217,7 @@ def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
     assert right == 10
 
 
-def test_a_script_that_sums_nothing_up_writes_an_empty_summary() -> None:
+def test_script_without_summary_writes_an_empty_one() -> None:
     game = Recall(lines=12, facts=4)
     player = ChatPlayer(
         role=KEEPER,

@@ -82,7 +82,7 @@ def make_writer(texts: Sequence[str], requests: list[Request]) -> Any:
     return write
 
 
-def test_as_many_are_sampled_each_by_a_seed_of_its_own_and_one_is_kept() -> None:
+def test_samples_with_own_seeds_and_keeps_one() -> None:
     requests = list[Request]()
     role = Role.model_validate({"role": "r", "reply": {"format": "free"}})
     write = make_voting_writer(
@@ -119,7 +119,7 @@ def play_maze(votes: int | None, acts: tuple[str, ...]) -> tuple[MatchRecord, Ra
     return asyncio.run(play_one(plan, {"walker": contender}, 5, Limits())), engine
 
 
-def test_the_log_says_which_turns_were_voted_and_none_of_them_is_learned() -> None:
+def test_voted_turns_are_logged_and_not_trained_on() -> None:
     record, engine = play_maze(5, (*STEPS, "hm"))
     assert {turn.source for turn in record.turns} == {"voted"} and "voted" not in OWN
     assert len(engine.requests) == 5 * len(record.turns)

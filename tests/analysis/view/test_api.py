@@ -71,7 +71,7 @@ def test_a_page_of_matches_is_the_log(client: Client) -> None:
     )
 
 
-def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(client: Client) -> None:
+def test_sorts_by_largest_loss_of_advantage(client: Client) -> None:
     turns = load(EXAMPLE / "negotiation").turns.dropna(subset=["advantage"])
     rows = wait_for_answer(client, f"{ONE}/matches", sort="low", limit="5")["rows"]
     assert rows[0]["low"] == pytest.approx(turns["advantage"].min())
@@ -95,7 +95,7 @@ def test_the_largest_loss_of_advantage_comes_first_where_it_is_asked_for(client:
         ),
     ],
 )
-def test_filters_find_what_sql_finds(client: Client, query: dict[str, str], condition: str) -> None:
+def test_filters_agree_with_sql(client: Client, query: dict[str, str], condition: str) -> None:
     expected = analysis.sql(EXAMPLE / "negotiation", f"select count(*) as n from matches where {condition}")["n"].iloc[
         0
     ]
@@ -418,7 +418,7 @@ POSTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", POSTS)
-def test_a_post_of_any_shape_is_refused_in_one_line(path: str) -> None:
+def test_malformed_posts_are_refused_in_one_line(path: str) -> None:
     """Each has one error beside the unusual values."""
     client, base = Client(EXAMPLE / "bargain", services=Services(deal_facts)), POSTS[path]
     headers = client.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}

@@ -33,7 +33,7 @@ def make_branched_run(path: Path) -> RunFolder:
     return run
 
 
-def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> None:
+def test_family_is_the_full_tree_from_any_of_its_matches(tmp_path: Path) -> None:
     make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     asks.get("/api/runs/run/matches")
@@ -71,7 +71,7 @@ def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
         assert wrong == []
 
 
-def test_an_image_is_had_with_the_token_alone(tmp_path: Path) -> None:
+def test_images_require_the_token(tmp_path: Path) -> None:
     make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     data = b"\x89PNG\r\n\x1a\n" + b"0" * 30

@@ -100,7 +100,7 @@ def test_live_text_is_escaped(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
-def test_only_a_run_that_goes_on_has_matches_in_flight(tmp_path: Path) -> None:
+def test_only_a_live_run_has_matches_in_flight(tmp_path: Path) -> None:
     """A killed run's feed is stale, but its match can still be seen."""
     run = make_run(tmp_path / "run", iterations=2)
     fed = LiveFeed(tmp_path / "run")

@@ -215,7 +215,7 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_fork_says_what_would_have_happened_otherwise_by_three_clicks(page: Page) -> None:
+def test_fork_shows_the_alternative_by_three_clicks(page: Page) -> None:
     page.open_route("#/run/bargain/match/0001-0000", "article.turn.at")
     page.click("#turn-1")
     page.click("#turn-1 .acts >> text=fork from here")

@@ -52,7 +52,7 @@ def test_pictures_have_their_place_and_acts_their_marks(picture_run: Path) -> No
     assert "marks" not in describe_match(index, "0000-0000", None)["turns"][0]
 
 
-def test_marks_of_a_game_that_fails_or_lies_are_none(picture_run: Path) -> None:
+def test_invalid_marks_of_a_game_are_dropped(picture_run: Path) -> None:
     index = Index(RunReader(picture_run))
     index.refresh(0.0)
     name = index.reader.match("0000-0000")["turns"][0]["messages"][0]["images"][0]["hash"]
