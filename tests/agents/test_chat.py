@@ -167,7 +167,7 @@ def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[st
     assert tokenizer.decode(frame.open("")) == "<bos>"
 
 
-def test_frame_reports_plain_text_control_tokens(frames: dict[str, ChatFrame]) -> None:
+def test_frame_with_plain_text_markers_is_forgeable(frames: dict[str, ChatFrame]) -> None:
     assert {name for name, frame in frames.items() if frame.is_forgeable} == {"llama2"}
 
 

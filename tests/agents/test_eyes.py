@@ -149,7 +149,7 @@ def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None
 
 
 @pytest.mark.parametrize("size", [(10**9, 10**9), (1, 1), (10**6, 1)])
-def test_refuses_image_sizes_beyond_the_limit_in_a_log(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
+def test_refuses_invalid_image_size_of_a_log(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
     model, vision = eyes
     stream = make_stream(vision, [[SMALL]])
     stream.media[0] = replace(stream.media[0], size=size)

@@ -17,7 +17,7 @@ def test_a_fact_equals_its_literal_in_a_template(value: Any) -> None:
     assert render_template(compile_template(text, ("public",)), {"public": {"fact": value}}) == "True"
 
 
-def test_refuses_unusable_fact_names_and_endless_values() -> None:
+def test_facts_have_template_names_and_are_truncated() -> None:
     assert [*format_facts("public", {"offer": None, "pool": (3, 2)})] == ["public.offer = none", "public.pool = [3, 2]"]
     (line,) = format_facts("private", {"text": "x" * 10_000})
     assert len(line) < 400 and line.endswith("…")

@@ -24,7 +24,7 @@ def test_matches_equal_those_of_re(expression: str, text: str, lines: bool) -> N
     assert (text in ours) == bool(expected)
 
 
-def test_refuses_non_text_in_one_line() -> None:
+def test_refuses_malformed_expression_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^'\(a' is no regular expression: missing \)"):
         Pattern("(a")
 

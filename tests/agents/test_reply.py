@@ -88,7 +88,7 @@ def test_game_receives_act_and_talk() -> None:
     assert Reply("", "ACCEPT", "secret", True).game_text == "ACCEPT"
 
 
-def test_refuses_long_or_invisible_field_names() -> None:
+def test_fields_are_truncated_and_free_of_invisible_characters() -> None:
     nasty = "a\x1b[31m\u202eb\u200bc\ud800d\ud83d\ude00\u2066\ufeff\tz\u2029y\U000e0041"
     assert visible(nasty) == "a[31mbc\ufffdd😀 z y"
     assert visible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"

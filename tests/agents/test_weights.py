@@ -378,7 +378,7 @@ def test_a_tokenizer_may_be_a_vocabulary_alone(model_folder: Path) -> None:
     "file", ["config.json", "tokenizer_config.json", "model.safetensors", "generation_config.json"]
 )
 @pytest.mark.parametrize("what", ["pipe", "zero"])
-def test_ignores_endless_files_in_a_model_folder(model_folder: Path, file: str, what: str) -> None:
+def test_refuses_endless_files_in_a_model_folder(model_folder: Path, file: str, what: str) -> None:
     (model_folder / file).unlink(missing_ok=True)
     os.mkfifo(model_folder / file) if what == "pipe" else (model_folder / file).symlink_to("/dev/zero")
     assert "no regular file" in get_refusal(model_folder)

@@ -88,7 +88,7 @@ def test_other_runs_reports_hide_no_outcome(tmp_path: Path, success: Any) -> Non
     assert ("run", "reward hack", "report.deal") in {(alarm.run, alarm.name, alarm.who) for alarm in rang}
 
 
-def test_unknown_words_are_attributed_to_no_policy() -> None:
+def test_unknown_words_are_attributed_to_no_role() -> None:
     logs = pd.DataFrame({"buyer": [-1.0, -2.0], "seller": [-2.0, -1.0]}, index=["want", "offer"])
     texts = pd.Series(["I want", "an Offer", "zum zum zum", ""], index=[5, 3, 8, 0])
     assert alarms_of._classify_role(texts, logs).to_dict() == {5: "buyer", 3: "seller", 8: "", 0: ""}

@@ -236,7 +236,7 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(scores: list[float]) -> N
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, float("nan")]])
-def test_refuses_empty_samples(scores: Sequence[float]) -> None:
+def test_mean_refuses_missing_or_infinite_scores(scores: Sequence[float]) -> None:
     with pytest.raises(ValueError, match="needs finite numbers"):
         interquartile_mean(scores)
 

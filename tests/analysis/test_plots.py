@@ -41,7 +41,7 @@ def test_curves_show_every_number(run_folder: analysis.Frames) -> None:
 
 
 @pytest.mark.slow
-def test_first_requested_metrics_are_drawn(run_folder: analysis.Frames) -> None:
+def test_chooses_the_most_relevant_metrics(run_folder: analysis.Frames) -> None:
     names = [
         "seconds.play", "report.pareto_distance", "report.deal", "learn.shared.loss", "learn.shared.kl", "mean_payoff",
         "report.efficiency", "report.turns", "learn.shared.entropy", "learn.shared.clipped", "failed_rate", "tokens",

@@ -108,7 +108,7 @@ def test_table_named_in_a_function_is_read(run_folder: Path) -> None:
         ("select advantage, #4 from turns", "turn"),
     ],
 )
-def test_row_numbers_are_those_of_the_full_table(run_folder: Path, sql: str, column: str) -> None:
+def test_column_positions_are_those_of_the_full_table(run_folder: Path, sql: str, column: str) -> None:
     log = analysis.load(run_folder)
     assert analysis.sql(log, sql).iloc[:, -1].tolist() == log.turns[column].tolist()
 

@@ -16,7 +16,7 @@ def measured_verdicts() -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_inactive_metrics_get_no_verdict(measured_verdicts: dict[str, dict[str, Any]]) -> None:
+def test_idle_and_saturated_metrics_get_no_verdict(measured_verdicts: dict[str, dict[str, Any]]) -> None:
     for name, of in measured_verdicts.items():
         rates = (of["idle"], of["full"], of["idle or full by mistake"])
         assert rates == ((0.0, 0.0, 0) if name == "five, then ten" else (1.0, 1.0, 0)), name

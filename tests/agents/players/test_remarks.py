@@ -112,9 +112,9 @@ def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, t
         assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
         share = tuple(map(int, act.split()[1:])) or None
         facts = view.public
-        reference = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
+        standing = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
         pool, values = tuple(facts["pool"]), tuple(view.private["values"])
-        seen = Situation(ITEMS, pool, values, reference, share, before.get(view.seat), facts["turns_left"])
+        seen = Situation(ITEMS, pool, values, standing, share, before.get(view.seat), facts["turns_left"])
         assert is_true(words, seen), (words, seen)
         before[view.seat] = share
         heard.setdefault(view.seat, []).append(words)
@@ -127,9 +127,9 @@ def test_every_situation_has_a_remark(instance, data, seed):
     """Also situations that scripted policies never reach; remarks repeat only when none is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
-    reference, asked = data.draw(st.none() | share), data.draw(share)
-    asked = asked if reference is None or data.draw(st.booleans()) else None
-    seen = Situation(ITEMS, pool, own, reference, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
+    standing, asked = data.draw(st.none() | share), data.draw(share)
+    asked = asked if standing is None or data.draw(st.booleans()) else None
+    seen = Situation(ITEMS, pool, own, standing, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
     rng = np.random.default_rng(seed)
     remarks: list[Any] = []
     for _ in range(30):
@@ -141,8 +141,8 @@ def test_every_situation_has_a_remark(instance, data, seed):
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
 def test_any_item_names_are_supported(instance, seed, names):
     pool, (own, _) = instance
-    for share, reference in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
-        words = remark(Situation(tuple(names), pool, own, reference, share, pool, 5), np.random.default_rng(seed))
+    for share, standing in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
+        words = remark(Situation(tuple(names), pool, own, standing, share, pool, 5), np.random.default_rng(seed))
         assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
 
 

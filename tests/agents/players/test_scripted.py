@@ -74,7 +74,7 @@ def test_refuses_unsuitable_players(spec, game, says):
         make_scripted(spec, 0, games.make(game))
 
 
-def test_refuses_search_without_listed_acts():
+def test_refuses_random_without_listed_acts():
     game = games.make("word_clue")
     giver, guesser = game.possible_agents[:2]
     assert get_refusal("random", "word_clue", giver) == (

@@ -160,7 +160,7 @@ def test_refuses_context_too_small_for_a_turn_in_one_line() -> None:
     assert "role nano_keeper: memory.context: 16 tokens have no room" in record.reason and "raise it" in record.reason
 
 
-def test_refuses_messages_longer_than_the_context() -> None:
+def test_messages_longer_than_the_context_end_the_match() -> None:
     role = make_keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
     record = play_with_summaries(role, RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.turns) == ("finished", "context", ())

@@ -46,7 +46,7 @@ def test_changed_metrics_come_before_unchanged_ones() -> None:
     assert describe_run(valid_rate=[0.6, 0.9, 1.0])["key"] == "valid_rate"
 
 
-def test_non_zero_sum_payoffs_are_summed() -> None:
+def test_non_zero_sum_runs_show_the_mean_payoff() -> None:
     frame = pd.DataFrame(
         {name: values for name, values in KUHN.items() if name != "zero_sum"} | {"mean_payoff": [1, 2, 3]}
     )
