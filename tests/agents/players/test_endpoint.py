@@ -663,9 +663,9 @@ def play_maze(*answers):
 @pytest.mark.parametrize("server", NO_ROOM)
 def test_a_match_ends_where_the_server_says_that_the_context_is_full(server):
     full = reply_with({"error": NO_ROOM[server]}, 400)
-    record, requests = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
+    record, local_server = play_maze(*[reply_with(make_completion("NORTH"))] * 3, full)
     assert (record.status, record.report["ended"], len(record.turns)) == ("finished", "context", 3), record.reason
-    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(requests.requests) == 4
+    assert record.reason == f"walker: context limit: {NO_ROOM[server]['message']}" and len(local_server.requests) == 4
 
 
 def test_a_first_reply_without_room_fails_the_match():
