@@ -36,7 +36,7 @@ class Weighted(RandomWalkEngine):
         super().__init__(acts)
         self.means = means or (-1.0,) * len(acts)
 
-    def _one(self, request: Any) -> Completion:
+    def _complete(self, request: Any) -> Completion:
         self.requests.append(request)
         which = int(np.random.default_rng(request.seed).integers(len(self.acts)))
         ids = (*FRAME.encode(self.acts[which]), FRAME.stop_id)
@@ -125,8 +125,8 @@ def test_memory_of_all_turns_is_that_of_the_played_match() -> None:
     said = list[tuple[tuple[int, ...], tuple[int, ...]]]()
 
     class Noted(Weighted):
-        def _one(self, request: Any) -> Completion:
-            reply = super()._one(request)
+        def _complete(self, request: Any) -> Completion:
+            reply = super()._complete(request)
             said.append((request.ids, reply.ids))
             return reply
 

@@ -37,8 +37,8 @@ SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary_size)
 class Unsure(RandomTextEngine):
     """A babbler that tells entropies, drawn with what it says."""
 
-    def _one(self, request: Request) -> Completion:
-        said = super()._one(request)
+    def _complete(self, request: Request) -> Completion:
+        said = super()._complete(request)
         rng = np.random.default_rng([*request.seed, 7])
         return replace(said, entropy=tuple(rng.uniform(0.0, 9.0, len(said.ids)).tolist()))
 
