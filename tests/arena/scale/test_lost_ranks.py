@@ -86,7 +86,7 @@ def test_a_step_that_one_rank_cannot_count_no_rank_counts(ranks: Ranks, stage: A
 @pytest.mark.parametrize("stage", [0, 3])
 def test_what_stops_an_update_stops_all_ranks_and_leaves_them_at_work(ranks: Ranks, stage: Any) -> None:
     usual = Case({"zero_stage": stage})
-    wrong, elsewhere = replace(usual, given=one_of_them_wrong), replace(usual, given=sampled_elsewhere)
+    wrong, elsewhere = replace(usual, draw_samples=one_of_them_wrong), replace(usual, draw_samples=sampled_elsewhere)
     with pytest.raises(DivergedError, match=r"policy 'p', iteration 1, epoch 1, minibatch .*norm is"):
         asyncio.run(updated(trainer_on(ranks, wrong), wrong))
     with pytest.raises(GateError, match=r"policy 'p'.*log-probabilities differ"):
