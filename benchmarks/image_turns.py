@@ -32,7 +32,7 @@ from agents.scoring import StreamScorer, build_batch
 from agents.stream import Stream
 from agents.vision import get_vision
 from arena.doctor import describe_environment
-from tests.factories.eyes import bare_inputs, config_of, make_eyes, picture, span
+from tests.factories.eyes import make_config, make_picture, make_reference_inputs, make_span, make_vision_model
 
 FAMILIES = ("smolvlm", "qwen2_5_vl")
 STREAMS, TEXT, SAID, ROUNDS = 8, 40, 24, 5
@@ -43,12 +43,12 @@ RESULTS = Path(__file__).parent / "results" / "image_turns.json"
 
 def make_model(family: str) -> Any:
     """Return a random model of some ten million parameters in the layout of a family."""
-    config = config_of(family)
+    config = make_config(family)
     config.text_config.update(SIZES)
     config.text_config.rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}
     if hasattr(config.vision_config, "out_hidden_size"):
         config.vision_config.out_hidden_size = SIZES["hidden_size"]
-    return make_eyes(family, 0, config)
+    return make_vision_model(family, 0, config)
 
 
 def make_streams(vision: Any) -> list[Stream]:
@@ -56,7 +56,7 @@ def make_streams(vision: Any) -> list[Stream]:
     streams = []
     for seed in range(STREAMS):
         ids = torch.randint(20, 8000, (TEXT + SAID,), generator=torch.Generator().manual_seed(seed)).tolist()
-        seen, one = span(vision, picture(seed, 48, 48), 4), Stream()
+        seen, one = make_span(vision, make_picture(seed, 48, 48), 4), Stream()
         one.observe([*ids[:4], *[vision.image_token] * seen.length, *ids[4:TEXT]], [seen])
         one.append_sampled(ids[TEXT:], [-1.0] * SAID, 0)
         streams.append(one)
@@ -65,7 +65,7 @@ def make_streams(vision: Any) -> list[Stream]:
 
 def make_batch(vision: Any, streams: list[Stream], end: int | None = None) -> dict[str, torch.Tensor]:
     """Return the arguments of transformers' forward pass over the streams as one batch, up to token `end`."""
-    each = [bare_inputs(vision, one.ids[:end], one.media) for one in streams]
+    each = [make_reference_inputs(vision, one.ids[:end], one.media) for one in streams]
     return {name: torch.cat([one[name] for one in each]) for name in each[0]}
 
 

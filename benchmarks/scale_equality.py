@@ -34,7 +34,7 @@ from arena.doctor import describe_environment  # noqa: E402
 from arena.learn.trainer import local_trainer  # noqa: E402
 from arena.scale.ranks import Ranks  # noqa: E402
 from arena.scale.trainer import ScaledTrainer  # noqa: E402
-from tests.factories.scaled import CASES, ITERATIONS, learned  # noqa: E402
+from tests.factories.scaled import CASES, ITERATIONS, train_case  # noqa: E402
 
 RESULTS = HERE / "results" / "scale-equality.json"
 OFFLOADED = ("packed ragged", "adapter")
@@ -46,14 +46,18 @@ def compare(ranks: Ranks, name: str) -> dict[str, Any]:
     For reference, one rank is also compared with itself with smaller passes.
     """
     case, make = CASES[name], partial(ScaledTrainer, ranks)
-    alone = learned(local_trainer, case)
-    found: dict[str, Any] = {"moved": alone.moved(case)}
-    found["one rank, smaller passes"] = alone.off(learned(local_trainer, case, token_budget=60))._asdict()
+    alone = train_case(local_trainer, case)
+    found: dict[str, Any] = {"moved": alone.max_change(case)}
+    found["one rank, smaller passes"] = alone.compute_differences(
+        train_case(local_trainer, case, token_budget=60)
+    )._asdict()
     stages = [(stage, False) for stage in (0, 1, 2, 3)]
     stages += [(stage, True) for stage in (1, 2, 3)] if name in OFFLOADED else []
     for stage, offload in stages:
         label = f"{len(ranks)} ranks, ZeRO {stage}{', offloaded' if offload else ''}"
-        found[label] = alone.off(learned(make, case, zero_stage=stage, offload_optimizer=offload))._asdict()
+        found[label] = alone.compute_differences(
+            train_case(make, case, zero_stage=stage, offload_optimizer=offload)
+        )._asdict()
         print(f"{name}, {label}: {found[label]}", flush=True)
     return found
 

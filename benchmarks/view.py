@@ -76,11 +76,11 @@ def measure_paint(run: Path) -> dict[str, list[dict[str, float]]]:
     The CPU seconds of the server and of all the browser's processes are included.
     """
     try:
-        from tests.factories.browser import chromium
+        from tests.factories.browser import open_chromium
     except ImportError:
         return {}
     found: dict[str, list[dict[str, float]]] = {}
-    with chromium() as browser:
+    with open_chromium() as browser:
         for name, route, sign in (("curves", "", ".chart canvas"), ("list", "/matches", "table.matches tbody tr")):
             for _ in range(PAINTS):
                 server = Server(run)

@@ -13,8 +13,8 @@ from typing import Any
 from analysis.frames import load
 from analysis.report import report
 from arena.cli.page_data import deal_facts, list_theory_values
-from tests.factories.browser import chromium
-from tests.factories.view import served
+from tests.factories.browser import open_chromium
+from tests.factories.view import serve_page
 
 SHOTS = {"report-light.png": (1400, 1450, "light"), "report-dark.png": (400, 1500, "dark")}
 VIEWS = {
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--view", action="store_true", help="screenshots of the viewer, with a folder of runs")
     chosen = parser.parse_args()
-    with chromium() as browser:
+    with open_chromium() as browser:
         take_view(browser, chosen.run) if chosen.view else take_report(browser, chosen.run)
 
 
@@ -53,7 +53,7 @@ def take_report(browser: Any, run: Path) -> None:
 
 def take_view(browser: Any, runs: Path) -> None:
     """Take the screenshots of a match and of curves in the viewer."""
-    with served(runs) as link:
+    with serve_page(runs) as link:
         for name, (width, height, scheme, route, sign) in VIEWS.items():
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
             view = context.new_page()

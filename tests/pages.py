@@ -1,4 +1,4 @@
-"""The pages of README and docs/, taken apart: fenced blocks, words between backticks, commands."""
+"""Parsers for the pages of README and docs/: fenced blocks, names between backticks, commands."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 class Block(NamedTuple):
-    """A fenced block: where it stands, its language, the file it is (or none), its text."""
+    """Fenced block: its page and line, language, file name (if any) and text."""
 
     page: Path
     line: int
@@ -27,17 +27,17 @@ class Block(NamedTuple):
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
-def blocks(page: Path) -> list[Block]:
-    """Every fenced block of a page."""
+def find_blocks(page: Path) -> list[Block]:
+    """Return the fenced blocks of a page."""
     text = page.read_text("utf-8")
     fenced = re.finditer(r"(?:^`([\w./-]+)`\n\n)?^```(\w*)[^\n]*\n(.*?)^```$", text, re.S | re.M)
     return [Block(page, text[: m.start(2)].count("\n") + 1, m[2], m[1], m[3]) for m in fenced]
 
 
-def names(page: Path) -> list[str]:
-    """Return everything that a page sets between backticks in prose and tables, broken lines joined.
+def find_names(page: Path) -> list[str]:
+    """Return the texts between backticks in a page's prose and tables, with broken lines joined.
 
-    The changelog's removed and renamed names are left out.
+    Skips the changelog's removed and renamed names.
     """
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.S | re.M)
     if page.name == "CHANGELOG.md":
@@ -47,22 +47,22 @@ def names(page: Path) -> list[str]:
 
 def write_files(page: Path) -> None:
     """Write the files that a page shows into the working directory."""
-    for block in blocks(page):
+    for block in find_blocks(page):
         if block.file:
             Path(block.file).parent.mkdir(parents=True, exist_ok=True)
             Path(block.file).write_text(block.text, "utf-8")
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """The arguments of every `arena` command, continued lines joined, comments and pipes left out."""
+def find_commands(text: str) -> Iterator[list[str]]:
+    """Yield the arguments of each `arena` command, without comments and pipes."""
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if re.match(r"(\$ )?arena ", line):
             words = shlex.split(line.removeprefix("$ "), comments=True)
             yield words[1 : words.index("|") if "|" in words else None]
 
 
-def parse(arguments: list[str]) -> Any:
-    """Read the arguments of `arena` as the command line does, without running it; click's errors are raised."""
+def parse_command(arguments: list[str]) -> Any:
+    """Parse the arguments of `arena` without running it. Raises click's errors."""
     command, name = typer.main.get_command(app), "arena"
     context = None
     while hasattr(command, "resolve_command"):

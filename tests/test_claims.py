@@ -14,7 +14,7 @@ from arena.config.sources import recipe_layer
 from arena.evaluate.study.family import correct_family
 from arena.evaluate.study.plot import draw
 from arena.evaluate.study.results import read
-from tests.legible import complaints
+from tests.legible import find_overlaps
 
 RESULTS, FILES = claims_pages.RESULTS, claims_pages.FILES
 
@@ -37,7 +37,7 @@ def test_a_kept_study_belongs_to_its_recipe(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES[:2], ids=lambda file: file.stem)
 def test_a_study_s_plot_is_legible(file: Path) -> None:
-    assert not complaints(draw(read(file)))
+    assert not find_overlaps(draw(read(file)))
 
 
 def test_a_study_under_another_rule_than_its_recipe_is_marked() -> None:

@@ -28,17 +28,17 @@ from arena.credit.rubric import read_rubric
 from arena.panels.settings import read_panel
 from arena.records import MatchRecord, trajectories
 from arena.store.reader import RunReader
-from tests.factories.browser import chromium, widths
+from tests.factories.browser import measure_widths, open_chromium
 from tests.factories.commands import arena
-from tests.factories.contrast import contrast
-from tests.pages import PAGES, ROOT, Block, blocks, commands, parse, write_files
+from tests.factories.contrast import compute_contrast
+from tests.pages import PAGES, ROOT, Block, find_blocks, find_commands, parse_command, write_files
 
 WIDTH = "100"
 SKIPPED = "…"
 """A line of output that stands for any other lines."""
 
 
-BLOCKS = [block for page in PAGES for block in blocks(page)]
+BLOCKS = [block for page in PAGES for block in find_blocks(page)]
 CONSOLE = [
     block for block in BLOCKS if block.language in ("", "console") and re.search(r"^(\$ )?arena ", block.text, re.M)
 ]
@@ -48,18 +48,18 @@ YAML = [block for block in BLOCKS if block.language == "yaml"]
 
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_every_command_parses(block: Block) -> None:
-    for arguments in commands(block.text):
-        parse(arguments)
+    for arguments in find_commands(block.text):
+        parse_command(arguments)
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_python_of_a_page_runs(block: Block, tmp_path: Path, unbroken: Path) -> None:
+def test_python_of_a_page_runs(block: Block, tmp_path: Path, uninterrupted_run: Path) -> None:
     """Runs with the page's own files and functions, and a run in runs/latest."""
     scope: dict[str, object] = {}
     with chdir(tmp_path):
-        shutil.copytree(unbroken, "runs/latest")
+        shutil.copytree(uninterrupted_run, "runs/latest")
         write_files(block.page)
-        for page_block in blocks(block.page):
+        for page_block in find_blocks(block.page):
             if page_block.file and page_block.language == "python":
                 exec(page_block.text, scope)
         rows = RunReader("runs/latest").matches()
@@ -151,13 +151,13 @@ def test_the_sites_colours_have_the_contrast_of_wcag_aa() -> None:
         pairs = {name: "default-bg-color" for name in ("typeset-color", "typeset-a-color", "default-fg-color--light")}
         pairs |= {name: "code-bg-color" for name in colours if name.startswith(("code-fg", "code-hl"))}
         pairs |= {"primary-bg-color": "primary-fg-color", "footer-fg-color--light": "footer-bg-color"}
-        low = {name: contrast(colours[name], colours[on]) for name, on in pairs.items()}
+        low = {name: compute_contrast(colours[name], colours[on]) for name, on in pairs.items()}
         assert {name: value for name, value in low.items() if value < 4.5} == {}
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as page_browser:
+    with open_chromium() as page_browser:
         yield page_browser
 
 
@@ -166,7 +166,7 @@ def browser() -> Iterator[Any]:
 def test_no_page_is_wider_than_the_window(browser: Any, site: Path, page: str) -> None:
     """Wide tables and blocks scroll by themselves."""
     for width in (400, 1400):
-        wide, window = widths(browser, (site / f"{page}.html").as_uri(), width)
+        wide, window = measure_widths(browser, (site / f"{page}.html").as_uri(), width)
         assert wide <= window
 
 
@@ -188,7 +188,7 @@ def test_front_page_fits_a_wide_screen_and_search_needs_no_server(browser: Any, 
 
 def list_examples(page: Path) -> Iterator[tuple[str, str]]:
     """Yield the commands of a page that show output, with that output."""
-    for block in blocks(page):
+    for block in find_blocks(page):
         if block.language == "console":
             yield from re.findall(r"^\$ (arena [^\n]*)\n((?:(?!\$ )[^\n]*\n)+)", block.text, re.M)
 
@@ -197,7 +197,7 @@ def run_command(page: Path, command: str) -> str:
     """Return the command's output in a folder that holds the page's files."""
     with TemporaryDirectory() as folder, chdir(folder):
         write_files(page)
-        (arguments,) = commands(command)
+        (arguments,) = find_commands(command)
         result = arena(*arguments)
     return "".join(line.rstrip() + "\n" for line in (result.out + result.err).splitlines())
 

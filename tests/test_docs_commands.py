@@ -15,7 +15,7 @@ from arena.config.pipeline import read_pipeline
 from arena.config.sources import is_pipeline
 from arena.config.staging import plan
 from tests.factories.commands import arena
-from tests.pages import PAGES, ROOT, blocks, commands, names, parse, write_files
+from tests.pages import PAGES, ROOT, find_blocks, find_commands, find_names, parse_command, write_files
 
 TARGETS = re.findall(r"^([a-z-]+):(?!=)", (ROOT / "Makefile").read_text("utf-8"), re.M)
 ELSEWHERE = {
@@ -45,7 +45,7 @@ class ShownCommand(NamedTuple):
 def list_lines() -> Iterator[ShownCommand]:
     """Yield every line after a prompt on every page, split at `&&`, without comment and pipe."""
     for page in PAGES:
-        for block in blocks(page):
+        for block in find_blocks(page):
             text = re.sub(r"\\\n\s*", "", block.text)
             for line in re.findall(r"^\$ (.*)$", text, re.M) if block.language == "console" else ():
                 for part in line.split(" && "):
@@ -57,8 +57,10 @@ def list_lines() -> Iterator[ShownCommand]:
 def list_arena_commands() -> Iterator[ShownCommand]:
     """Yield every complete `arena` command in a block of any language."""
     for page in PAGES:
-        for block in blocks(page):
-            yield from (ShownCommand(page, ("arena", *words)) for words in commands(block.text) if "…" not in words)
+        for block in find_blocks(page):
+            yield from (
+                ShownCommand(page, ("arena", *words)) for words in find_commands(block.text) if "…" not in words
+            )
 
 
 CONSOLE_LINES = list(list_lines())
@@ -75,7 +77,7 @@ def command_exists(words: tuple[str, ...]) -> bool:
     """Return whether the program, make target or file of a command exists."""
     program, *arguments = words
     if program == "arena":
-        parse(arguments)
+        parse_command(arguments)
         return True
     if program == "make":
         return {word for word in arguments if "=" not in word} <= set(TARGETS)
@@ -96,7 +98,7 @@ def test_missing_command_is_found() -> None:
 def list_scripts() -> Iterator[tuple[str, str, list[str]]]:
     """Yield page, script and options of every `python benchmarks/….py` in text, tables and blocks."""
     for page in PAGES:
-        texts = [*names(page), *(block.text for block in blocks(page))]
+        texts = [*find_names(page), *(block.text for block in find_blocks(page))]
         for text in texts:
             for script, rest in re.findall(r"python (benchmarks/[\w/]+\.py)([^`\n#]*)", text):
                 yield page.name, script, re.findall(r"--[a-z-]+", rest)
@@ -121,7 +123,7 @@ RUNS = [line for line in ARENA_COMMANDS if line.words[1:3] == ("run", "selfplay"
 @pytest.mark.parametrize("line", RUNS, ids=str)
 def test_shown_run_is_a_valid_experiment(line: ShownCommand, tmp_path: Path) -> None:
     """It is composed and checked like `arena run` with its recipe, arm, settings and files, but not started."""
-    context = parse(list(line.words[1:]))
+    context = parse_command(list(line.words[1:]))
     options = context.params
     with chdir(tmp_path):
         write_page_files(line.page)
@@ -157,10 +159,10 @@ def test_quick_command_runs(line: ShownCommand, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [line for line in ARENA_COMMANDS if line.is_one_of(READING) and "runs/latest" in line.words], ids=str
 )
-def test_command_that_reads_a_run_works(line: ShownCommand, tmp_path: Path, unbroken: Path) -> None:
+def test_command_that_reads_a_run_works(line: ShownCommand, tmp_path: Path, uninterrupted_run: Path) -> None:
     """Runs on a tiny run; iteration and match numbers are replaced by existing ones."""
     with chdir(tmp_path):
-        shutil.copytree(unbroken, "runs/latest")
+        shutil.copytree(uninterrupted_run, "runs/latest")
         write_files(line.page)
         words = [re.sub(r"^\d{4}-\d{4}$", "0003-0001", word) for word in line.words[1:]]
         words = ["3" if before == "--iteration" else word for before, word in zip(["", *words], words, strict=False)]

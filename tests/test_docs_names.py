@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from arena.config.schema import make_schema
-from tests.pages import PAGES, ROOT, names, parse
+from tests.pages import PAGES, ROOT, find_names, parse_command
 
 ROOMS = ("arena", "agents", "games", "simulators", "analysis")
 SCHEMA = make_schema("experiment")
@@ -26,10 +26,10 @@ MAX_WORDS = 1500
 """Maximum number of words on a page."""
 
 
-def find_names(pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
+def find_backticked_names(pattern: str) -> Iterator[tuple[str, re.Match[str]]]:
     """Yield each page and match of a backticked name that fits the pattern entirely."""
     for page in PAGES:
-        for name in names(page):
+        for name in find_names(page):
             if match := re.fullmatch(pattern, name):
                 yield page.relative_to(ROOT).as_posix(), match
 
@@ -41,7 +41,7 @@ def test_every_named_file_exists() -> None:
     """`folder/`, `folder/file*.py`, `file.py:name` and `file.py:Class.method`, from the top of the repository."""
     made = {"runs", "site", "build", "dist"}  # written by commands
     top = "|".join(p.name for p in ROOT.iterdir() if p.is_dir() and p.name[0] not in "._" and p.name not in made)
-    places = list(find_names(rf"((?:{top})/[\w./*-]*)(?::([A-Za-z_][\w.]*))?"))
+    places = list(find_backticked_names(rf"((?:{top})/[\w./*-]*)(?::([A-Za-z_][\w.]*))?"))
     missing = [f"{page}: {place[0]}" for page, place in places if not path_exists(place[1], place[2])]
     assert len(places) > 100 and not missing
 
@@ -65,7 +65,7 @@ def defines(text: str, name: str) -> bool:
 
 def test_every_named_module_member_exists() -> None:
     """`arena.store`, `games.base.TALK`, `analysis.load(…)`."""
-    dotted = list(find_names(rf"((?:{'|'.join(ROOMS)})(?:\.\w+)+)(?:\(.*\))?"))
+    dotted = list(find_backticked_names(rf"((?:{'|'.join(ROOMS)})(?:\.\w+)+)(?:\(.*\))?"))
     known = entry_points().groups
     missing = [f"{page}: {name[0]}" for page, name in dotted if name[1] not in known and not is_importable(name[1])]
     assert len(dotted) > 15 and not missing
@@ -84,7 +84,7 @@ def is_importable(name: str) -> bool:
 def test_every_named_setting_exists() -> None:
     """`learn.lr`, `learn.loss: grpo`, `policies.NAME.model`: keys of an experiment, with or without a value."""
     top = "|".join(SCHEMA["properties"])
-    keys = [(page, key[1]) for page, key in find_names(rf"((?:{top})(?:\.\w+)+)(?:(?:: ?|=).*)?")]
+    keys = [(page, key[1]) for page, key in find_backticked_names(rf"((?:{top})(?:\.\w+)+)(?:(?:: ?|=).*)?")]
     missing = [f"{page}: {key}" for page, key in keys if key not in METRICS and not is_setting(SCHEMA, key.split("."))]
     assert len(keys) > 50 and not missing
 
@@ -116,7 +116,7 @@ def list_commands() -> list[str]:
     return sorted(
         {
             f"{page}: {line}"
-            for page, match in find_names(r"arena [a-z]+( .*)?")
+            for page, match in find_backticked_names(r"arena [a-z]+( .*)?")
             for line in expand_alternatives(match[0])
         }
     )
@@ -133,15 +133,15 @@ def test_every_command_in_the_text_parses(command: str) -> None:
     """`arena list games|roles` is two commands; arguments that the sentence leaves out may be missing."""
     words = shlex.split(command.partition(": ")[2])
     try:
-        parse([word for word in words[1:] if word != "…"])
+        parse_command([word for word in words[1:] if word != "…"])
     except typer.BadParameter as error:
         assert error.format_message().startswith("Missing")
 
 
 def test_every_make_target_and_script_exists() -> None:
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
-    made = list(find_names(r"make ([a-z-]+)"))
-    scripts = list(find_names(r"python ([\w./-]+\.py)( .*)?"))
+    made = list(find_backticked_names(r"make ([a-z-]+)"))
+    scripts = list(find_backticked_names(r"python ([\w./-]+\.py)( .*)?"))
     assert len(made) > 15 and not [f"{page}: {target[0]}" for page, target in made if target[1] not in targets]
     own = [(page, script[1]) for page, script in scripts if "/" in script[1]]
     assert len(own) > 15 and not [f"{page}: {script}" for page, script in own if not (ROOT / script).is_file()]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.pages import ROOT, blocks
+from tests.pages import ROOT, find_blocks
 
 CHANGES = (ROOT / "CHANGELOG.md").read_text("utf-8")
 CITED: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
@@ -74,5 +74,5 @@ def test_every_make_target_named_at_the_top_exists(page: str) -> None:
     path = ROOT / page
     text = path.read_text("utf-8")
     named = re.findall(r"`make ([a-z-]+)`", text)
-    named += re.findall(r"^\$ make ([a-z-]+)", "\n".join(block.text for block in blocks(path)), re.M)
+    named += re.findall(r"^\$ make ([a-z-]+)", "\n".join(block.text for block in find_blocks(path)), re.M)
     assert set(named) <= set(TARGETS), set(named) - set(TARGETS)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from agents.chat import ChatFrame
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 
 @pytest.fixture(scope="session")
 def tokenizers() -> dict[str, Any]:
     """Return the tokenizer of each family with tools."""
-    return {family: tool_tokenizer(family) for family in TOOL_FAMILIES}
+    return {family: build_tool_tokenizer(family) for family in TOOL_FAMILIES}
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Adapters: what they compute against peft's own, what of the base they share, and folders in both directions."""
+"""Adapters: equality with peft, sharing of the base, and folders in both directions."""
 
 import json
 from pathlib import Path
@@ -18,19 +18,19 @@ from agents.bf16 import convert_to_bf16
 from agents.errors import WeightsError
 from agents.policy import trainable_parameters
 from agents.weights import load_model, resolve
-from tests.factories.models import model_of, stirred
+from tests.factories.models import make_model, randomise_adapter
 
 IDS = torch.arange(20).reshape(2, 10) % 24
 
 
-def said(model: Any) -> torch.Tensor:
-    """Logits of a small model."""
+def compute_logits(model: Any) -> torch.Tensor:
+    """Return the logits of a small model."""
     with torch.no_grad():
         logits: torch.Tensor = model(input_ids=IDS).logits
     return logits
 
 
-def test_a_layer_by_hand() -> None:
+def test_layer_matches_worked_example() -> None:
     """W = [[1, 2]], A = [[3, -1]], B = [[2]], scale 0.5: W x + 0.5 B A x at x = (1, 4) is 9 + 0.5 · 2 · (-1) = 8."""
     base = torch.nn.Linear(2, 1, bias=False)
     base.weight = torch.nn.Parameter(torch.tensor([[1.0, 2.0]]), requires_grad=False)
@@ -39,50 +39,50 @@ def test_a_layer_by_hand() -> None:
 
 
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
-def test_a_new_adapter_changes_nothing_yet_and_only_it_learns(family: str) -> None:
-    base = model_of(family).requires_grad_(False)
+def test_new_adapter_is_identity_and_alone_trainable(family: str) -> None:
+    base = make_model(family).requires_grad_(False)
     model = create_adapter(base, AdapterSpec(rank=3), 0)
-    assert torch.equal(said(model), said(base))
+    assert torch.equal(compute_logits(model), compute_logits(base))
     assert {name.rpartition(".")[2] for name in trainable_parameters(model)} == {"a", "b"}
     frozen = {id(p) for p in base.parameters()}
     assert {id(p) for p in model.parameters() if not p.requires_grad} == frozen, "the base's own, not copies"
     assert not any(isinstance(module, LowRank) for module in base.modules()), "the base stays as it is"
 
 
-def test_two_on_one_base_are_two() -> None:
-    base = model_of("tied").requires_grad_(False)
-    one, two = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
-    before = said(base)
-    stirred(one)
-    assert torch.equal(said(two), before) and not torch.allclose(said(one), before)
+def test_adapters_of_one_base_are_independent() -> None:
+    base = make_model("tied").requires_grad_(False)
+    one, second = (create_adapter(base, AdapterSpec(rank=2), seed) for seed in (0, 1))
+    before = compute_logits(base)
+    randomise_adapter(one)
+    assert torch.equal(compute_logits(second), before) and not torch.allclose(compute_logits(one), before)
     first = {name: layer.a for name, layer in low_rank_layers(one)}
-    assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(two)), "drawn apart"
-    again = {name: layer.a for name, layer in low_rank_layers(create_adapter(base, AdapterSpec(rank=2), 0))}
-    assert all(torch.equal(again[name], first[name]) for name in first), "the seed decides"
+    assert all(not torch.equal(layer.a, first[name]) for name, layer in low_rank_layers(second)), "drawn apart"
+    repeated = {name: layer.a for name, layer in low_rank_layers(create_adapter(base, AdapterSpec(rank=2), 0))}
+    assert all(torch.equal(repeated[name], first[name]) for name in first), "the seed decides"
 
 
 @pytest.mark.parametrize("targets", [None, ["q_proj", "v_proj"]])
-def test_peft_reads_it_and_says_the_same(targets: list[str] | None, tmp_path: Path) -> None:
-    base = model_of("biases").requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
+def test_peft_loads_saved_adapter_with_equal_logits(targets: list[str] | None, tmp_path: Path) -> None:
+    base = make_model("biases").requires_grad_(False)
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=4, alpha=6.0, targets=targets), 0))
     save_adapter(model, tmp_path, "any/base")
-    theirs = PeftModel.from_pretrained(model_of("biases"), tmp_path)
-    torch.testing.assert_close(said(theirs), said(model), atol=1e-5, rtol=1e-5)
+    reference = PeftModel.from_pretrained(make_model("biases"), tmp_path)
+    torch.testing.assert_close(compute_logits(reference), compute_logits(model), atol=1e-5, rtol=1e-5)
     assert read_adapter(tmp_path).base == "any/base"
 
 
 @pytest.mark.parametrize("rslora", [False, True])
-def test_what_peft_wrote_is_read(rslora: bool, tmp_path: Path) -> None:
-    theirs = get_peft_model(
-        model_of("untied"),
+def test_loads_peft_adapter(rslora: bool, tmp_path: Path) -> None:
+    reference = get_peft_model(
+        make_model("untied"),
         LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", use_rslora=rslora, init_lora_weights=False),
     )
-    theirs.save_pretrained(tmp_path)
-    said_before = said(theirs.eval())
+    reference.save_pretrained(tmp_path)
+    expected = compute_logits(reference.eval())
     config = json.loads((tmp_path / CONFIG).read_text()) | {"base_model_name_or_path": "nano"}
     (tmp_path / CONFIG).write_text(json.dumps(config))
-    model = load_adapter(model_of("untied"), tmp_path)
-    torch.testing.assert_close(said(model), said_before, atol=1e-5, rtol=1e-5)
+    model = load_adapter(make_model("untied"), tmp_path)
+    torch.testing.assert_close(compute_logits(model), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_against_finite_differences() -> None:
@@ -95,38 +95,40 @@ def test_gradients_against_finite_differences() -> None:
     assert torch.autograd.gradcheck(output, (inputs, layer.a, layer.b))
 
 
-def test_in_bfloat16_a_halved_base_teaches_what_autocast_over_the_whole_one_does() -> None:
-    whole = model_of("tied").requires_grad_(False)
+def test_bfloat16_base_gives_gradients_of_autocast() -> None:
+    full = make_model("tied").requires_grad_(False)
     gradients, logits = [], []
-    for base in (whole, convert_to_bf16(whole, packed=False)):
-        model = stirred(create_adapter(base, AdapterSpec(rank=3), 0))
+    for base in (full, convert_to_bf16(full, packed=False)):
+        model = randomise_adapter(create_adapter(base, AdapterSpec(rank=3), 0))
         with torch.autocast("cpu", torch.bfloat16):
             output = model(input_ids=IDS).logits
             output.float().logsumexp(-1).sum().backward()
         logits.append(output.detach())
         gradients.append([p.grad for p in trainable_parameters(model).values()])
     assert torch.equal(*logits)
-    for one, two in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, two, atol=2e-2, rtol=2e-2)
-        assert one.abs().sum() > 0
+    for first, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, two, atol=2e-2, rtol=2e-2)
+        assert first.abs().sum() > 0
 
 
-def test_merged_it_is_a_plain_model_that_says_the_same(tmp_path: Path) -> None:
+def test_merged_model_has_equal_logits(tmp_path: Path) -> None:
     base = load_model(resolve("nano")).requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=4), 0))
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=4), 0))
     save_adapter(model, tmp_path / "adapter", "nano")
     save_merged(tmp_path / "adapter", tmp_path / "whole")
-    torch.testing.assert_close(said(load_model(resolve(str(tmp_path / "whole")))), said(model), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        compute_logits(load_model(resolve(str(tmp_path / "whole")))), compute_logits(model), atol=1e-5, rtol=1e-5
+    )
 
 
 # -- folders that are not what they seem --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small adapter on `tied`."""
+def adapter_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save a small adapter on `tied`."""
     path = tmp_path_factory.mktemp("adapter")
-    save_adapter(stirred(create_adapter(model_of("tied"), AdapterSpec(rank=2), 0)), path, "nano")
+    save_adapter(randomise_adapter(create_adapter(make_model("tied"), AdapterSpec(rank=2), 0)), path, "nano")
     return path
 
 
@@ -149,22 +151,22 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_not_plain_low_rank_is_refused_in_a_line(fault: str, folder: Path, tmp_path: Path) -> None:
-    changes, told = FAULTS[fault]
-    said_there = json.loads((folder / CONFIG).read_text()) | changes
-    (tmp_path / CONFIG).write_text(json.dumps(said_there))
-    (tmp_path / TENSORS).write_bytes((folder / TENSORS).read_bytes())
-    with pytest.raises(WeightsError, match=told) as refused:
-        load_adapter(model_of("tied"), tmp_path)
-    assert "\n" not in str(refused.value)
+def test_refuses_unsupported_adapter_config_in_one_line(fault: str, adapter_folder: Path, tmp_path: Path) -> None:
+    changes, message = FAULTS[fault]
+    config = json.loads((adapter_folder / CONFIG).read_text()) | changes
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    (tmp_path / TENSORS).write_bytes((adapter_folder / TENSORS).read_bytes())
+    with pytest.raises(WeightsError, match=message) as error:
+        load_adapter(make_model("tied"), tmp_path)
+    assert "\n" not in str(error.value)
 
 
-def _torn(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def drop_first_tensor(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return dict(list(tensors.items())[1:])
 
 
 TENSOR_FAULTS: dict[str, tuple[Any, str]] = {
-    "half a pair": (_torn, "was expected"),
+    "half a pair": (drop_first_tensor, "was expected"),
     "another model's layer": (lambda t: t | {"base_model.model.x.lora_A.weight": torch.zeros(2, 2)}, "has not"),
     "something else": (lambda t: t | {"lm_head.weight": torch.zeros(2, 2)}, "has not"),
     "nothing": (lambda t: {}, "no matrices"),
@@ -174,28 +176,28 @@ TENSOR_FAULTS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("fault", TENSOR_FAULTS)
-def test_matrices_that_do_not_fit_are_refused(fault: str, folder: Path, tmp_path: Path) -> None:
-    change, told = TENSOR_FAULTS[fault]
-    (tmp_path / CONFIG).write_bytes((folder / CONFIG).read_bytes())
-    save_file(change(load_file(folder / TENSORS)), tmp_path / TENSORS)
-    with pytest.raises(WeightsError, match=told):
-        load_adapter(model_of("tied"), tmp_path)
+def test_refuses_mismatched_matrices(fault: str, adapter_folder: Path, tmp_path: Path) -> None:
+    change, message = TENSOR_FAULTS[fault]
+    (tmp_path / CONFIG).write_bytes((adapter_folder / CONFIG).read_bytes())
+    save_file(change(load_file(adapter_folder / TENSORS)), tmp_path / TENSORS)
+    with pytest.raises(WeightsError, match=message):
+        load_adapter(make_model("tied"), tmp_path)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_as_weights_errors(data: bytes) -> None:
     import tempfile
 
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
         (path / CONFIG).write_bytes(data)
         (path / TENSORS).write_bytes(data)
         with pytest.raises(WeightsError):
-            load_adapter(model_of("tied"), path)
+            load_adapter(make_model("tied"), path)
 
 
-def test_targets_that_are_not_there() -> None:
+def test_refuses_unknown_target_layers() -> None:
     with pytest.raises(WeightsError, match="did you mean 'q_proj'"):
-        create_adapter(model_of("tied"), AdapterSpec(targets=["q_prj"]), 0)
+        create_adapter(make_model("tied"), AdapterSpec(targets=["q_prj"]), 0)
     with pytest.raises(WeightsError, match="no linear layers"):
-        create_adapter(model_of("no linear layers"), AdapterSpec(), 0)
+        create_adapter(make_model("no linear layers"), AdapterSpec(), 0)

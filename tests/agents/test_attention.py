@@ -1,4 +1,4 @@
-"""Attention on a processor: the numbers of torch's, the gradients of its formula, and only where it is meant to be."""
+"""CPU attention: results and gradients equal torch's, and unsupported cases fall back to it."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,16 +12,18 @@ from agents import attention
 LAYER: Any = SimpleNamespace(num_key_value_groups=2, is_causal=True)
 
 
-def drawn(rows: int, queries: int, keys: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Query of four heads, key and value of two."""
+def draw_query_key_value(
+    rows: int, queries: int, keys: int, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return a random query of four heads, and key and value of two."""
     rng = torch.Generator().manual_seed(queries * keys + rows)
     shapes = (rows, 4, queries, 8), (rows, 2, keys, 8), (rows, 2, keys, 8)
     query, key, value = (torch.randn(shape, generator=rng).to(dtype).requires_grad_() for shape in shapes)
     return query, key, value
 
 
-def padded(rows: int, queries: int, keys: int) -> torch.Tensor:
-    """Causal, and the first row's oldest key is padding, which its own queries see as little as anybody's."""
+def make_padded_causal_mask(rows: int, queries: int, keys: int) -> torch.Tensor:
+    """Return a causal mask in which the first row's oldest key is padding."""
     mask = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries).expand(rows, 1, queries, keys).clone()
     mask[0, :, :, 0] = False
     return mask
@@ -29,60 +31,60 @@ def padded(rows: int, queries: int, keys: int) -> torch.Tensor:
 
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (5, 5), (3, 11)])
 @pytest.mark.parametrize("masked", [True, False])
-def test_it_is_torchs_attention_up_to_the_rounding_of_bfloat16(queries: int, keys: int, masked: bool) -> None:
+def test_matches_torch_attention_up_to_bfloat16_rounding(queries: int, keys: int, masked: bool) -> None:
     if not masked and 1 < queries < keys:
         pytest.skip("queries after others always come with a mask")
-    mask = padded(3, queries, keys) if masked and keys > 1 else None
-    given = drawn(3, queries, keys, torch.bfloat16)
-    found, _ = attention.attend(LAYER, *given, mask, scaling=0.3)
-    exact = [one.detach().double().requires_grad_() for one in given]
+    mask = make_padded_causal_mask(3, queries, keys) if masked and keys > 1 else None
+    inputs = draw_query_key_value(3, queries, keys, torch.bfloat16)
+    output, _ = attention.attend(LAYER, *inputs, mask, scaling=0.3)
+    exact = [one.detach().double().requires_grad_() for one in inputs]
     expected, _ = sdpa_attention_forward(LAYER, *exact, mask, scaling=0.3)
     seen = torch.ones_like(expected) if mask is None else mask.any(-1).transpose(1, 2)[..., None].expand_as(expected)
-    slope = torch.randn(found.shape, generator=torch.Generator().manual_seed(0)) * seen
-    (found * slope).sum().backward()
+    slope = torch.randn(output.shape, generator=torch.Generator().manual_seed(0)) * seen
+    (output * slope).sum().backward()
     (expected * slope).sum().backward()
-    torch.testing.assert_close((found * seen).double(), expected * seen, atol=0.03, rtol=0.03)
-    for mine, theirs in zip(given, exact, strict=True):
-        assert mine.grad is not None and theirs.grad is not None
-        torch.testing.assert_close(mine.grad.double(), theirs.grad, atol=0.06, rtol=0.06)
+    torch.testing.assert_close((output * seen).double(), expected * seen, atol=0.03, rtol=0.03)
+    for actual, reference in zip(inputs, exact, strict=True):
+        assert actual.grad is not None and reference.grad is not None
+        torch.testing.assert_close(actual.grad.double(), reference.grad, atol=0.06, rtol=0.06)
 
 
-def test_its_gradient_is_that_of_finite_differences() -> None:
-    bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~padded(2, 3, 5), -1e30)
-    given = drawn(2, 3, 5, torch.double)
-    assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), given)
+def test_gradient_matches_finite_differences() -> None:
+    bias = torch.zeros(2, 1, 3, 5, dtype=torch.double).masked_fill_(~make_padded_causal_mask(2, 3, 5), -1e30)
+    inputs = draw_query_key_value(2, 3, 5, torch.double)
+    assert torch.autograd.gradcheck(lambda *qkv: attention._Attention.apply(*qkv, bias, 0.3), inputs)
 
 
-def test_padding_that_sees_nothing_is_finite() -> None:
-    """Rows of padding run through the model like others: a NaN of theirs would reach everybody."""
+def test_fully_masked_rows_are_finite() -> None:
+    """Padding rows run through the model too, and their NaN would spread."""
     nothing = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
-    found, _ = attention.attend(LAYER, *drawn(1, 4, 4, torch.bfloat16), nothing)
-    assert torch.isfinite(found).all()
+    output, _ = attention.attend(LAYER, *draw_query_key_value(1, 4, 4, torch.bfloat16), nothing)
+    assert torch.isfinite(output).all()
 
 
-def test_autocast_decides_in_what_it_computes() -> None:
-    given = drawn(2, 4, 4, torch.float32)
-    whole, _ = attention.attend(LAYER, *given, None)
+def test_computes_in_autocast_dtype() -> None:
+    inputs = draw_query_key_value(2, 4, 4, torch.float32)
+    full, _ = attention.attend(LAYER, *inputs, None)
     with torch.autocast("cpu", torch.bfloat16):
-        halved, _ = attention.attend(LAYER, *given, None)
-    assert whole.dtype == torch.float32 and halved.dtype == torch.bfloat16
-    torch.testing.assert_close(whole, sdpa_attention_forward(LAYER, *given, None)[0])
-    torch.testing.assert_close(whole, halved.float(), atol=0.03, rtol=0.03)
+        halved, _ = attention.attend(LAYER, *inputs, None)
+    assert full.dtype == torch.float32 and halved.dtype == torch.bfloat16
+    torch.testing.assert_close(full, sdpa_attention_forward(LAYER, *inputs, None)[0])
+    torch.testing.assert_close(full, halved.float(), atol=0.03, rtol=0.03)
 
 
 @pytest.mark.parametrize("other", [{"dropout": 0.5}, {"sliding_window": 4}, {"is_causal": False}])
-def test_what_it_does_not_know_goes_to_torchs(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: asked.append(settings))
-    attention.attend(LAYER, *drawn(1, 2, 2, torch.bfloat16), None, **other)
-    assert asked == [other]
+def test_falls_back_to_torch_for_unknown_settings(other: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+    monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: requests.append(settings))
+    attention.attend(LAYER, *draw_query_key_value(1, 2, 2, torch.bfloat16), None, **other)
+    assert requests == [other]
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    together, apart = drawn(5, 6, 6, torch.bfloat16), drawn(5, 6, 6, torch.bfloat16)
-    mask = padded(5, 6, 6) if masked else None
-    whole, _ = attention.attend(LAYER, *together, mask)
+def test_splits_many_rows_into_chunks(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    together, apart = draw_query_key_value(5, 6, 6, torch.bfloat16), draw_query_key_value(5, 6, 6, torch.bfloat16)
+    mask = make_padded_causal_mask(5, 6, 6) if masked else None
+    full, _ = attention.attend(LAYER, *together, mask)
     monkeypatch.setattr(attention, "MAX_SCORES", 2 * 4 * 6 * 6)
     taken: list[int] = []
     probabilities = attention._compute_probabilities
@@ -91,12 +93,12 @@ def test_many_rows_are_taken_a_few_at_a_time(masked: bool, monkeypatch: pytest.M
     )
     parts, _ = attention.attend(LAYER, *apart, mask)
     assert taken == [2, 2, 1], "rows of both key heads"
-    assert torch.equal(whole, parts)
-    torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(whole.sum(), together))
+    assert torch.equal(full, parts)
+    torch.testing.assert_close(torch.autograd.grad(parts.sum(), apart), torch.autograd.grad(full.sum(), together))
 
 
-def test_long_rows_go_to_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_falls_back_to_torch_for_long_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "MAX_SCORES", 1 * 4 * 3 * 3)
     monkeypatch.setattr(attention, "sdpa_attention_forward", lambda *given, **settings: "torch's")
-    assert attention.attend(LAYER, *drawn(1, 3, 4, torch.bfloat16), None) == "torch's"
-    assert attention.attend(LAYER, *drawn(1, 3, 3, torch.bfloat16), None) != "torch's"
+    assert attention.attend(LAYER, *draw_query_key_value(1, 3, 4, torch.bfloat16), None) == "torch's"
+    assert attention.attend(LAYER, *draw_query_key_value(1, 3, 3, torch.bfloat16), None) != "torch's"

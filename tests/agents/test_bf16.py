@@ -1,4 +1,4 @@
-"""Models converted once: what they say is to the bit what autocast says of the weights they were made of."""
+"""Models converted to bfloat16: bit-equal to autocast on the original weights."""
 
 import copy
 from pathlib import Path
@@ -14,11 +14,11 @@ from agents.model_folder import is_bf16
 from agents.policy import load_frozen, load_module
 from agents.precision import Precision
 from agents.weights import load_tokenizer, resolve
-from tests.factories.models import CONFIGS, model_of
+from tests.factories.models import CONFIGS, make_model
 
 
-def said(model: Any) -> torch.Tensor:
-    """Logits under autocast."""
+def compute_logits(model: Any) -> torch.Tensor:
+    """Return logits under autocast."""
     device = next(model.parameters()).device
     ids = torch.arange(20, device=device).reshape(2, 10) % 24
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
@@ -27,22 +27,24 @@ def said(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_it_says_what_its_model_says_to_the_bit(family: str) -> None:
-    model = model_of(family)
-    before = said(model)
-    made = convert_to_bf16(model)
-    assert torch.equal(said(made), before) and torch.equal(said(model), before)
+def test_converted_model_has_bit_equal_logits(family: str) -> None:
+    model = make_model(family)
+    before = compute_logits(model)
+    converted = convert_to_bf16(model)
+    assert torch.equal(compute_logits(converted), before) and torch.equal(compute_logits(model), before)
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_renewed_it_says_what_its_model_has_learned(family: str) -> None:
-    model = model_of(family)
-    made, before = convert_to_bf16(model), said(model)
+def test_refreshed_copy_follows_its_model(family: str) -> None:
+    model = make_model(family)
+    converted, before = convert_to_bf16(model), compute_logits(model)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.25)
-    refresh_copy(made, model)
-    assert torch.equal(said(made), said(model)) and not torch.equal(said(made), before)
+    refresh_copy(converted, model)
+    assert torch.equal(compute_logits(converted), compute_logits(model)) and not torch.equal(
+        compute_logits(converted), before
+    )
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -51,22 +53,22 @@ def test_linear_layers_are_copied_in_half_the_memory_and_the_rest_is_shared(
 ) -> None:
     if not packed:
         monkeypatch.setattr("agents.bf16._can_pack", lambda layer: False)
-    model = model_of("tied")
-    made = convert_to_bf16(model)
-    assert torch.equal(said(made), said(model))
+    model = make_model("tied")
+    converted = convert_to_bf16(model)
+    assert torch.equal(compute_logits(converted), compute_logits(model))
     linear = {name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    assert {made.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
-    mine, theirs = dict(made.named_parameters()), dict(model.named_parameters())
-    rest = {name for name in theirs if name.rpartition(".")[0] not in linear}
-    assert mine.keys() == rest and all(mine[name] is theirs[name] for name in rest)
+    assert {converted.get_submodule(name).weight.dtype for name in linear} == {torch.bfloat16}
+    actual, reference = dict(converted.named_parameters()), dict(model.named_parameters())
+    rest = {name for name in reference if name.rpartition(".")[0] not in linear}
+    assert actual.keys() == rest and all(actual[name] is reference[name] for name in rest)
 
 
-def test_what_is_half_already_is_shared_whole() -> None:
-    """A frozen policy is loaded so, and then published."""
-    once = convert_to_bf16(model_of("biases"))
+def test_converting_a_bfloat16_copy_shares_its_weights() -> None:
+    """Frozen policies are loaded in bfloat16 and then published."""
+    once = convert_to_bf16(make_model("biases"))
     twice = convert_to_bf16(once)
     refresh_copy(twice, once)
-    assert torch.equal(said(once), said(twice))
+    assert torch.equal(compute_logits(once), compute_logits(twice))
     assert twice.model.layers[0].mlp.up_proj.weight is once.model.layers[0].mlp.up_proj.weight
 
 
@@ -74,22 +76,22 @@ needs_packing = pytest.mark.skipif(not can_pack_here(), reason="matrices are not
 
 
 @pytest.mark.parametrize("packed", [pytest.param(True, marks=needs_packing), False])
-def test_layers_that_read_the_same_are_one_product(packed: bool) -> None:
-    """And what reads something else, or stands alone, is not part of it."""
-    layer = convert_to_bf16(model_of("biases"), packed).model.layers[0]
+def test_layers_with_the_same_input_are_joined(packed: bool) -> None:
+    """Layers with another input, or single ones, are not."""
+    layer = convert_to_bf16(make_model("biases"), packed).model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
     for layers in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
         joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
         assert joined is not None
-        assert torch.equal(joined(x), torch.cat([one(x) for one in layers], -1))
+        assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1))
     assert find_group((attention.o_proj,)) is None
     assert find_group((attention.q_proj, attention.k_proj)) is None
     assert find_group((attention.q_proj, mlp.up_proj)) is None
 
 
 @needs_packing
-def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
-    """A model may read its layers in another order, one of them twice, or of other inputs: of another's states."""
+def test_joined_parts_work_in_any_call_order() -> None:
+    """A model may call its layers in another order, repeatedly, or with different inputs."""
     plain = [torch.nn.Linear(16, out, bias=out == 8) for out in (8, 4, 4)]
     parts = JoinedLinears(plain).parts
     a, b = torch.randn(3, 16), torch.randn(5, 16)
@@ -99,7 +101,7 @@ def test_parts_asked_in_any_order_answer_for_what_they_are_asked() -> None:
 
 
 @needs_packing
-def test_parts_change_once_all_of_them_are_renewed() -> None:
+def test_joined_product_changes_when_all_parts_are_copied() -> None:
     plain = [torch.nn.Linear(16, 8) for _ in range(2)]
     joined, x = JoinedLinears(plain), torch.randn(3, 16)
     before = joined(x)
@@ -112,48 +114,48 @@ def test_parts_change_once_all_of_them_are_renewed() -> None:
     assert torch.equal(joined(x), JoinedLinears(plain)(x)) and not torch.equal(joined(x), before)
 
 
-def test_matrices_in_one_piece_are_renewed_where_they_lie() -> None:
-    """A recorded step looks for them there."""
-    model = model_of("biases")
-    made = convert_to_bf16(model, packed=False)
-    layers = made.model.layers[0].mlp.gate_proj, made.model.layers[0].mlp.up_proj
+def test_joined_matrices_are_refreshed_in_place() -> None:
+    """Recorded steps rely on their addresses."""
+    model = make_model("biases")
+    converted = convert_to_bf16(model, packed=False)
+    layers = converted.model.layers[0].mlp.gate_proj, converted.model.layers[0].mlp.up_proj
     joined, x = find_group(layers), torch.randn(3, layers[0].weight.shape[1])
     assert joined is not None
-    before, places = joined(x), [layer.weight.data_ptr() for layer in layers]
-    assert places[1] - places[0] == layers[0].weight.nbytes
+    before, positions = joined(x), [layer.weight.data_ptr() for layer in layers]
+    assert positions[1] - positions[0] == layers[0].weight.nbytes
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight.mul_(2.0)
-    refresh_copy(made, model)
+    refresh_copy(converted, model)
     assert torch.equal(joined(x), torch.cat([layer(x) for layer in layers], -1)) and not torch.equal(joined(x), before)
-    assert places == [layer.weight.data_ptr() for layer in layers]
+    assert positions == [layer.weight.data_ptr() for layer in layers]
 
 
 @pytest.mark.parametrize("moves", [True, False])
-def test_what_is_bfloat16_already_is_never_held_twice(moves: bool) -> None:
-    """Whose matrices may not be moved, because an optimiser has them, keeps them where they lie."""
-    model = model_of("biases").bfloat16()
-    before = said(model)
-    places = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
-    made = convert_to_bf16(model, packed=False, may_move=moves)
-    assert torch.equal(said(made), before) and torch.equal(said(model), before)
-    mine, its = (one.model.layers[0].self_attn for one in (made, model))
-    assert (find_group((mine.q_proj, mine.k_proj, mine.v_proj)) is not None) == moves
-    for layer, source in ((mine.q_proj, its.q_proj), (mine.v_proj, its.v_proj)):
+def test_bfloat16_weights_are_not_duplicated(moves: bool) -> None:
+    """Matrices that an optimiser holds are not moved."""
+    model = make_model("biases").bfloat16()
+    before = compute_logits(model)
+    positions = {name: parameter.data_ptr() for name, parameter in model.named_parameters()}
+    converted = convert_to_bf16(model, packed=False, may_move=moves)
+    assert torch.equal(compute_logits(converted), before) and torch.equal(compute_logits(model), before)
+    actual, its = (one.model.layers[0].self_attn for one in (converted, model))
+    assert (find_group((actual.q_proj, actual.k_proj, actual.v_proj)) is not None) == moves
+    for layer, source in ((actual.q_proj, its.q_proj), (actual.v_proj, its.v_proj)):
         assert layer.weight.data_ptr() == source.weight.data_ptr()
-    assert (places == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
+    assert (positions == {name: parameter.data_ptr() for name, parameter in model.named_parameters()}) != moves
 
 
-def test_nobody_learns_through_it() -> None:
-    """The trainer's weights ask for gradients; what an engine serves of them must not hold on to any."""
-    model = model_of("tied")
+def test_conversion_keeps_requires_grad_of_the_model() -> None:
+    """The trainer's weights require gradients; the engine's copy must not."""
+    model = make_model("tied")
     names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     convert_to_bf16(model)
     assert names == [name for name, parameter in model.named_parameters() if parameter.requires_grad]
 
 
-def saved_in_bf16(family: str, folder: Path) -> Any:
-    """A model, and the folder that it was saved to."""
-    model = model_of(family).bfloat16()
+def save_in_bf16(family: str, folder: Path) -> Any:
+    """Save a bfloat16 model to the folder and return it."""
+    model = make_model(family).bfloat16()
     model.config = copy.deepcopy(model.config)  # saving notes the dtype in it, and others are made of the same
     model.save_pretrained(folder)
     load_tokenizer(resolve("nano")).save_pretrained(folder)
@@ -161,46 +163,44 @@ def saved_in_bf16(family: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_what_a_folder_holds_in_bfloat16_says_the_same_without_being_float32_first(
+def test_bfloat16_folder_is_loaded_without_float32_copy(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved_in_bf16(family, tmp_path)
-    asked: list[bool] = []
+    save_in_bf16(family, tmp_path)
+    requests: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
-        asked.append(bf16)
+        requests.append(bf16)
         return load_module(folder, frozen, bf16)
 
     monkeypatch.setattr(policy, "load_module", load)
-    made = load_frozen(tmp_path, Precision.BF16, packed=False)
+    model = load_frozen(tmp_path, Precision.BF16, packed=False)
     by_way_of_float32 = convert_to_bf16(load_module(tmp_path, frozen=True), packed=False)
-    assert torch.equal(said(made), said(by_way_of_float32))
-    mine, theirs = dict(made.named_parameters()), dict(by_way_of_float32.named_parameters())
-    assert mine.keys() == theirs.keys() and all(p.dtype == torch.float32 for p in mine.values())
-    assert all(torch.equal(p, theirs[name]) for name, p in mine.items())
-    assert not any(p.requires_grad for p in mine.values())
-    assert asked == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
+    assert torch.equal(compute_logits(model), compute_logits(by_way_of_float32))
+    actual, reference = dict(model.named_parameters()), dict(by_way_of_float32.named_parameters())
+    assert actual.keys() == reference.keys() and all(p.dtype == torch.float32 for p in actual.values())
+    assert all(torch.equal(p, reference[name]) for name, p in actual.items())
+    assert not any(p.requires_grad for p in actual.values())
+    assert requests == ([True, False] if family == "capped logits" else [True]), "Gemma's scale is worked out in it"
 
 
-def test_a_buffer_that_was_worked_out_in_bfloat16_is_worked_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved_in_bf16("tied", tmp_path)
-    asked: list[bool] = []
+def test_buffers_are_recomputed_in_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_in_bf16("tied", tmp_path)
+    requests: list[bool] = []
 
     def load(folder: Path, frozen: bool = False, bf16: bool = False) -> Any:
-        asked.append(bf16)
+        requests.append(bf16)
         model = load_module(folder, frozen, bf16)
         model.register_buffer("scale", torch.tensor(0.1, dtype=next(model.parameters()).dtype))
         return model
 
     monkeypatch.setattr(policy, "load_module", load)
     assert load_frozen(tmp_path, Precision.BF16, packed=False).scale.dtype == torch.float32
-    assert asked == [True, False]
+    assert requests == [True, False]
 
 
 def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: Path) -> None:
-    model = saved_in_bf16("tied", tmp_path)
+    model = save_in_bf16("tied", tmp_path)
     assert is_bf16(tmp_path)
     model.model.norm.float()
     model.save_pretrained(tmp_path)
@@ -208,17 +208,17 @@ def test_a_folder_with_one_tensor_in_float32_is_not_held_in_bfloat16(tmp_path: P
 
 
 def test_other_precisions_load_as_they_compute(tmp_path: Path) -> None:
-    saved_in_bf16("tied", tmp_path)
-    whole = load_frozen(tmp_path, Precision.FP32, packed=False)
-    assert type(whole.model.layers[0].mlp.up_proj) is torch.nn.Linear
-    assert {p.dtype for p in whole.parameters()} == {torch.float32}
+    save_in_bf16("tied", tmp_path)
+    model = load_frozen(tmp_path, Precision.FP32, packed=False)
+    assert type(model.model.layers[0].mlp.up_proj) is torch.nn.Linear
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
     true = load_frozen(tmp_path, Precision.BF16_TRUE, packed=False)
     assert {p.dtype for p in true.parameters()} == {torch.bfloat16}
 
 
 @pytest.mark.parametrize("keep", [0, 5, 1000, -1])
 def test_torn_weights_are_one_line(keep: int, tmp_path: Path) -> None:
-    saved_in_bf16("tied", tmp_path)
+    save_in_bf16("tied", tmp_path)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(WeightsError, match="torn"):

@@ -1,4 +1,4 @@
-"""The chat frame: equal to the model's own template, and no control id ever out of content (invariant 7)."""
+"""The chat frame: equal to the model's own template, and no control id from content (invariant 7)."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ from agents.chat_parts import ACKNOWLEDGED, CHATS
 from agents.chat_template import Chat, Renderings, TemplateRefusal, _render_in_child
 from agents.errors import ChatError
 from agents.nano import build_nano_tokenizer
-from tests.factories.families import CHATML, FAMILIES, hostile
+from tests.factories.families import CHATML, FAMILIES, generate_attacks
 
 BUILDERS: dict[str, Callable[[], Any]] = {**FAMILIES, "nano": build_nano_tokenizer}
 BYTE_LEVEL = ("llama3", "nano", "smollm2")
@@ -28,7 +28,7 @@ MANY, MORE = 20_000, 100_000
 
 @pytest.fixture(scope="session")
 def tokenizers() -> dict[str, Any]:
-    """One tokenizer per family, and SmolLM2's, which is fetched when this machine has never had it."""
+    """Return one tokenizer per family, and SmolLM2's if it is available."""
     built = {name: build() for name, build in BUILDERS.items()}
     return {**built, "smollm2": weights.load_tokenizer(weights.resolve(weights.DEFAULT))}
 
@@ -43,16 +43,16 @@ SMOLLM2_LACKS = re.compile("[\x04\x06\x13\x14\x16\x1d\U00040000-\U000bffff]")
 """Its vocabulary has no tokens for some bytes: those of six control characters and of unassigned planes."""
 
 
-def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
-    """How many of `count` hostile strings leak a control id, through our encoder and through its own."""
+def count_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> tuple[int, int]:
+    """Count hostile strings that leak a control id, through our encoder and through the tokenizer's own."""
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
-    ours = theirs = 0
-    for number, text in enumerate(hostile(seed, count, control)):
+    ours = reference = 0
+    for number, text in enumerate(generate_attacks(seed, count, control)):
         ours += not frame.control_ids.isdisjoint(frame.encode(text))
         if number % 20 == 0:
             clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            theirs += not frame.control_ids.isdisjoint(tokenizer.encode(clean, add_special_tokens=False))
-    return ours, theirs * 20
+            reference += not frame.control_ids.isdisjoint(tokenizer.encode(clean, add_special_tokens=False))
+    return ours, reference * 20
 
 
 @pytest.mark.slow_after(1)
@@ -61,17 +61,17 @@ def test_no_control_id_comes_out_of_content(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     count = MORE if name in ("smollm2", "nano") else MANY
-    ours, theirs = attack(frames[name], tokenizers[name], count, seed=1)
+    ours, reference = count_leaks(frames[name], tokenizers[name], count, seed=1)
     assert ours == 0
-    assert theirs > 0.3 * count  # else the strings would be no test
+    assert reference > 0.3 * count  # else the strings would be no test
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-def test_no_control_id_comes_out_of_a_hundred_thousand_strings_for_any_family(
+def test_no_control_id_from_hundred_thousand_strings(
     name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
-    assert attack(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
+    assert count_leaks(frames[name], tokenizers[name], MORE, seed=2)[0] == 0
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -89,7 +89,7 @@ def test_content_survives_encoding_and_decoding(
 ) -> None:
     frame, tokenizer = frames[name], tokenizers[name]
     control = tokenizer.convert_ids_to_tokens(sorted(frame.control_ids))
-    for text in hostile(3, 3000, control):
+    for text in generate_attacks(3, 3000, control):
         if name == "smollm2":
             text = SMOLLM2_LACKS.sub("", text)
         clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -119,20 +119,20 @@ EXACT = ("llama3", "qwen", "gemma", "mistral", "nano", "smollm2")
 SYSTEMLESS = ("gemma", "mistral")
 
 
-def templated(tokenizer: Any, texts: list[str], system: str | None) -> list[dict[str, str]]:
+def render_template(tokenizer: Any, texts: list[str], system: str | None) -> list[dict[str, str]]:
     turns = [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
     return turns if system is None else [{"role": "system", "content": system}, *turns]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_frame_is_the_template(name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+def test_frame_matches_the_template(name: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     frame, tokenizer = frames[name], tokenizers[name]
     system, *turns = CONVERSATION
     ids = frame.open(system, [(turns[0], turns[1]), (turns[2], turns[3])]) + frame.ask(turns[4])
     if name in SYSTEMLESS:
-        messages = templated(tokenizer, [f"{system}\n\n{turns[0]}", *turns[1:]], None)
+        messages = render_template(tokenizer, [f"{system}\n\n{turns[0]}", *turns[1:]], None)
     else:
-        messages = templated(tokenizer, turns, system)
+        messages = render_template(tokenizer, turns, system)
     rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     if name in EXACT:
         assert ids == tokenizer.encode(rendered, add_special_tokens=False)
@@ -141,17 +141,17 @@ def test_the_frame_is_the_template(name: str, frames: dict[str, ChatFrame], toke
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_played_turn_and_a_shown_example_are_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
+def test_played_turn_and_example_have_the_same_ids(name: str, frames: dict[str, ChatFrame]) -> None:
     frame = frames[name]
-    shown = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
+    example = frame.open("Be brief.", [("hi", "ho"), ("OFFER 1", "ACCEPT")])
     opened = frame.open("Be brief.", [("hi", "ho")])
-    reply = shown[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
+    reply = example[len(opened + frame.ask("OFFER 1")) :][: -len(frame.close("length"))]
     assert frame.decode(reply).strip().replace(" ", "") == frame.decode(frame.encode("ACCEPT")).replace(" ", "")
-    assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == shown
+    assert opened + frame.ask("OFFER 1") + reply + frame.close("length") == example
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFrame]) -> None:
+def test_stopped_and_truncated_replies_are_closed_alike(name: str, frames: dict[str, ChatFrame]) -> None:
     frame = frames[name]
     assert frame.stop_id in frame.stop_ids <= frame.control_ids
     assert frame.close("length")[-len(frame.close("stop")) - 1] == frame.stop_id
@@ -161,13 +161,13 @@ def test_stopped_and_cut_replies_close_alike(name: str, frames: dict[str, ChatFr
 
 def test_a_system_text_without_a_role_of_its_own_is_acknowledged(frames: dict[str, ChatFrame], tokenizers: Any) -> None:
     frame, tokenizer = frames["gemma"], tokenizers["gemma"]
-    messages = templated(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
+    messages = render_template(tokenizer, ["Be brief.", ACKNOWLEDGED, "Hello?"], None)
     rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert frame.open("Be brief.") + frame.ask("Hello?") == tokenizer.encode(rendered, add_special_tokens=False)
     assert tokenizer.decode(frame.open("")) == "<bos>"
 
 
-def test_a_frame_of_plain_text_says_so(frames: dict[str, ChatFrame]) -> None:
+def test_frame_with_plain_text_markers_is_forgeable(frames: dict[str, ChatFrame]) -> None:
     assert {name for name, frame in frames.items() if frame.is_forgeable} == {"llama2"}
 
 
@@ -190,17 +190,17 @@ def test_smollm2_gets_no_system_text_but_ours(frames: dict[str, ChatFrame]) -> N
 def test_a_tokenizer_without_a_usable_template_is_refused_in_one_line(template: str | None, reason: str) -> None:
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = template
-    with pytest.raises(ChatError, match=reason) as caught:
+    with pytest.raises(ChatError, match=reason) as error:
         ChatFrame(tokenizer)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
 
 
-def test_what_is_no_fast_tokenizer_is_refused() -> None:
+def test_refuses_slow_tokenizer() -> None:
     with pytest.raises(ChatError, match="fast"):
         ChatFrame(object())
 
 
-def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
+def test_nano_template_is_terse(frames: dict[str, ChatFrame]) -> None:
     frame = frames["nano"]
     lengths = {"OFFER 1 0 2": 4, "ACCEPT": 1, "WALK": 1, "they OFFER 1 0 2": 5, "pool 1 2 3 values 4 0 2": 8}
     assert {text: len(frame.encode(text)) for text in lengths} == lengths
@@ -208,7 +208,7 @@ def test_nano_speaks_tersely(frames: dict[str, ChatFrame]) -> None:
     assert frame.close("stop") == []
 
 
-def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any]) -> None:
+def test_generation_marks_are_reported(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     marked = (
         "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{% generation %}{{ m.content }}"
@@ -218,11 +218,11 @@ def test_templates_that_mark_what_is_generated_show_it(tokenizers: dict[str, Any
     tokenizer.chat_template = marked
     assert ChatFrame(tokenizer).parts.reply_tail == "<|im_end|>\n"
     talk = Chat(("Hello?", "Yes.", "So?"), system=False)
-    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    expected = tokenizer.apply_chat_template(**render_chat(talk), tokenize=False)
     assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
-def conversation(chat: Chat) -> dict[str, Any]:
+def render_chat(chat: Chat) -> dict[str, Any]:
     variables = chat.variables()
     return {"conversation": variables.pop("messages"), **variables}
 
@@ -233,7 +233,7 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
     rendered = Renderings(tokenizer, [*CHATS])
     for chat in CHATS:
         try:
-            expected = tokenizer.apply_chat_template(**conversation(chat), tokenize=False)
+            expected = tokenizer.apply_chat_template(**render_chat(chat), tokenize=False)
         except TemplateError:
             with pytest.raises(TemplateRefusal):
                 rendered.text(chat)
@@ -242,7 +242,7 @@ def test_templates_render_as_transformers_renders_them(name: str, tokenizers: di
 
 
 @pytest.mark.parametrize("name", ["strftime_now('%H:%M:%S.%f')", "date_string"])
-def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -> None:
+def test_template_with_the_time_renders_a_fixed_time(name: str) -> None:
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{% set now = " + name + " %}{{ 'Now: ' ~ now ~ '\n' }}" + CHATML
     first = ChatFrame(tokenizer)
@@ -251,30 +251,30 @@ def test_a_template_that_prints_the_time_gives_the_same_at_any_time(name: str) -
     assert first.prints_time and not ChatFrame(FAMILIES["qwen"]()).prints_time
 
 
-def test_a_template_is_told_that_there_are_no_tools() -> None:
-    """As transformers tells it: with an empty list Llama 3.1's template asks for function calls."""
+def test_template_gets_tools_none() -> None:
+    """As from transformers: with an empty list Llama 3.1's template asks for function calls."""
     tokenizer = FAMILIES["qwen"]()
     tokenizer.chat_template = "{{ 'Call a function.' if tools is not none }}" + CHATML
     talk = Chat(("Hello?",), system=False)
-    expected = tokenizer.apply_chat_template(**conversation(talk), tokenize=False)
+    expected = tokenizer.apply_chat_template(**render_chat(talk), tokenize=False)
     assert Renderings(tokenizer, [talk]).text(talk) == expected
 
 
 @pytest.mark.slow
-def test_a_template_that_does_not_end_is_ended(tokenizers: dict[str, Any]) -> None:
+def test_endless_template_is_stopped(tokenizers: dict[str, Any]) -> None:
     tokenizer = copy.copy(tokenizers["nano"])
     tokenizer.chat_template = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    begun = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ChatError, match="needs more than 2 s of work or 1 GB of memory: set a plainer"):
         ChatFrame(tokenizer)
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - start < 60
 
 
 ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         (ENDED_BY.format("SIGKILL"), "was ended twice, by signal 9"),
         (ENDED_BY.format("SIGXCPU"), "needs more than 2 s of work"),
@@ -282,20 +282,20 @@ ENDED_BY = "import os, signal; os.kill(os.getpid(), signal.{})"
         ("import nowhere_at_all", "exit code 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
     ],
 )
-def test_a_process_that_dies_is_blamed_for_what_ended_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, why: str
+def test_reports_why_the_template_process_died(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, reason: str
 ) -> None:
     child = tmp_path / "child.py"
     child.write_text(script)
     chat = Chat((f"What about {script}?",), system=False)
     with monkeypatch.context() as patch:
         patch.setattr(chat_template_child, "__file__", str(child))
-        with pytest.raises(ChatError, match=why):
+        with pytest.raises(ChatError, match=reason):
             Renderings(build_nano_tokenizer(), [chat])
     assert chat.texts[0] in Renderings(build_nano_tokenizer(), [chat]).text(chat)
 
 
-def test_a_process_that_is_killed_once_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_killed_template_process_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     child, mark = tmp_path / "child.py", tmp_path / "mark"
     first = f"if not pathlib.Path({str(mark)!r}).exists():\n    pathlib.Path({str(mark)!r}).touch()\n    "
     own = Path(chat_template_child.__file__).read_text()

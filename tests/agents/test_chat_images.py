@@ -1,4 +1,4 @@
-"""Images in prompts: as the chat templates of three families write them, in order, and never by a text's doing."""
+"""Images in prompts: written as the chat templates of three families do, in order, and never forged by text."""
 
 import hashlib
 import io
@@ -74,7 +74,7 @@ EDGES: dict[str, dict[str, Any]] = {
 FILES: dict[str, bytes] = {}
 
 
-def image(colour: str) -> Image:
+def make_image(colour: str) -> Image:
     file = io.BytesIO()
     Pixels.new("RGB", (4, 4), colour).save(file, "PNG")
     name = hashlib.sha256(file.getvalue()).hexdigest()
@@ -82,11 +82,11 @@ def image(colour: str) -> Image:
     return Image(name, "image/png", 4, 4)
 
 
-A, B = image("red"), image("blue")
+A, B = make_image("red"), make_image("blue")
 picture = FILES.__getitem__
 
 
-def tokenizer_of(family: str = "") -> Any:
+def make_tokenizer(family: str = "") -> Any:
     """Return nano's tokenizer with a family's template and tokens, or its own template and a token for images."""
     tokenizer = build_nano_tokenizer()
     template, added, _ = FAMILIES.get(family, (tokenizer.chat_template, ("<image>",), ""))
@@ -95,16 +95,16 @@ def tokenizer_of(family: str = "") -> Any:
     return tokenizer
 
 
-def frame_of(tokenizer: Any, family: str = "") -> ChatFrame:
+def make_frame(tokenizer: Any, family: str = "") -> ChatFrame:
     token = ImageToken(tokenizer.convert_tokens_to_ids("<image>"), TOKENS)
     return ChatFrame(tokenizer, token._replace(**EDGES.get(family, {})))
 
 
-def parts(content: Any) -> list[dict[str, str]]:
+def make_parts(content: Any) -> list[dict[str, str]]:
     return [{"type": "image"} if isinstance(one, Image) else {"type": "text", "text": one} for one in content]
 
 
-BARE = frame_of(tokenizer_of())
+BARE = make_frame(make_tokenizer())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -112,32 +112,32 @@ BARE = frame_of(tokenizer_of())
     "content", [("Look: ", A, " and ", B, " now"), (A, "What is it?"), ("Once more ", A), ("Hm.",)]
 )
 def test_prompts_are_those_of_the_template_and_the_processor(family: str, content: Any) -> None:
-    tokenizer, frame = tokenizer_of(family), frame_of(tokenizer_of(family), family)
-    chat = [{"role": "system", "content": parts(["Be brief."])}, {"role": "user", "content": parts(content)}]
+    tokenizer, frame = make_tokenizer(family), make_frame(make_tokenizer(family), family)
+    chat = [{"role": "system", "content": make_parts(["Be brief."])}, {"role": "user", "content": make_parts(content)}]
     text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     mark = EDGES.get(family, {}).get("mark", "<image>")
-    wanted = tokenizer(text.replace(mark, FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
-    assert [*frame.open("Be brief."), *frame.ask(content)] == wanted
+    expected = tokenizer(text.replace(mark, FAMILIES[family][2]), add_special_tokens=False)["input_ids"]
+    assert [*frame.open("Be brief."), *frame.ask(content)] == expected
 
 
 def test_a_template_that_shows_no_images_gets_bare_placeholders() -> None:
-    frame = frame_of(tokenizer_of())
+    frame = make_frame(make_tokenizer())
     assert frame.image
     ids = frame.ask(("Look: ", A, " now"))
-    place = ids.index(frame.image.id)
-    assert ids[place : place + TOKENS] == [frame.image.id] * TOKENS and ids.count(frame.image.id) == TOKENS
+    position = ids.index(frame.image.id)
+    assert ids[position : position + TOKENS] == [frame.image.id] * TOKENS and ids.count(frame.image.id) == TOKENS
     assert frame.decode(ids) == "Look:  now"
 
 
 def test_a_model_without_vision_has_no_placeholder() -> None:
-    tokenizer = tokenizer_of("smolvlm")
+    tokenizer = make_tokenizer("smolvlm")
     with pytest.raises(ChatError, match="chat template"):
         ChatFrame(tokenizer)
-    assert ChatFrame(tokenizer_of("qwen")).image is None
+    assert ChatFrame(make_tokenizer("qwen")).image is None
 
 
-def test_spans_are_of_the_images_in_order() -> None:
-    frame = frame_of(tokenizer_of())
+def test_spans_follow_image_order() -> None:
+    frame = make_frame(make_tokenizer())
     assert frame.image
     content = ("x", A, B, "y", A)
     spans = find_spans(frame.ask(content), frame.image, find_images(content), picture)
@@ -157,7 +157,7 @@ def test_spans_are_of_the_images_in_order() -> None:
 
 
 def test_the_number_of_placeholders_depends_on_the_image() -> None:
-    tokenizer = tokenizer_of("qwen")
+    tokenizer = make_tokenizer("qwen")
     token = ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 0, lambda height, width: Fit(height, (height, 8)))
     frame, wide = ChatFrame(tokenizer, token), replace(A, height=2)
     ids = frame.ask((A, "or", wide))
@@ -168,7 +168,7 @@ def test_the_number_of_placeholders_depends_on_the_image() -> None:
     assert (span.length, span.size) == (4, (4, 8))
 
 
-def test_images_stand_before_a_content() -> None:
+def test_images_precede_text() -> None:
     assert prepend_images((), "x") == "x" and prepend_images((A,), "") == (A,)
     assert prepend_images((A,), ("x", B)) == (A, "x", B) and as_text((A, "x")) == f"{A.text}x"
 
@@ -185,14 +185,14 @@ PIECES = st.lists(
 )
 
 
-def view(*messages: list[Any], note: str = "") -> View:
-    said = tuple(Message("referee", tuple(message)) for message in messages)
-    return View("seat", 0, said, "", {}, {"note": note}, None)
+def make_view(*messages: list[Any], note: str = "") -> View:
+    heard = tuple(Message("referee", tuple(message)) for message in messages)
+    return View("seat", 0, heard, "", {}, {"note": note}, None)
 
 
 @given(st.lists(PIECES, max_size=3), st.text(max_size=8))
-def test_a_turn_shows_each_image_once_and_no_text_forges_one(messages: list[list[Any]], note: str) -> None:
-    seen = view(*messages, note=note)
+def test_turn_shows_each_image_once_and_text_cannot_forge_one(messages: list[list[Any]], note: str) -> None:
+    seen = make_view(*messages, note=note)
     content = ROLE.render_parts(seen, first=True)
     images = [part for message in messages for part in message if isinstance(part, Image)]
     assert find_images(content) == images
@@ -201,5 +201,5 @@ def test_a_turn_shows_each_image_once_and_no_text_forges_one(messages: list[list
 
 
 def test_an_image_beyond_the_limit_of_a_message_is_left_out() -> None:
-    content = ROLE.render_parts(view(["word " * 900, A], ["x", B]), first=True)
+    content = ROLE.render_parts(make_view(["word " * 900, A], ["x", B]), first=True)
     assert find_images(content) == [B]

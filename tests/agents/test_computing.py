@@ -1,4 +1,4 @@
-"""The computing thread: one for all, in order, beside a loop that stays awake."""
+"""The computing thread: a single one, in order, beside a responsive event loop."""
 
 import asyncio
 import subprocess
@@ -26,8 +26,8 @@ def test_all_work_is_done_in_one_thread_in_the_order_it_was_asked_for() -> None:
     assert len({thread for _, thread in done}) == 1 and done[0][1] != threading.get_ident()
 
 
-def test_the_loop_goes_on_meanwhile() -> None:
-    """The work ends by what the loop does while it runs."""
+def test_event_loop_stays_responsive() -> None:
+    """The work waits for something the loop does meanwhile."""
     beaten = threading.Event()
 
     async def ask() -> bool:
@@ -42,8 +42,8 @@ def test_the_loop_goes_on_meanwhile() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP")
-def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None:
-    """Loading a model in the main thread left one, and made every decoding step take twice as long."""
+def test_loop_threads_end_before_work_begins() -> None:
+    """Loading a model in the main thread left a thread pool that doubled the time of each decoding step."""
     code = (
         "import asyncio, os, torch, faiss\n"  # which brings a libgomp of its own
         "from agents.computing import compute\n"
@@ -58,11 +58,11 @@ def test_the_threads_that_computed_for_the_loop_end_before_work_begins() -> None
         "    return both - alone, first - alone, await compute(threads) - alone\n"
         "print(asyncio.run(run()))\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "(1, 0, 1)", "a thread of the loop's, gone, then one of the computing thread's"
 
 
-def test_errors_arrive_where_they_are_awaited() -> None:
+def test_errors_reach_the_awaiting_caller() -> None:
     def fail() -> None:
         raise ValueError("no")
 
@@ -96,7 +96,7 @@ def test_cancelled_work_ends_and_the_next_is_unharmed(after: float) -> None:
 
 
 def test_an_interrupt_never_reaches_the_work_after_it() -> None:
-    """Cancelled at all moments, also just when it ends."""
+    """Cancelled at all moments, also at the end of the work."""
 
     async def ask() -> None:
         for i in range(200):

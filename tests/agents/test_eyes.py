@@ -1,4 +1,4 @@
-"""Every family of vision-language models: scores, gradients and replies beside transformers' own forward pass."""
+"""All vision-language families: scores, gradients and replies equal those of transformers' forward pass."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,13 @@ from tests.factories.eyes import (
     FAMILIES,
     QWENS,
     WORDS,
-    bare_inputs,
-    bare_scores,
-    make_eyes,
-    picture,
-    span,
-    stream,
-    vision_of_family,
+    compute_reference_scores,
+    make_picture,
+    make_reference_inputs,
+    make_span,
+    make_stream,
+    make_vision,
+    make_vision_model,
 )
 
 NEAR = 1e-5
@@ -38,23 +38,23 @@ NEAR = 1e-5
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def eyes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Vision]]:
-    model = make_eyes(request.param)
-    vision = vision_of_family(model, tmp_path_factory.mktemp("folder") if "qwen" in request.param else None)
+    model = make_vision_model(request.param)
+    vision = make_vision(model, tmp_path_factory.mktemp("folder") if "qwen" in request.param else None)
     model.vision = vision
     yield model, vision
 
 
-SMALL, WIDE, TALL = picture(1), picture(2, 16, 48), picture(3, 40, 24)
+SMALL, WIDE, TALL = make_picture(1), make_picture(2, 16, 48), make_picture(3, 40, 24)
 
 
-def streams(vision: Vision) -> list[Stream]:
-    """One image per turn; several in a turn, of different sizes; the same one twice; text before the first."""
+def make_streams(vision: Vision) -> list[Stream]:
+    """Return streams with one or several images per turn, repeated images, and text before the first."""
     return [
-        stream(vision, [[SMALL], [WIDE]]),
-        stream(vision, [[SMALL], [WIDE]], seed=1),
-        stream(vision, [[SMALL], [TALL, WIDE, SMALL], []], seed=2),
-        stream(vision, [[], [TALL], [TALL]], seed=3),
-        stream(vision, [[SMALL, SMALL]], seed=4),
+        make_stream(vision, [[SMALL], [WIDE]]),
+        make_stream(vision, [[SMALL], [WIDE]], seed=1),
+        make_stream(vision, [[SMALL], [TALL, WIDE, SMALL], []], seed=2),
+        make_stream(vision, [[], [TALL], [TALL]], seed=3),
+        make_stream(vision, [[SMALL, SMALL]], seed=4),
     ]
 
 
@@ -63,40 +63,40 @@ def test_scores_are_those_of_transformers(eyes: tuple[Any, Vision], costs: Costs
     model, vision = eyes
     if vision.is_bidirectional:
         costs = Costs()
-    given = streams(vision)
-    together = score_streams(StreamScorer(model), given, [1.0] * len(given), 10**5, costs)
-    for one, scores in zip(given, together, strict=True):
+    streams = make_streams(vision)
+    together = score_streams(StreamScorer(model), streams, [1.0] * len(streams), 10**5, costs)
+    for one, scores in zip(streams, together, strict=True):
         with torch.no_grad():
-            assert scores == pytest.approx(bare_scores(model, vision, one).numpy(), abs=NEAR)
+            assert scores == pytest.approx(compute_reference_scores(model, vision, one).numpy(), abs=NEAR)
         (alone,) = score_streams(StreamScorer(model), [one], [1.0])
         assert scores == pytest.approx(alone, abs=NEAR)
 
 
 def test_gradients_are_those_of_transformers(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    given = streams(vision)[:3]
-    for each in plan_passes(given, 10**5):
-        StreamScorer(model)(build_batch(given, [1.0] * 3, each)).logprobs.sum().backward()
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    streams = make_streams(vision)[:3]
+    for each in plan_passes(streams, 10**5):
+        StreamScorer(model)(build_batch(streams, [1.0] * 3, each)).logprobs.sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
-    for one in given:
-        bare_scores(model, vision, one).sum().backward()
-    wanted = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    for one in streams:
+        compute_reference_scores(model, vision, one).sum().backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
-    assert found.keys() == wanted.keys() and any("vis" in name for name in found)
-    for name, gradient in found.items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-6), name
+    assert gradients.keys() == expected.keys() and any("vis" in name for name in gradients)
+    for name, gradient in gradients.items():
+        assert torch.allclose(gradient, expected[name], atol=1e-4 * float(expected[name].abs().max()) + 1e-6), name
 
 
-def request(one: Stream, key: str, tokens: int = 4, temperature: float = 1.0) -> Request:
+def make_request(stream: Stream, key: str, tokens: int = 4, temperature: float = 1.0) -> Request:
     return Request(
-        policy="p", ids=tuple(one.ids), media=tuple(one.media), key=key, max_tokens=tokens, temperature=temperature,
-        top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(len(one.ids),),
+        policy="p", ids=tuple(stream.ids), media=tuple(stream.media), key=key, max_tokens=tokens,
+        temperature=temperature, top_p=1.0, top_k=0, stop_ids=frozenset(), seed=(len(stream.ids),),
     )  # fmt: skip
 
 
 def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vision]) -> None:
-    """Many matches at once, whose later turns add images to a cache: as one whole context each."""
+    """Concurrent matches whose later turns add images to a cache."""
     model, vision = eyes
     turns = [[SMALL], [WIDE, TALL], [], [TALL]]
 
@@ -104,62 +104,62 @@ def test_replies_have_the_log_probabilities_of_transformers(eyes: tuple[Any, Vis
         engine = InProcessEngine()
         await engine.open()
         await engine.publish("p", 1, ModuleWeights(model))
-        held = [Stream() for _ in range(4)]
+        streams = [Stream() for _ in range(4)]
         for number, images in enumerate(turns):
-            for i, one in enumerate(held):
-                _observe(vision, one, images[: 1 + i % 2] if i else images, number, i)
-            asked = [request(one, str(i)) for i, one in enumerate(held)]
-            for one, said in zip(held, await engine.generate(asked), strict=True):
-                one.append_sampled(said.ids, said.logprobs, number)
-        scored = await engine.score("p", held, [1.0] * len(held))
-        for one, scores in zip(held, scored, strict=True):
+            for i, one in enumerate(streams):
+                observe_images(vision, one, images[: 1 + i % 2] if i else images, number, i)
+            requests = [make_request(one, str(i)) for i, one in enumerate(streams)]
+            for one, completion in zip(streams, await engine.generate(requests), strict=True):
+                one.append_sampled(completion.ids, completion.logprobs, number)
+        scored = await engine.score("p", streams, [1.0] * len(streams))
+        for one, scores in zip(streams, scored, strict=True):
             assert np.array(one.logprobs)[one.mask] == pytest.approx(scores, abs=NEAR), "the gate"
         await engine.close()
-        return held
+        return streams
 
     for one in asyncio.run(play()):
         with torch.no_grad():
-            wanted = bare_scores(model, vision, one).numpy()
-        assert np.array(one.logprobs)[one.mask] == pytest.approx(wanted, abs=NEAR)
+            expected = compute_reference_scores(model, vision, one).numpy()
+        assert np.array(one.logprobs)[one.mask] == pytest.approx(expected, abs=NEAR)
 
 
-def _observe(vision: Vision, one: Stream, images: Sequence[Any], number: int, seed: int) -> None:
-    """Append a turn of images; the rows differ in length, so that they are padded."""
+def observe_images(vision: Vision, stream: Stream, images: Sequence[Any], number: int, seed: int) -> None:
+    """Append a turn of images; rows differ in length, so they are padded."""
     text = [int(id) for id in np.random.default_rng(number + 7 * (seed == 3)).integers(20, WORDS, 5 + seed)]
     ids, media = text[:2], []
     for image in images:
-        media.append(span(vision, image, len(ids)))
+        media.append(make_span(vision, image, len(ids)))
         ids += [vision.image_token] * media[-1].length + text[2:3]
-    one.observe([*ids, *text[3:]], media)
+    stream.observe([*ids, *text[3:]], media)
 
 
 def test_one_level_of_one_pixel_changes_log_probabilities(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    one, other = (stream(vision, [[picture(9, 32, 32, change)]]) for change in (0, 1))
-    before, after = score_streams(StreamScorer(model), [one, other], [1.0, 1.0])
+    first, second = (make_stream(vision, [[make_picture(9, 32, 32, change)]]) for change in (0, 1))
+    before, after = score_streams(StreamScorer(model), [first, second], [1.0, 1.0])
     assert 0 < np.abs(before - after).max() < 0.1
 
 
 def test_a_surplus_or_missing_image_is_refused(eyes: tuple[Any, Vision]) -> None:
     model, vision = eyes
-    one = stream(vision, [[SMALL]])
-    one.media[0] = replace(one.media[0], length=one.media[0].length - 1)
+    stream = make_stream(vision, [[SMALL]])
+    stream.media[0] = replace(stream.media[0], length=stream.media[0].length - 1)
     with pytest.raises(ValueError, match="tokens"):
-        score_streams(StreamScorer(model), [one], [1.0])
+        score_streams(StreamScorer(model), [stream], [1.0])
 
 
 @pytest.mark.parametrize("size", [(10**9, 10**9), (1, 1), (10**6, 1)])
-def test_an_image_is_never_scaled_to_whatever_a_log_states(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
+def test_refuses_invalid_image_size_of_a_log(eyes: tuple[Any, Vision], size: tuple[int, int]) -> None:
     model, vision = eyes
-    one = stream(vision, [[SMALL]])
-    one.media[0] = replace(one.media[0], size=size)
+    stream = make_stream(vision, [[SMALL]])
+    stream.media[0] = replace(stream.media[0], size=size)
     with pytest.raises(ValueError, match="pixels") as error:
-        score_streams(StreamScorer(model), [one], [1.0])
+        score_streams(StreamScorer(model), [stream], [1.0])
     assert "\n" not in str(error.value)
 
 
-def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
-    """SmolVLM's own forward pass takes it for padding, and its tokens are then those of other images."""
+def test_black_image_changes_the_context(eyes: tuple[Any, Vision]) -> None:
+    """SmolVLM's own forward pass takes it for padding and drops it."""
     model, vision = eyes
     pixels = torch.zeros((3, vision.size or 16, vision.size or 16))
     with torch.no_grad():
@@ -168,44 +168,44 @@ def test_an_image_of_zeros_counts(eyes: tuple[Any, Vision]) -> None:
     assert torch.allclose(alone, both[: len(alone)], atol=1e-5)
 
 
-def test_patches_have_their_places_in_bfloat16_too() -> None:
-    """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16, by rounding fractions of the side."""
-    model = make_eyes("smolvlm")
+def test_patch_positions_are_exact_in_bfloat16() -> None:
+    """SmolVLM's own forward pass misplaces 11 of 6 x 6 patches in bfloat16 by rounding."""
+    model = make_vision_model("smolvlm")
     vision = create_vision(model.config)
     assert vision
-    pixels = vision.scale_image(BYTES[picture(1, 48, 48).hash])[None]
+    pixels = vision.scale_image(BYTES[make_picture(1, 48, 48).hash])[None]
     with torch.no_grad():
         exact = vision.features(model, pixels)
         model.bfloat16()
         ours = vision.features(model, pixels).float()
-        theirs = model.model.get_image_features(pixels[None].bfloat16(), return_dict=True).pooler_output.float()
+        reference = model.model.get_image_features(pixels[None].bfloat16(), return_dict=True).pooler_output.float()
     assert (ours - exact).norm() < 0.03 * exact.norm()
-    assert (theirs.reshape(ours.shape) - exact).norm() > 3 * (ours - exact).norm()
+    assert (reference.reshape(ours.shape) - exact).norm() > 3 * (ours - exact).norm()
 
 
 @pytest.mark.parametrize("family", QWENS)
 def test_positions_are_those_of_the_whole_history(family: str, tmp_path: Path) -> None:
-    """As get_rope_index gives them, in one piece or from any place on, and as a tree under bfloat16."""
-    model = make_eyes(family)
-    vision = vision_of_family(model, tmp_path)
-    one = stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
-    given = bare_inputs(vision, one.ids, one.media)
-    wanted, _ = model.model.get_rope_index(
-        given["input_ids"], mm_token_type_ids=given["mm_token_type_ids"], image_grid_thw=given["image_grid_thw"]
+    """As from get_rope_index, in one piece, continued anywhere, and as a tree under bfloat16."""
+    model = make_vision_model(family)
+    vision = make_vision(model, tmp_path)
+    stream = make_stream(vision, [[SMALL], [TALL, WIDE], [], [TALL]] * 40)
+    inputs = make_reference_inputs(vision, stream.ids, stream.media)
+    expected, _ = model.model.get_rope_index(
+        inputs["input_ids"], mm_token_type_ids=inputs["mm_token_type_ids"], image_grid_thw=inputs["image_grid_thw"]
     )
-    media = list({each.hash: each for each in one.media}.values())
+    media = list({each.hash: each for each in stream.media}.values())
     grids = [(*vision.grid(each), place) for each in media for place in range(each.length)]
     seen = ImageFeatures(vision, torch.zeros((len(grids), 1)), torch.tensor(grids))
-    rows = torch.tensor([[-1 if key >= 0 else _row(media, key) for key in one.keys]])
-    places = torch.arange(len(one))[None]
-    assert len(one) > 600 and torch.equal(seen.positions(places, rows), wanted)
+    rows = torch.tensor([[-1 if key >= 0 else make_row(media, key) for key in stream.keys]])
+    positions = torch.arange(len(stream))[None]
+    assert len(stream) > 600 and torch.equal(seen.positions(positions, rows), expected)
     with torch.autocast("cpu", torch.bfloat16):
-        tree = torch.ones((1, len(one), len(one)), dtype=torch.bool).tril()
-        assert torch.equal(seen.positions(places, rows, tree=tree), wanted)
-    for cut in (1, 3, 4, 11, 300, len(one) - 1):
-        before = sum(compute_jump(vision, each) for each in one.media if each.start + each.length <= cut)
-        assert torch.equal(seen.positions(places[:, cut:], rows[:, cut:], before), wanted[:, :, cut:])
+        tree = torch.ones((1, len(stream), len(stream)), dtype=torch.bool).tril()
+        assert torch.equal(seen.positions(positions, rows, tree=tree), expected)
+    for cut in (1, 3, 4, 11, 300, len(stream) - 1):
+        before = sum(compute_jump(vision, each) for each in stream.media if each.start + each.length <= cut)
+        assert torch.equal(seen.positions(positions[:, cut:], rows[:, cut:], before), expected[:, :, cut:])
 
 
-def _row(media: Sequence[MediaSpan], key: int) -> int:
+def make_row(media: Sequence[MediaSpan], key: int) -> int:
     return [key for each in media for key in each.token_keys()].index(key)

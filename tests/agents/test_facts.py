@@ -1,4 +1,4 @@
-"""Facts are written as a template may compare them."""
+"""Facts as template values."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def test_a_fact_equals_its_literal_in_a_template(value: Any) -> None:
     assert render_template(compile_template(text, ("public",)), {"public": {"fact": value}}) == "True"
 
 
-def test_a_fact_has_the_name_that_a_template_uses_and_is_not_without_end() -> None:
+def test_facts_have_template_names_and_are_truncated() -> None:
     assert [*format_facts("public", {"offer": None, "pool": (3, 2)})] == ["public.offer = none", "public.pool = [3, 2]"]
     (line,) = format_facts("private", {"text": "x" * 10_000})
     assert len(line) < 400 and line.endswith("…")

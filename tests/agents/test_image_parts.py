@@ -1,4 +1,4 @@
-"""Images from strangers: good ones are read by their header, and hostile ones refused in one line, undecoded."""
+"""Untrusted images: valid ones are identified by their header, hostile ones refused in one line, undecoded."""
 
 import base64
 import hashlib
@@ -15,19 +15,19 @@ from PIL import Image as Pixels
 from agents import image_parts
 from agents.image_parts import ImageParts, inspect_image
 from games.pictures import LARGEST
-from tests.factories.image_files import REFUSED, encoded, shown, url_of
+from tests.factories.image_files import REFUSED, encode_noise, make_data_url, make_image_part
 
 
 @pytest.mark.parametrize(("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")])
-def test_three_types_are_read_without_decoding_pixels(kind: str, media: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = encoded(kind=kind)
+def test_reads_png_jpeg_and_webp_without_decoding(kind: str, media: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_noise(kind=kind)
 
     def load(self: Any) -> None:
         raise AssertionError("pixels are decoded")
 
     monkeypatch.setattr(Pixels.Image, "load", load)
     images = ImageParts()
-    for part in (shown(data, media), {"type": "input_image", "image_url": url_of(data, media)}):
+    for part in (make_image_part(data, media), {"type": "input_image", "image_url": make_data_url(data, media)}):
         image = images.read(part)
         assert (image.media, image.width, image.height) == (media, 48, 32)
         assert image.hash == hashlib.sha256(data).hexdigest() and images.pictures == {image.hash: data}
@@ -41,15 +41,15 @@ def test_hostile_parts_are_refused_in_one_line_and_nothing_is_fetched(
         raise AssertionError("something is fetched")
 
     monkeypatch.setattr(socket.socket, "connect", connect)
-    part, why = REFUSED[name]
+    part, reason = REFUSED[name]
     with pytest.raises(ValueError, match=r".") as error:
         ImageParts().read(part)
-    assert why in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 300
+    assert reason in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.sampled_from(["PNG", "JPEG", "WEBP"]))
-def test_any_bytes_are_an_image_or_one_line(junk: bytes, at: int, kind: str) -> None:
-    good = encoded(kind=kind, size=(8, 8))
+def test_arbitrary_bytes_are_read_or_refused_in_one_line(junk: bytes, at: int, kind: str) -> None:
+    good = encode_noise(kind=kind, size=(8, 8))
     for data in (junk, good[:at] + junk, good[:at] + junk + good[at + len(junk) :]):
         try:
             image = inspect_image(data)
@@ -63,13 +63,13 @@ def test_a_chat_has_a_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_parts, "MAX_IMAGES", 2)
     images = ImageParts()
     for _ in range(2):
-        images.read(shown(encoded()))
+        images.read(make_image_part(encode_noise()))
     with pytest.raises(ValueError, match="at most 2 images"):
-        images.read(shown(encoded()))
+        images.read(make_image_part(encode_noise()))
 
 
-def test_files_lie_in_the_folder(tmp_path: Path) -> None:
-    folder, data = tmp_path / "rows", encoded()
+def test_image_files_stay_inside_the_folder(tmp_path: Path) -> None:
+    folder, data = tmp_path / "rows", encode_noise()
     (folder / "in").mkdir(parents=True)
     (folder / "in" / "a.png").write_bytes(data)
     (tmp_path / "secret.png").write_bytes(data)
@@ -86,8 +86,8 @@ def test_files_lie_in_the_folder(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"not inside the data set's folder|cannot be read") as error:
             images.read({"type": "image", "path": path})
         assert "\n" not in str(error.value)
-    for path, why in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):
-        with pytest.raises(ValueError, match=why):
+    for path, reason in (("pipe.png", "no regular file"), ("none.png", "No such file"), ("large.png", "larger than 8")):
+        with pytest.raises(ValueError, match=reason):
             images.read({"type": "image", "path": path})
     parts: list[dict[str, Any]] = [{}, {"path": 3}, {"path": "in/a.png", "base64": ""}]
     for part in parts:

@@ -1,4 +1,4 @@
-"""What a seat remembers, as a pure function of how many exchanges it has had."""
+"""Memories as pure functions of the number of exchanges."""
 
 import pytest
 from hypothesis import given
@@ -9,26 +9,26 @@ from agents.memory import Memory, plan_restart
 
 
 @given(st.integers(0, 1000))
-def test_all_always_goes_on(taken: int) -> None:
+def test_full_memory_always_continues(taken: int) -> None:
     assert plan_restart(Memory(), taken) is None
 
 
-def test_a_window_goes_on_until_it_is_full_then_starts_anew_every_turn() -> None:
+def test_window_continues_until_full_then_restarts_every_turn() -> None:
     assert [plan_restart(Memory(kind="window", turns=2), taken) for taken in range(5)] == [None, None, None, 2, 2]
     assert [plan_restart(Memory(kind="window", turns=0), taken) for taken in range(3)] == [None, 0, 0]
 
 
 @given(st.integers(0, 20), st.integers(0, 60))
-def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
-    shown = 0  # exchanges in the stream when the last turn is taken
+def test_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> None:
+    visible = 0  # exchanges in the stream when the last turn is taken
     for before in range(taken + 1):
-        kept = plan_restart(Memory(kind="window", turns=turns), before)
-        shown = (shown + 1 if before else 0) if kept is None else kept
-    assert shown == min(taken, turns)
+        restart = plan_restart(Memory(kind="window", turns=turns), before)
+        visible = (visible + 1 if before else 0) if restart is None else restart
+    assert visible == min(taken, turns)
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"kind": "window"}, "add `turns: 4`"),
         ({"kind": "all", "turns": 3}, "memory all has no size"),
@@ -41,6 +41,6 @@ def test_a_window_shows_exactly_its_last_exchanges(turns: int, taken: int) -> No
         ({"kind": "recall"}, "'all', 'window' or 'summary'"),
     ],
 )
-def test_memories_that_make_no_sense_are_refused(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_refuses_invalid_memory(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         Memory.model_validate(fields)

@@ -1,4 +1,4 @@
-"""Regular expressions of users over texts of models: as Python's `re` has them, and an error where one goes on."""
+"""Users' regular expressions over model texts: equal to Python's `re`, with an error for endless searches."""
 
 import re
 
@@ -16,21 +16,21 @@ EXPRESSIONS = [
 
 
 @given(st.sampled_from(EXPRESSIONS), st.text("abc <>x/\nE:rror", max_size=40), st.booleans())
-def test_they_find_what_python_does(expression: str, text: str, lines: bool) -> None:
-    theirs, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
-    found = [match[1 if theirs.groups else 0] or "" for match in theirs.finditer(text)]
-    assert ours.first(text) == (found[0] if found else None)
-    assert ours.last(text) == (found[-1] if found else None)
-    assert (text in ours) == bool(found)
+def test_matches_equal_those_of_re(expression: str, text: str, lines: bool) -> None:
+    reference, ours = re.compile(expression, re.MULTILINE if lines else 0), Pattern(expression, lines)
+    expected = [match[1 if reference.groups else 0] or "" for match in reference.finditer(text)]
+    assert ours.first(text) == (expected[0] if expected else None)
+    assert ours.last(text) == (expected[-1] if expected else None)
+    assert (text in ours) == bool(expected)
 
 
-def test_of_a_text_that_is_none_a_line_tells() -> None:
+def test_refuses_malformed_expression_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"^'\(a' is no regular expression: missing \)"):
         Pattern("(a")
 
 
 @pytest.mark.parametrize("search", ["first", "last", "__contains__"])
-def test_a_search_without_end_is_a_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_search_is_refused_in_one_line(search: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With Python's `re` this takes years."""
     monkeypatch.setattr(patterns, "SEARCH_SECONDS", 0.05)
     with pytest.raises(PatternError, match=r"'\(a\|aa\)\+\$' takes over 0.05 s on a text of 5,001 characters: write"):

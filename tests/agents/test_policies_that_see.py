@@ -1,4 +1,4 @@
-"""Built-in policies that see: nano-vlm, and SmolLM2 with eyes; placeholders that nobody samples; adapters on both."""
+"""Built-in vision policies: nano-vlm and SmolLM2 with vision, unsampled placeholders, and adapters on both."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ from arena.cli.loop import wait
 from games.contracts import Image
 
 
-def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
+def make_picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
     """Return a random picture and its bytes."""
     file = io.BytesIO()
     Pixels.fromarray(np.random.default_rng(seed).integers(0, 255, (size, size, 3), dtype=np.uint8)).save(file, "PNG")
@@ -32,10 +32,10 @@ def picture(seed: int, size: int = 48) -> tuple[Image, bytes]:
     return Image(hashlib.sha256(data).hexdigest(), "image/png", size, size), data
 
 
-def seen(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
+def make_stream(folder: Path, text: str = "find red circle", seed: int = 0) -> Stream:
     """Return a stream in which a policy reads a text and a picture."""
     frame = load_tokenizer_and_frame(folder)[1]
-    image, data = picture(seed)
+    image, data = make_picture(seed)
     stream, ids = Stream(), [*frame.open(""), *frame.ask((text, image))]
     assert frame.image
     span = MediaSpan(ids.index(frame.image.id), frame.image.tokens, image.hash, data)
@@ -50,10 +50,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small language model with SmolLM2's reserved token, and with eyes."""
-    place = tmp_path_factory.mktemp("small")
-    source, folder = place / "source", place / "eyes"
+def small_policies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a small language model with SmolLM2's reserved token, and its vision policy."""
+    parent = tmp_path_factory.mktemp("small")
+    source, folder = parent / "source", parent / "eyes"
     tokenizer = nano.build_nano_tokenizer()
     tokenizer.add_tokens([smollm2_eyes.IMAGE], special_tokens=True)
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
@@ -66,9 +66,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
-    first, again, other = (weights.resolve(name) for name in ("nano-vlm", "nano-vlm-0", "nano-vlm-1"))
+    first, repeated, second = (weights.resolve(name) for name in ("nano-vlm", "nano-vlm-0", "nano-vlm-1"))
     files = [
-        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() for folder in (first, again, other)
+        hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() for folder in (first, repeated, second)
     ]
     assert files[0] == files[1] != files[2]
     assert sum(p.numel() for p in load_module(first).parameters()) == nano_vlm.PARAMETERS
@@ -78,7 +78,7 @@ def test_nano_vlm_is_made_by_its_seed(home: Path) -> None:
         weights.resolve("nano-vml")
 
 
-def test_the_other_nano_policies_are_what_they_were() -> None:
+def test_other_nano_policies_are_unchanged() -> None:
     assert (nano.SIZES["nano"].recipe, nano.SIZES["nano5m"].recipe) == ("61036fdc", "976eb540")
     assert (
         hashlib.sha256(nano.build_nano_tokenizer().backend_tokenizer.to_str().encode()).hexdigest()[:16]
@@ -96,11 +96,11 @@ def test_the_words_of_scenes_are_single_tokens(home: Path) -> None:
 
 
 def test_the_placeholder_is_never_sampled(home: Path) -> None:
-    """Not even if its logit is by far the highest, and engine and scorer agree on the others' probabilities."""
+    """Not even if its logit is the highest; engine and scorer agree on the other probabilities."""
     folder = weights.resolve("nano-vlm")
     model, frame = load_module(folder), load_tokenizer_and_frame(folder)[1]
     assert frame.image
-    stream = seen(folder)
+    stream = make_stream(folder)
     with torch.no_grad():
         hidden = model.base_model.text_model(torch.tensor([stream.ids])).last_hidden_state[0, -1]
         model.lm_head.weight[frame.image.id] = 100 * hidden / hidden.norm()
@@ -114,16 +114,16 @@ def test_the_placeholder_is_never_sampled(home: Path) -> None:
         )  # fmt: skip
         return (await engine.generate([request]))[0]
 
-    said = wait(sample())
-    assert frame.image.id not in said.ids and np.isfinite(said.entropy).all()
-    stream.append_sampled(said.ids, said.logprobs, 0, said.entropy)
+    completions = wait(sample())
+    assert frame.image.id not in completions.ids and np.isfinite(completions.entropy).all()
+    stream.append_sampled(completions.ids, completions.logprobs, 0, completions.entropy)
     (scores,) = score_with_entropy(StreamScorer(model), [stream], [1.0])
-    assert scores.logprobs == pytest.approx(said.logprobs, abs=1e-4)
-    assert scores.entropy == pytest.approx(said.entropy, abs=1e-4)
+    assert scores.logprobs == pytest.approx(completions.logprobs, abs=1e-4)
+    assert scores.entropy == pytest.approx(completions.entropy, abs=1e-4)
 
 
-def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) -> None:
-    seeing = weights.load_model(small)
+def test_adding_vision_keeps_the_language_model(small_policies: Path, tmp_path: Path) -> None:
+    seeing = weights.load_model(small_policies)
     language = LlamaForCausalLM(LlamaConfig(**seeing.config.text_config.to_diff_dict()))
     language.model.load_state_dict(seeing.model.text_model.state_dict())
     language.tie_weights()
@@ -131,14 +131,14 @@ def test_eyes_leave_the_language_model_as_it_was(small: Path, tmp_path: Path) ->
     with torch.no_grad():
         assert torch.equal(seeing(input_ids=ids).logits, language.eval()(input_ids=ids).logits)
     assert seeing.lm_head.weight is seeing.model.text_model.embed_tokens.weight
-    again = tmp_path / "again"
-    smollm2_eyes.build_smollm2_eyes(again, small.parent / "source", 3)
-    assert (again / "model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
+    repeated = tmp_path / "again"
+    smollm2_eyes.build_smollm2_eyes(repeated, small_policies.parent / "source", 3)
+    assert (repeated / "model.safetensors").read_bytes() == (small_policies / "model.safetensors").read_bytes()
 
 
-def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path: Path) -> None:
-    base, stream = load_module(small, frozen=True), seen(small)
-    frame = load_tokenizer_and_frame(small)[1]
+def test_adapter_skips_the_vision_encoder_and_round_trips(small_policies: Path, tmp_path: Path) -> None:
+    base, stream = load_module(small_policies, frozen=True), make_stream(small_policies)
+    frame = load_tokenizer_and_frame(small_policies)[1]
     stream.append_sampled(frame.encode("A"), [0.0], 0)
     model = create_adapter(base, AdapterSpec(rank=2), 1)
     names = [name for name, p in model.named_parameters() if p.requires_grad]
@@ -147,16 +147,16 @@ def test_an_adapter_leaves_the_eyes_alone_and_is_read_back(small: Path, tmp_path
         for name, parameter in model.named_parameters():
             if name.endswith(".b"):
                 parameter.normal_()
-    save_adapter(model, tmp_path / "adapter", str(small))
-    (one,), (other,), (plain,) = (
+    save_adapter(model, tmp_path / "adapter", str(small_policies))
+    (first,), (second,), (plain,) = (
         score_with_entropy(StreamScorer(m), [stream], [1.0])
-        for m in (model, load_adapter(load_module(small, frozen=True), tmp_path / "adapter"), base)
+        for m in (model, load_adapter(load_module(small_policies, frozen=True), tmp_path / "adapter"), base)
     )
-    assert one.logprobs == other.logprobs != plain.logprobs
+    assert first.logprobs == second.logprobs != plain.logprobs
 
 
 @pytest.mark.slow
-def test_smollm2_with_eyes_writes_as_smollm2() -> None:
+def test_smollm2_with_vision_writes_as_smollm2() -> None:
     folder = weights.resolve(smollm2_eyes.NAME)
     seeing, language = weights.load_model(folder), weights.load_model(weights.resolve(weights.DEFAULT))
     assert sum(p.numel() for p in seeing.parameters()) == smollm2_eyes.PARAMETERS

@@ -1,4 +1,4 @@
-"""Reading replies: any text is read, formats round-trip, nothing private reaches the game."""
+"""Parsing of replies: any text is parsed, formats round-trip, and nothing private reaches the game."""
 
 import json
 from typing import Any
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agents.reply import FIELD_LENGTH, PUBLIC_LENGTH, Reply, ReplySpec, visible
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 FREE = ReplySpec(format="free")
 TAGGED = ReplySpec(format="tagged", public="say", action="offer", private="think")
 JSON = ReplySpec(format="json", public="say", action="offer", private="think")
 BARE = [ReplySpec(format="tagged", action="offer"), ReplySpec(format="json", action="offer")]
-FUZZ = settings(max_examples=cases(150, 600), deadline=None)
+FUZZ = settings(max_examples=count_cases(150, 600), deadline=None)
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_what_follows_a_stop_text_is_not_read() -> None:
     assert FREE.parse("ACCEPT | hi They: no", stop=["###", " They:"]) == Reply("hi", "ACCEPT", "", True)
 
 
-def test_the_game_gets_the_act_and_the_talk() -> None:
+def test_game_receives_act_and_talk() -> None:
     assert Reply("hi", "ACCEPT", "secret", True).game_text == "ACCEPT | hi"
     assert Reply("", "ACCEPT", "secret", True).game_text == "ACCEPT"
 
 
-def test_fields_are_short_lines_without_anything_invisible() -> None:
+def test_fields_are_truncated_and_free_of_invisible_characters() -> None:
     nasty = "a\x1b[31m\u202eb\u200bc\ud800d\ud83d\ude00\u2066\ufeff\tz\u2029y\U000e0041"
     assert visible(nasty) == "a[31mbc\ufffdd😀 z y"
     assert visible("a\r\nb\u2028c", keep="\n") == "a\n\nb\nc"
@@ -97,7 +97,7 @@ def test_fields_are_short_lines_without_anything_invisible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"format": "tagged"}, "needs the name of its action field"),
         ({"format": "json", "public": "say"}, "needs the name of its action field"),
@@ -109,8 +109,8 @@ def test_fields_are_short_lines_without_anything_invisible() -> None:
         ({"format": "json", "action": "a", "secret": "b"}, "Extra inputs"),
     ],
 )
-def test_formats_that_make_no_sense_are_refused(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_refuses_invalid_formats(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         ReplySpec.model_validate(fields)
 
 
@@ -125,7 +125,7 @@ SOUP = st.lists(st.sampled_from(MARKS) | st.text(st.characters(), max_size=3), m
 @given(st.text(st.characters()) | SOUP, st.sampled_from([FREE, TAGGED, JSON, *BARE]))
 @example("\ud800", JSON)
 @example("\0" * 10, TAGGED)
-def test_any_text_is_read(text: str, spec: ReplySpec) -> None:
+def test_reads_arbitrary_text(text: str, spec: ReplySpec) -> None:
     reply = spec.parse(text, stop=["STOP"])
     assert reply.ok == bool(reply.action)
     assert len(reply.public) <= PUBLIC_LENGTH and "|" not in reply.action
@@ -140,7 +140,7 @@ WORDS = st.text("abc XYZ 012.,äß猫😀", max_size=30).map(lambda text: " ".jo
 
 @FUZZ
 @given(WORDS.filter(bool), WORDS, WORDS, st.sampled_from([FREE, TAGGED, JSON]))
-def test_what_is_written_is_read(action: str, public: str, private: str, spec: ReplySpec) -> None:
+def test_written_reply_round_trips(action: str, public: str, private: str, spec: ReplySpec) -> None:
     written = spec.write(action, public, private)
     assert spec.parse(written) == Reply(public, action, private if spec is not FREE else "", True)
     assert spec.parse(f"{written}\n") == spec.parse(written)
@@ -148,17 +148,17 @@ def test_what_is_written_is_read(action: str, public: str, private: str, spec: R
 
 @FUZZ
 @given(SOUP, SOUP, st.sampled_from(["open", "closed", "twice"]))
-def test_nothing_thought_reaches_the_game(before: str, after: str, how: str) -> None:
+def test_thoughts_never_reach_the_game(before: str, after: str, how: str) -> None:
     secret = "S3CRET" if how == "closed" else "<think>S3CRET" if how == "open" else "<think>x</think>S3CRET"
     thought = f"<think>{secret}</think>" if how != "open" else secret
     for spec in (TAGGED, ReplySpec(format="tagged", action="offer", private="think")):
         assert "S3CRET" not in spec.parse(before + thought + after).game_text
-    told = json.dumps({"think": "S3CRET", "say": before, "offer": after})
-    assert "S3CRET" not in JSON.parse(told).game_text
+    reply_text = json.dumps({"think": "S3CRET", "say": before, "offer": after})
+    assert "S3CRET" not in JSON.parse(reply_text).game_text
 
 
 def test_a_thought_that_the_prompt_opened_stays_private() -> None:
-    """Chat templates of thinking models write <think> themselves: the reply begins inside it."""
+    """Templates of thinking models write <think> themselves, so the reply begins inside it."""
     text = "S3CRET <say>S3CRET</say></think><say>hi</say><offer>1</offer>"
     assert ReplySpec(format="whole", private="think").parse("S3CRET\n</think>\nOFFER 1").game_text == "OFFER 1"
     assert TAGGED.parse(text) == Reply("hi", "1", "S3CRET <say>S3CRET</say>", True)
@@ -170,15 +170,15 @@ def test_a_thought_that_the_prompt_opened_stays_private() -> None:
 
 @pytest.mark.parametrize("spec", [FREE, TAGGED, JSON])
 def test_huge_replies_are_read(spec: ReplySpec) -> None:
-    """Hangs where reading is not linear in the reply's length."""
+    """Hangs if parsing is not linear in the reply's length."""
     for unit in (*MARKS, "<think><offer>", "</offer></think>", "\ud800", "\u202e"):
         spec.parse(unit * (200_000 // len(unit)))
 
 
 def test_whole_keeps_every_line_and_every_bar_but_not_the_private_part() -> None:
     spec = ReplySpec(format="whole", private="think")
-    read = spec.parse("<think>let me | see</think>\n```python\nfor i in (1, 2):\n\tprint(i | 4)\x00\n```\n")
-    assert read.action == "```python\nfor i in (1, 2):\n print(i | 4)\n```"
-    assert read.private == "let me | see" and read.ok and not read.public
+    parsed = spec.parse("<think>let me | see</think>\n```python\nfor i in (1, 2):\n\tprint(i | 4)\x00\n```\n")
+    assert parsed.action == "```python\nfor i in (1, 2):\n print(i | 4)\n```"
+    assert parsed.private == "let me | see" and parsed.ok and not parsed.public
     assert spec.parse(spec.write("a\nb | c", private="d")).action == "a\nb | c"
     assert not spec.parse("<think>never closed\nanswer").ok

@@ -1,4 +1,4 @@
-"""Scoring: shared openings and packing change the cost of a forward pass, never its numbers or gradients."""
+"""Scoring: shared prefixes and packing change the cost of a forward pass, never its values or gradients."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from agents.packing import Costs, PrefixTree, find_common_prefix
 from agents.scoring import StreamBatch, StreamScorer, pack, score_streams
 from agents.stream import Stream
 from agents.token_scores import TokenScores
-from tests.factories.models import VOCABULARY, tiny
-from tests.factories.streams import alone, stream_of
+from tests.factories.models import VOCABULARY, make_tiny_llama
+from tests.factories.streams import make_stream, score_alone
 
-MODEL = tiny()
+MODEL = make_tiny_llama()
 
 
 def random_streams(seed: int) -> tuple[list[Stream], list[float]]:
-    """Families with openings shorter and longer than what `pack` groups by, and streams nobody wrote in."""
+    """Return families with prefixes shorter and longer than `pack` groups by, and streams without sampled tokens."""
     rng = np.random.default_rng(seed)
     openings = [rng.integers(0, VOCABULARY, n).tolist() for n in rng.integers(1, 26, rng.integers(1, 4))]
     openings.append(openings[0][: max(1, len(openings[0]) - 2)])
     streams = [
-        stream_of(openings[rng.integers(len(openings))], rng, int(rng.integers(0, 4)))
+        make_stream(openings[rng.integers(len(openings))], rng, int(rng.integers(0, 4)))
         for _ in range(rng.integers(1, 8))
     ]
     return streams, [float(t) for t in rng.choice([0.5, 1.0, 1.7], len(streams))]
@@ -40,9 +40,9 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
     streams, heat = random_streams(seed)
     scored = score_streams(StreamScorer(MODEL), streams, heat, budget)
     with torch.no_grad():
-        for stream, temperature, found in zip(streams, heat, scored, strict=True):
-            assert found.dtype == np.float32
-            np.testing.assert_allclose(found, alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
+        for stream, temperature, scores in zip(streams, heat, scored, strict=True):
+            assert scores.dtype == np.float32
+            np.testing.assert_allclose(scores, score_alone(MODEL, stream, temperature).numpy(), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=10, deadline=None)
@@ -50,7 +50,7 @@ def test_packed_scores_are_those_of_separate_forwards(seed: int, budget: int) ->
 def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(seed: int) -> None:
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    streams = [stream_of(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
+    streams = [make_stream(opening, rng, int(rng.integers(1, 4))) for _ in range(4)]
     heat = [1.0, 0.5, 1.0, 2.0]
     weight = [torch.from_numpy(rng.normal(size=s.sampled_count)).float() for s in streams]
 
@@ -58,18 +58,18 @@ def test_gradients_through_the_shared_opening_are_those_of_separate_forwards(see
         return list(torch.autograd.grad(total, list(MODEL.parameters())))
 
     expected = gradients(
-        torch.stack([(alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]).sum()
+        torch.stack([(score_alone(MODEL, s, t) * w).sum() for s, t, w in zip(streams, heat, weight, strict=True)]).sum()
     )
     (batch,) = pack(streams, heat, 4096)
     assert len(batch.prefix) >= 19, "the opening should be run once"
     wanted = torch.cat([weight[i] for i in batch.index])
-    found = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
-    for mine, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, atol=2e-4, rtol=2e-4)
+    shared = gradients((StreamScorer(MODEL)(batch).logprobs * wanted).sum())
+    for actual, reference in zip(shared, expected, strict=True):
+        torch.testing.assert_close(actual, reference, atol=2e-4, rtol=2e-4)
 
 
-def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
-    """By parameter, of a sum over log-probabilities and entropies in which every token weighs something else."""
+def compute_gradients(model: torch.nn.Module, batch: StreamBatch, **settings: Any) -> dict[str, torch.Tensor]:
+    """Return the gradients of a randomly weighted sum over log-probabilities and entropies."""
     model.zero_grad()
     scores = StreamScorer(model, **settings)(batch)
     by = torch.linspace(-1, 1, len(batch.rows))
@@ -83,15 +83,15 @@ def gradients_of(model: torch.nn.Module, batch: StreamBatch, **settings: Any) ->
 def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, opening: int, frozen: str) -> None:
     rng = np.random.default_rng(0)
     shared = rng.integers(0, VOCABULARY, opening).tolist()
-    (batch,) = pack([stream_of(shared, rng, 3) for _ in range(4)], [1.0, 0.5, 1.0, 2.0], 4096)
+    (batch,) = pack([make_stream(shared, rng, 3) for _ in range(4)], [1.0, 0.5, 1.0, 2.0], 4096)
     assert (len(batch.prefix) > 0) == (opening > 0)
-    model = tiny()
+    model = make_tiny_llama()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not frozen or frozen not in name)
-    expected = gradients_of(model, batch, bf16=bf16)
-    found = gradients_of(model, batch, bf16=bf16, gradient_checkpointing=True)
-    assert found.keys() == expected.keys() and all(gradient.any() for gradient in found.values())
-    for name, gradient in found.items():
+    expected = compute_gradients(model, batch, bf16=bf16)
+    recomputed = compute_gradients(model, batch, bf16=bf16, gradient_checkpointing=True)
+    assert recomputed.keys() == expected.keys() and all(gradient.any() for gradient in recomputed.values())
+    for name, gradient in recomputed.items():
         tolerance = 1e-2 * float(expected[name].abs().max()) if bf16 else 1e-6
         torch.testing.assert_close(gradient, expected[name], atol=tolerance, rtol=tolerance)
 
@@ -99,13 +99,13 @@ def test_checkpointed_gradients_are_those_that_keep_everything(bf16: bool, openi
 def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    (batch,) = pack([stream_of(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
-    kept, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
+    (batch,) = pack([make_stream(opening, rng, 3) for _ in range(4)], [1.0] * 4, 4096)
+    stored, calls = dict.fromkeys((False, True), 0), dict.fromkeys((False, True), 0)
     for anew in (False, True):
-        model, seen = tiny(), set[int]()
+        model, seen = make_tiny_llama(), set[int]()
 
         def keep(tensor: torch.Tensor, anew: bool = anew, seen: set[int] = seen) -> torch.Tensor:
-            kept[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
+            stored[anew] += tensor.numel() * (tensor.data_ptr() not in seen)
             seen.add(tensor.data_ptr())
             return tensor
 
@@ -119,10 +119,10 @@ def test_checkpointing_computes_layers_anew_instead_of_keeping_them() -> None:
         assert vars(model.model.layers[1]) == before, "the model is as it was"
         scores.logprobs.sum().backward()
     assert calls == {False: 2, True: 4}, "once for the opening, once for what follows, and both anew"
-    assert kept[True] < kept[False] / 2
+    assert stored[True] < stored[False] / 2
 
 
-def test_an_opening_longer_than_a_sliding_window_is_shared() -> None:
+def test_prefix_longer_than_sliding_window_is_shared() -> None:
     config = MistralConfig(
         vocab_size=VOCABULARY, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, initializer_range=0.4, sliding_window=6,
@@ -132,17 +132,17 @@ def test_an_opening_longer_than_a_sliding_window_is_shared() -> None:
         model = MistralForCausalLM(config).eval()
     rng = np.random.default_rng(0)
     opening = rng.integers(0, VOCABULARY, 20).tolist()
-    streams = [stream_of(opening, rng, 2) for _ in range(3)]
+    streams = [make_stream(opening, rng, 2) for _ in range(3)]
     (batch,) = pack(streams, [1.0] * 3, 4096)
     assert len(batch.prefix) > config.sliding_window
     with torch.no_grad():
-        for stream, found in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
-            np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+        for stream, scores in zip(streams, score_streams(StreamScorer(model), streams, [1.0] * 3), strict=True):
+            np.testing.assert_allclose(scores, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dtype: torch.dtype) -> None:
-    """Against autograd in float64, over more rows than are looked at together."""
+    """Against float64 autograd, over more rows than one chunk."""
     rng = torch.Generator().manual_seed(0)
     logits = (torch.randn(800, 2_000, generator=rng) * 3).to(dtype).requires_grad_()
     targets, temperatures = torch.randint(2_000, (800,), generator=rng), torch.rand(800, generator=rng) + 0.5
@@ -163,28 +163,28 @@ def test_the_gradients_of_logprobs_and_entropies_are_those_of_a_plain_softmax(dt
 
 
 def test_entropy_is_of_the_distribution_each_token_was_drawn_from() -> None:
-    stream = stream_of([1, 2, 3], np.random.default_rng(0), 2)
+    stream = make_stream([1, 2, 3], np.random.default_rng(0), 2)
     (batch,) = pack([stream], [0.7], 4096)
     with torch.no_grad():
-        found = StreamScorer(MODEL)(batch).entropy
+        entropy = StreamScorer(MODEL)(batch).entropy
         logits = MODEL(input_ids=torch.tensor([stream.ids])).logits[0] / 0.7
     p = torch.softmax(logits, -1)
-    whole = -(p * p.log()).sum(-1)
-    expected = torch.stack([whole[k - 1] for k, own in enumerate(stream.mask) if own])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    full = -(p * p.log()).sum(-1)
+    expected = torch.stack([full[k - 1] for k, own in enumerate(stream.mask) if own])
+    torch.testing.assert_close(entropy, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_temperature_is_of_each_stream_and_not_of_the_batch() -> None:
-    stream = stream_of([1, 2, 3, 4], np.random.default_rng(1), 2)
+    stream = make_stream([1, 2, 3, 4], np.random.default_rng(1), 2)
     cold, warm = score_streams(StreamScorer(MODEL), [stream, stream], [0.3, 3.0])
     with torch.no_grad():
-        np.testing.assert_allclose(cold, alone(MODEL, stream, 0.3), atol=1e-5, rtol=1e-5)
-        np.testing.assert_allclose(warm, alone(MODEL, stream, 3.0), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(cold, score_alone(MODEL, stream, 0.3), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(warm, score_alone(MODEL, stream, 3.0), atol=1e-5, rtol=1e-5)
     assert np.abs(cold - warm).max() > 0.1
 
 
 def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
-    """Gemma-like soft capping stands between the head and the logits: it may not be skipped."""
+    """Gemma-like soft capping after the head is not skipped."""
     from transformers import Gemma2Config, Gemma2ForCausalLM
 
     config = Gemma2Config(
@@ -195,10 +195,10 @@ def test_a_model_that_reshapes_its_logits_is_scored_by_them() -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Gemma2ForCausalLM(config).eval()
-    stream = stream_of([1, 2, 3], np.random.default_rng(2), 2)
-    (found,) = score_streams(StreamScorer(model), [stream], [1.0])
+    stream = make_stream([1, 2, 3], np.random.default_rng(2), 2)
+    (scores,) = score_streams(StreamScorer(model), [stream], [1.0])
     with torch.no_grad():
-        np.testing.assert_allclose(found, alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
+        np.testing.assert_allclose(scores, score_alone(model, stream, 1.0), atol=1e-5, rtol=1e-5)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
@@ -210,7 +210,7 @@ def test_the_common_prefix_is_shared_by_all_and_cannot_be_longer(sequences: list
 
 
 @given(seeds, st.integers(1, 200))
-def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> None:
+def test_pack_keeps_the_budget_and_every_stream(seed: int, budget: int) -> None:
     streams, heat = random_streams(seed)
     seen: list[int] = []
     for batch in pack(streams, heat, budget):
@@ -220,31 +220,29 @@ def test_pack_keeps_to_the_budget_and_forgets_nobody(seed: int, budget: int) -> 
         for row, i in enumerate(batch.index):
             ids = [*batch.prefix.tolist(), *batch.suffix[row, : batch.lengths[row]].tolist()]
             assert ids == streams[i].ids
-            mine = batch.rows == row
-            places = batch.columns[mine] + len(batch.prefix) + 1
-            assert places.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
-            assert batch.targets[mine].tolist() == [streams[i].ids[k] for k in places]
-            assert set(batch.temperatures[mine].tolist()) == {np.float32(heat[i])}
+            actual = batch.rows == row
+            positions = batch.columns[actual] + len(batch.prefix) + 1
+            assert positions.tolist() == [k for k, own in enumerate(streams[i].mask) if own]
+            assert batch.targets[actual].tolist() == [streams[i].ids[k] for k in positions]
+            assert set(batch.temperatures[actual].tolist()) == {np.float32(heat[i])}
     assert sorted(seen) == [i for i, s in enumerate(streams) if s.sampled_count]
 
 
-def computed(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
-    """Tokens that groups come to, and what starting a pass for each costs."""
+def count_computed_tokens(sequences: dict[int, tuple[int, ...]], groups: list[list[int]], start: int) -> int:
+    """Return the tokens that the groups compute plus the start-up cost of each pass."""
     prefixes = [len(find_common_prefix([sequences[i] for i in group])) for group in groups]
     return sum(start + p + sum(len(sequences[i]) - p for i in group) for p, group in zip(prefixes, groups, strict=True))
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=8).map(tuple), min_size=1, max_size=12), st.integers(0, 12))
-def test_families_are_a_partition_and_never_dearer_than_one_pass_for_all(
-    sequences: list[tuple[int, ...]], start: int
-) -> None:
+def test_families_partition_the_streams_and_never_cost_more(sequences: list[tuple[int, ...]], start: int) -> None:
     numbered = dict(enumerate(sequences))
     groups = PrefixTree(numbered, Costs(start)).find_families()
     assert sorted(i for group in groups for i in group) == sorted(numbered)
-    assert computed(numbered, groups, start) <= computed(numbered, [list(numbered)], start)
+    assert count_computed_tokens(numbered, groups, start) <= count_computed_tokens(numbered, [list(numbered)], start)
 
 
-def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> None:
+def test_each_prompt_is_computed_once_despite_common_prefixes() -> None:
     """Eight deals of eight replies: all share 40 tokens of rules, deals by twos one more, and a deal's prompt has 91.
 
     By hand, with 60 for starting a pass: 8 * (60 + 91 + 8 * 5) = 1528 tokens; as one, 60 + 40 + 64 * 56 = 3684.
@@ -254,7 +252,7 @@ def test_each_deal_s_prompt_is_computed_once_however_alike_the_deals_begin() -> 
     sequences = {i: (*prompts[i // 8], *rng.integers(400, 10**6, 5).tolist()) for i in range(64)}
     groups = PrefixTree(sequences, Costs(60)).find_families()
     assert sorted(map(sorted, groups)) == [list(range(8 * deal, 8 * deal + 8)) for deal in range(8)]
-    assert computed(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
+    assert count_computed_tokens(sequences, groups, 60) == 8 * (60 + 91 + 8 * 5)
 
 
 def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
@@ -273,9 +271,9 @@ def test_a_batch_ends_where_padding_costs_more_than_another_pass() -> None:
     ]
 
 
-def test_pack_takes_only_the_streams_it_is_asked_for() -> None:
+def test_pack_takes_only_the_given_streams() -> None:
     rng = np.random.default_rng(0)
-    streams = [stream_of([1, 2, 3], rng, 1) for _ in range(5)]
+    streams = [make_stream([1, 2, 3], rng, 1) for _ in range(5)]
     assert sorted(i for b in pack(streams, [1.0] * 5, 4096, [4, 1]) for i in b.index) == [1, 4]
 
 
@@ -284,5 +282,5 @@ def test_scores_do_not_depend_on_the_order_of_the_streams(budget: int) -> None:
     streams, heat = random_streams(7)
     forth = score_streams(StreamScorer(MODEL), streams, heat, budget)
     back = score_streams(StreamScorer(MODEL), streams[::-1], heat[::-1], budget)[::-1]
-    for one, other in zip(forth, back, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+    for first, second in zip(forth, back, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-5, rtol=1e-5)

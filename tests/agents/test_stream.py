@@ -1,4 +1,4 @@
-"""A stream only grows, its lists stay equally long, and its mask covers exactly what the policy wrote."""
+"""Streams only grow, keep lists of equal length, and mask exactly the sampled tokens."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ STEPS = st.lists(st.tuples(st.booleans(), IDS), max_size=12)
 
 
 @given(STEPS)
-def test_a_stream_keeps_every_id_verbatim_and_marks_the_written_ones(
+def test_stream_keeps_ids_and_masks_sampled_ones(
     steps: list[tuple[bool, list[int]]],
 ) -> None:
     stream = Stream()
@@ -36,16 +36,14 @@ def test_a_stream_keeps_every_id_verbatim_and_marks_the_written_ones(
     ("ids", "logprobs", "turn"),
     [([1, 2], [-1.0], 0), ([1], [-1.0], -1), ([1], [float("nan")], 0), ([1], [float("-inf")], 0)],
 )
-def test_what_cannot_have_been_sampled_is_refused_and_leaves_no_trace(
-    ids: list[int], logprobs: list[float], turn: int
-) -> None:
+def test_refuses_invalid_samples_without_side_effects(ids: list[int], logprobs: list[float], turn: int) -> None:
     stream = Stream()
     with pytest.raises(ValueError):
         stream.append_sampled(ids, logprobs, turn)
     assert stream == Stream()
 
 
-def test_lists_of_unequal_length_are_no_stream() -> None:
+def test_refuses_lists_of_unequal_length() -> None:
     with pytest.raises(ValueError, match="equally long"):
         Stream([1, 2], [True], [0.0], [0])
 

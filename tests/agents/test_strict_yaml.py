@@ -1,4 +1,4 @@
-"""The strict loader: what plain scalars mean, one line for everything wrong, and nothing else ever raised."""
+"""The strict YAML loader: plain scalars, one-line errors, and no other exceptions."""
 
 import json
 import random
@@ -16,17 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.names import nearest
 from agents.strict_yaml import MAX_BYTES, MAX_DEPTH, YamlError, dump, explain, find_line, load, read, select_error
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
-FUZZ = settings(max_examples=cases(170, 700), deadline=None)
+FUZZ = settings(max_examples=count_cases(170, 700), deadline=None)
 
 
-def fault(text: str) -> str:
-    with pytest.raises(YamlError) as caught:
+def get_fault(text: str) -> str:
+    with pytest.raises(YamlError) as error:
         load(text, "f.yaml")
-    told = str(caught.value)
-    assert told.isprintable() and len(told) < 1200
-    return told
+    message = str(error.value)
+    assert message.isprintable() and len(message) < 1200
+    return message
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def fault(text: str) -> str:
     ],
 )  # fmt: skip
 def test_plain_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
-    found = load(text, "f.yaml")
-    assert found == value and type(found) is type(value)
+    loaded = load(text, "f.yaml")
+    assert loaded == value and type(loaded) is type(value)
 
 
 BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: 1\nb:\n  c: 1\n  c: 2", "f.yaml:4: b.c: written twice, first in line 3"),
         ("a: 1\n'a': 2", "f.yaml:2: a: written twice"),
@@ -90,13 +90,13 @@ BOMB = "a: &a [1,1,1]\n" + "".join(f"{b}: &{b} [*{a},*{a}]\n" for a, b in zip("a
         ("---\n...\n", "f.yaml:1: the text is empty"),
     ],
 )  # fmt: skip
-def test_everything_wrong_is_one_line_with_file_line_and_field(text: str, told: str) -> None:
-    assert fault(text).startswith(told)
+def test_errors_are_one_line_with_file_line_and_field(text: str, message: str) -> None:
+    assert get_fault(text).startswith(message)
 
 
-def test_a_mere_depth_is_allowed_up_to_the_limit() -> None:
+def test_nesting_is_allowed_up_to_the_limit() -> None:
     assert load("[" * MAX_DEPTH + "]" * MAX_DEPTH, "f")
-    fault("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
+    get_fault("[" * (MAX_DEPTH + 2) + "]" * (MAX_DEPTH + 2))
 
 
 def test_the_source_cannot_break_the_line() -> None:
@@ -105,7 +105,7 @@ def test_the_source_cannot_break_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"ok: 1\na: \xff\n", ":2: a: byte 0xff is not UTF-8"),
         ("a: é".encode("latin-1"), ":1: a: byte 0xe9 is not UTF-8"),
@@ -115,21 +115,21 @@ def test_the_source_cannot_break_the_line() -> None:
         (b"", ":1: the text is empty"),
     ],
 )
-def test_files_that_are_no_text(tmp_path: Path, data: bytes, told: str) -> None:
+def test_refuses_binary_files(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
-    with pytest.raises(YamlError) as caught:
+    with pytest.raises(YamlError) as error:
         read(path)
-    assert str(caught.value).startswith(f"{path}{told}")
+    assert str(error.value).startswith(f"{path}{message}")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, told in (
+def test_refuses_unreadable_files(tmp_path: Path) -> None:
+    for path, message in (
         (tmp_path / "none.yaml", "No such file"),
         (tmp_path, "Is a directory"),
         ("a\0b", "null byte"),
     ):
-        with pytest.raises(YamlError, match=f"cannot be read: .*{told}"):
+        with pytest.raises(YamlError, match=f"cannot be read: .*{message}"):
             read(path)
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbfa: 1")
     assert read(tmp_path / "bom.yaml") == {"a": 1}
@@ -150,7 +150,7 @@ class Root(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("name: x\nlaef: {}", "f.yaml:2: laef: unknown field — did you mean 'leaf'?"),
         ("nmae: x", "f.yaml:1: nmae: unknown field — did you mean 'name'? (and 1 more)"),
@@ -173,38 +173,38 @@ class Root(BaseModel):
         ("name: x\ntable:\n  B1: ~", "f.yaml:3: table.B1: String should match pattern"),
     ],
 )
-def test_validation_errors_are_one_line_with_file_line_and_field(text: str, told: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+def test_validation_errors_are_one_line_with_file_line_and_field(text: str, message: str) -> None:
+    with pytest.raises(ValidationError) as error:
         Root.model_validate(load(text, "f.yaml"))
-    line = explain(caught.value, text, "f.yaml", Root)
-    assert line.startswith(told) and line.isprintable()
-    assert explain(caught.value, text, "f.yaml").startswith(told.split(":")[0])
+    line = explain(error.value, text, "f.yaml", Root)
+    assert line.startswith(message) and line.isprintable()
+    assert explain(error.value, text, "f.yaml").startswith(message.split(":")[0])
 
 
 def test_settings_without_a_text_have_no_line() -> None:
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValidationError) as error:
         Root.model_validate({"name": 3})
     assert (
-        explain(caught.value, "", "--set name=3")
+        explain(error.value, "", "--set name=3")
         == "--set name=3: name: should be a valid string, not 3: put it in quotes"
     )
-    assert select_error(caught.value)["loc"] == ("name",)
+    assert select_error(error.value)["loc"] == ("name",)
 
 
-def test_line_of_finds_the_field_or_what_is_nearest_above() -> None:
+def test_line_of_finds_the_field_or_its_nearest_parent() -> None:
     text = "# head\na: 1\nb:\n  - x\n  - y: 2\n    z: 3\n"
     paths: list[tuple[str | int, ...]] = [(), ("a",), ("b",), ("b", 1), ("b", 1, "z"), ("b", 7), ("c",)]
     assert [find_line(text, path) for path in paths] == [2, 2, 3, 5, 6, 3, 2]
     assert find_line("[", ("a",)) == 1
 
 
-def test_nearest() -> None:
+def test_suggests_nearest_name() -> None:
     assert nearest("negotation", ["chess", "negotiation"]) == " — did you mean 'negotiation'?"
     assert nearest("NANO", ["Nano"]) == " — did you mean 'Nano'?"
     assert nearest("zzz", ["chess"]) == nearest("x" * 10**6, ["chess"]) == nearest("a", []) == ""
 
 
-def never_raises_but_yaml_errors(text: str) -> None:
+def assert_only_yaml_errors(text: str) -> None:
     try:
         value = load(text, "f.yaml")
     except YamlError as error:
@@ -231,7 +231,7 @@ TREES = st.recursive(
 @given(st.text() | SOUP | st.text(st.characters()))
 @example("a: " + "[" * 20_000)
 def test_text_never_raises_anything_else(text: str) -> None:
-    never_raises_but_yaml_errors(text)
+    assert_only_yaml_errors(text)
 
 
 @FUZZ
@@ -250,7 +250,7 @@ def test_bytes_never_raise_anything_else(tmp_path_factory: pytest.TempPathFactor
 @given(TREES, st.integers(0, 400), st.integers(0, 8), st.sampled_from(["", *SNIPPETS]), st.booleans())
 def test_mutated_documents_never_raise_anything_else(tree: Any, at: int, cut: int, put: str, flow: bool) -> None:
     text = yaml.safe_dump(tree, default_flow_style=flow, allow_unicode=True)
-    never_raises_but_yaml_errors(text[:at] + put + text[at + cut :])
+    assert_only_yaml_errors(text[:at] + put + text[at + cut :])
 
 
 @given(TREES)
@@ -297,14 +297,14 @@ def test_a_value_is_written_out_as_often_as_it_occurs() -> None:
 @pytest.mark.parametrize(
     "value", [{"a": "\0"}, {"a": "\ud800"}, {"a": [float("nan")]}, {"a": 10**500}, {1: 2}, {"a": (1,)}]
 )
-def test_what_could_not_be_read_back_is_not_written(value: Any) -> None:
+def test_refuses_to_write_unreadable_values(value: Any) -> None:
     with pytest.raises(YamlError):
         dump(value, "it")
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
-    """Prints the figure: `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
+    """Prints the rate: `pytest -m slow -s tests/agents/test_strict_yaml.py`."""
     rng = random.Random(0)
     seeds = [path.read_text() for path in Path("agents/roles").glob("*.yaml")] + [BOMB, "a: [1, {b: c}]\n"]
     worst, begun, refused = 0.0, time.perf_counter(), 0
@@ -327,4 +327,4 @@ def test_a_hundred_thousand_documents_are_read_or_refused_in_time() -> None:
 @pytest.mark.parametrize("unit", [*SNIPPETS, "a: ", "- 1\n", "[1,", "{a: ", "x ", "\\x41", "# x\n", "a\n "])
 @pytest.mark.parametrize("head", ["", "a: ", "a: '", 'a: "', "a: |\n  "])
 def test_a_megabyte_of_anything_is_read_or_refused(head: str, unit: str) -> None:
-    never_raises_but_yaml_errors(head + unit * ((MAX_BYTES - 20) // len(unit)))
+    assert_only_yaml_errors(head + unit * ((MAX_BYTES - 20) // len(unit)))

@@ -1,4 +1,4 @@
-"""Templates of strangers: whatever is written, compiling and rendering end within a second of computing."""
+"""Untrusted templates: compiling and rendering end within a second of computing."""
 
 import time
 from ast import literal_eval
@@ -22,15 +22,15 @@ FACTS = {
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
+def limit_seconds(seconds: float) -> Iterator[None]:
     began = time.process_time()
     yield
     assert time.process_time() - began < seconds
 
 
-def shown(text: str) -> str:
-    """What a template prints; BadTemplate where it is refused."""
-    with at_most(SECONDS):
+def render(text: str) -> str:
+    """Return what a template prints. Raises BadTemplate if it is refused."""
+    with limit_seconds(SECONDS):
         return render_template(compile_template(text, tuple(FACTS)), FACTS)
 
 
@@ -55,17 +55,17 @@ AFTER = [
     st.sampled_from(["5000", "90000"]),
     st.integers(1, 40),
 )
-def test_a_loop_over_anything_ends(value: str, filters: list[str], after: str, times: str, lines: int) -> None:
+def test_loops_are_bounded(value: str, filters: list[str], after: str, times: str, lines: int) -> None:
     body = "{% set x = (" + "|".join([value, *filters]) + ")" + after + " %}"
     with suppress(BadTemplate):
-        assert len(shown("{% for i in range(" + times + ") %}" + body * lines + "{% endfor %}")) <= MAX_TEXT
+        assert len(render("{% for i in range(" + times + ") %}" + body * lines + "{% endfor %}")) <= MAX_TEXT
 
 
 @pytest.mark.parametrize("name", ["sort", "min", "max", "unique|list", "title", "reverse", "list"])
-def test_what_looks_at_each_letter_is_paid_by_the_letter(name: str) -> None:
+def test_cost_grows_with_text_length(name: str) -> None:
     """Sorting a text of 20,000 letters 250 times took 3 s, at a step for 50 letters."""
     with pytest.raises(BadTemplate, match="more than 100,000 steps"):
-        shown("{% for i in range(5000) %}{% set x = rules|" + name + " %}{% endfor %}")
+        render("{% for i in range(5000) %}{% set x = rules|" + name + " %}{% endfor %}")
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_what_looks_at_each_letter_is_paid_by_the_letter(name: str) -> None:
         "{{ legal|tojson(indent=9999) }}",
     ],
 )
-def test_what_is_too_large_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(BadTemplate) as refused:
-        shown(text)
-    assert len(str(refused.value).splitlines()) == 1
+def test_refuses_large_values_in_one_line(text: str) -> None:
+    with pytest.raises(BadTemplate) as error:
+        render(text)
+    assert len(str(error.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("value", ["60", "-1.5e9", "[60, 1000]", "{'a': 99}"])
 def test_a_number_is_not_taken_for_an_indent(value: str) -> None:
-    assert literal_eval(shown("{{ " + value + "|tojson }}")) == literal_eval(value)
+    assert literal_eval(render("{{ " + value + "|tojson }}")) == literal_eval(value)

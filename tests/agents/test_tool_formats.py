@@ -1,4 +1,4 @@
-"""Formats of tool calls: what is written is read as it was, and no text is too hostile to be read."""
+"""Formats of tool calls: written calls round-trip, and hostile texts are parsed safely."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from agents import tool_formats
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, MAX_CALLS, Format, ToolCall, join_pieces, make_call_id, read_calls, write_calls
 from tests.factories.families import FAMILIES
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 TOKENIZER = FAMILIES["qwen"]()
 MARKUP = (
@@ -36,13 +36,13 @@ ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 
 @st.composite
-def _several(draw: st.DrawFn) -> list[ToolCall]:
+def draw_several_calls(draw: st.DrawFn) -> list[ToolCall]:
     pairs = draw(st.lists(st.tuples(NAMES, ARGUMENTS), min_size=1, max_size=3))
     return [ToolCall(make_call_id(place), name, arguments) for place, (name, arguments) in enumerate(pairs)]
 
 
-def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
-    """Definitions that give every argument the type that it has; one tool for each call."""
+def make_definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
+    """Return definitions with each argument's type, one tool per call."""
     kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
     return [
         {
@@ -62,9 +62,9 @@ def definitions(calls: list[ToolCall]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "qwen_xml"])
-@settings(max_examples=cases(60, 300), deadline=None)
-@given(calls=_several())
-def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
+@settings(max_examples=count_cases(60, 300), deadline=None)
+@given(calls=draw_several_calls())
+def test_written_calls_round_trip(name: str, calls: list[ToolCall]) -> None:
     try:
         text = join_pieces(write_calls(name, calls))
     except ChatError:
@@ -75,16 +75,16 @@ def test_what_is_written_is_read(name: str, calls: list[ToolCall]) -> None:
     assert read_calls(name, text) == ("", tuple(calls), "")
 
 
-@settings(max_examples=cases(60, 300), deadline=None)
-@given(calls=_several())
-def test_xml_is_read_with_the_tools_types_or_refused(calls: list[ToolCall]) -> None:
+@settings(max_examples=count_cases(60, 300), deadline=None)
+@given(calls=draw_several_calls())
+def test_xml_is_typed_by_the_definitions_or_refused(calls: list[ToolCall]) -> None:
     call = calls[0]
     try:
         text = join_pieces(write_calls("qwen_xml", [call]))
     except ChatError:
         assert "</parameter>" in repr(call) or "</think>" in repr(call)
         return
-    assert read_calls("qwen_xml", text, definitions([call])) == ("", (call,), "")
+    assert read_calls("qwen_xml", text, make_definitions([call])) == ("", (call,), "")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -99,7 +99,7 @@ def test_speech_around_calls_is_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "why"),
+    ("name", "text", "reason"),
     [
         ("hermes", '<tool_call>{"name": "f", "arguments": {}}', "does not end in </tool_call>"),
         ("hermes", '<tool_call>{"name": "f", }</tool_call>', "not JSON"),
@@ -127,13 +127,13 @@ def test_speech_around_calls_is_kept(name: str) -> None:
         ("lfm2", f"<|tool_call_start|>[f(a={'[' * 30}{']' * 30})]<|tool_call_end|>", "calls are [name(key=value)"),
     ],
 )
-def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, why: str) -> None:
+def test_a_malformed_call_has_a_reason_and_the_others_are_read(name: str, text: str, reason: str) -> None:
     reading = read_calls(name, text)
-    assert reading.calls == () and why in reading.problem and "\n" not in reading.problem
+    assert reading.calls == () and reason in reading.problem and "\n" not in reading.problem
     after = join_pieces(write_calls(name, [ToolCall(make_call_id(3), "g", {})]))
-    if not text.endswith(("{", "[", "}")) or "not JSON" not in why:
-        again = read_calls(name, f"{after}\n{text}", first=3)
-        assert [call.id for call in again.calls] == ["call00003"] and why in again.problem
+    if not text.endswith(("{", "[", "}")) or "not JSON" not in reason:
+        repeated = read_calls(name, f"{after}\n{text}", first=3)
+        assert [call.id for call in repeated.calls] == ["call00003"] and reason in repeated.problem
 
 
 def test_calls_are_bounded_in_number_and_length() -> None:
@@ -151,10 +151,10 @@ def test_hostile_texts_are_read_in_little_time(name: str) -> None:
         mark * (20_000 // len(mark)) for mark in (*MARKUP, "<tool_call>{", "[TOOL_CALLS][", "f(x=", "f(x=[)\n", "\t")
     ]
     texts += ["f(" + "(" * 9_000 + ")" * 9_000 + ")", '{"name": "f", "parameters": ' * 700]
-    begun = time.monotonic()
+    start = time.monotonic()
     for text in texts:
         read_calls(name, text)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -196,23 +196,23 @@ TEXT_VALUES = st.text(st.characters(codec="utf-8", exclude_characters="<>|"), ma
 
 @pytest.mark.parametrize("name", THEIRS)
 @given(arguments=st.dictionaries(NAMES, st.one_of(st.integers(-99, 99), st.booleans(), TEXT_VALUES), max_size=3))
-def test_transformers_reads_the_same_where_it_can(name: str, arguments: dict[str, Any]) -> None:
-    theirs = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
+def test_transformers_parses_calls_alike(name: str, arguments: dict[str, Any]) -> None:
+    reference = pytest.importorskip("trl.chat_template_utils", reason="no trl: pip install 'trl>=1.16'")
     if name == "lfm2":  # its parser there splits texts at quotes, commas and brackets
         arguments = {key: re.sub(r"\W", "", text) if isinstance(text, str) else text for key, text in arguments.items()}
     calls = [ToolCall(make_call_id(0), "find", arguments)]
     text = join_pieces(write_calls(name, calls))
     end = "<|eot_id|>" if name == "llama" else "<|im_end|>"
-    tools = definitions(calls)
-    parsed = TOKENIZER.parse_response(text + end, getattr(theirs, THEIRS[name]), prefix="", tools=tools)
+    tools = make_definitions(calls)
+    parsed = TOKENIZER.parse_response(text + end, getattr(reference, THEIRS[name]), prefix="", tools=tools)
     functions = [call["function"] for call in parsed["tool_calls"]]
     assert functions == [
         {"name": call.name, "arguments": call.arguments} for call in read_calls(name, text, tools).calls
     ]
 
 
-def test_one_more_format_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FunctionGemma's marks, for instance, around what Hermes writes."""
+def test_adding_a_format_takes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example FunctionGemma's marks around Hermes calls."""
 
     def write(calls: Any) -> tool_formats.Pieces:
         return [("<call>", json.dumps([{"name": call.name, "arguments": call.arguments} for call in calls]))]

@@ -1,4 +1,4 @@
-"""Tool turns of the chat frame: equal to the model's own template, and never a control id out of content."""
+"""Tool turns of the chat frame: equal to the model's own template, and no control id from content."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -13,8 +13,8 @@ from agents.errors import ChatError
 from agents.nano import build_nano_tokenizer
 from agents.tool_formats import ToolCall, ToolResult
 from agents.tool_turns import make_call_message, make_result_message
-from tests.factories.families import FAMILIES, hostile
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.families import FAMILIES, generate_attacks
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 TOOLS = [
     {
@@ -36,57 +36,63 @@ SYSTEM, SAY = {"role": "system", "content": "Be brief."}, {"role": "assistant", 
 FAMILY = pytest.mark.parametrize("family", TOOL_FAMILIES)
 
 
-def user(text: str) -> dict[str, str]:
+def make_user_message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def opening(frame: ChatFrame, text: str) -> list[int]:
-    """Ids of the system text, definitions and first question, up to the reply."""
+def encode_opening(frame: ChatFrame, text: str) -> list[int]:
+    """Return the ids of the system text, definitions and first question, up to the reply."""
     return frame.open("Be brief.", tools=TOOLS, asks=True) + frame.ask(
         text, opened=frame.opens_turn(TOOLS, "Be brief.")
     )
 
 
-def messages(frame: ChatFrame, text: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
-    asked = [SYSTEM, user(text)] if frame.parts.system == "turn" else [user(f"Be brief.\n\n{text}")]
-    return [*asked, *turns]
+def make_messages(frame: ChatFrame, text: str, *turns: dict[str, Any]) -> list[dict[str, Any]]:
+    question = (
+        [SYSTEM, make_user_message(text)]
+        if frame.parts.system == "turn"
+        else [make_user_message(f"Be brief.\n\n{text}")]
+    )
+    return [*question, *turns]
 
 
-def rendered(tokenizer: Any, chat: list[dict[str, Any]], **given: Any) -> str:
-    return str(tokenizer.apply_chat_template(chat, tools=TOOLS, tokenize=False, **given))
+def render_template(tokenizer: Any, chat: list[dict[str, Any]], **options: Any) -> str:
+    return str(tokenizer.apply_chat_template(chat, tools=TOOLS, tokenize=False, **options))
 
 
-def spelled(tokenizer: Any, ids: list[int]) -> str:
-    """Text of ids with their control tokens; a Unigram decoder puts no blank first."""
+def decode_with_control_tokens(tokenizer: Any, ids: list[int]) -> str:
+    """Decode ids with their control tokens; a Unigram decoder drops the first blank."""
     return str(tokenizer.decode(ids)).replace(" ", "")
 
 
 @FAMILY
-def test_the_format_is_that_of_the_family(family: str, frames: dict[str, ChatFrame]) -> None:
+def test_family_has_its_format(family: str, frames: dict[str, ChatFrame]) -> None:
     assert frames[family].tool_format == TOOL_FAMILIES[family][2]
     tools = frames[family].tools
     assert tools is not None and tools.rewrites == (family == "mistral")
 
 
 @FAMILY
-def test_tool_turns_are_the_templates(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
-    """Definitions, a call, its results and a further call, text for text; and id for id where a tokenizer is one."""
+def test_tool_turns_match_the_template(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
+    """Definitions, a call, its results and a further call, as text and, where the tokenizer is exact, as ids."""
     frame, tokenizer = frames[family], tokenizers[family]
-    chat, ids = messages(frame, "Where?"), opening(frame, "Where?")
+    chat, ids = make_messages(frame, "Where?"), encode_opening(frame, "Where?")
     for call, results in ((CALLS[0], RESULTS), (CALLS[1], RESULTS[1:])):
-        said = frame.write_calls("", [call])
+        reply_ids = frame.write_calls("", [call])
         chat += [make_call_message("", [call]), *map(make_result_message, results)]
-        ids += [*said, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
-        assert frame.read_calls(said, TOOLS).calls[0].arguments == call.arguments
-    expected = rendered(tokenizer, chat, add_generation_prompt=True)
+        ids += [*reply_ids, frame.stop_id, *frame.close("stop"), *frame.answer(results)]
+        assert frame.read_calls(reply_ids, TOOLS).calls[0].arguments == call.arguments
+    expected = render_template(tokenizer, chat, add_generation_prompt=True)
     if frame.tools is not None and not frame.tools.exact:  # what was sampled stays, written as it was
-        expected = rendered(tokenizer, [_as_content(frame, message) for message in chat], add_generation_prompt=True)
-    assert spelled(tokenizer, ids) == expected.replace(" ", "")
+        expected = render_template(
+            tokenizer, [make_content(frame, message) for message in chat], add_generation_prompt=True
+        )
+    assert decode_with_control_tokens(tokenizer, ids) == expected.replace(" ", "")
     if family != "mistral":
         assert ids == tokenizer.encode(expected, add_special_tokens=False)
 
 
-def _as_content(frame: ChatFrame, message: dict[str, Any]) -> dict[str, Any]:
+def make_content(frame: ChatFrame, message: dict[str, Any]) -> dict[str, Any]:
     if "tool_calls" not in message:
         return message
     calls = [ToolCall(one["id"], **one["function"]) for one in message["tool_calls"]]
@@ -97,37 +103,43 @@ def _as_content(frame: ChatFrame, message: dict[str, Any]) -> dict[str, Any]:
 def test_a_user_may_speak_after_a_result(family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]) -> None:
     frame, tokenizer = frames[family], tokenizers[family]
     ids = frame.answer(RESULTS[:1], "And now?")
-    chat = messages(
-        frame, "Where?", make_call_message("", CALLS[:1]), make_result_message(RESULTS[0]), user("And now?")
+    chat = make_messages(
+        frame,
+        "Where?",
+        make_call_message("", CALLS[:1]),
+        make_result_message(RESULTS[0]),
+        make_user_message("And now?"),
     )
     if frame.tools is not None and frame.tools.user_bridge is None:  # Mistral refuses this order
         assert tokenizer.decode(ids).endswith('And now?, "call_id": "call00000"}[/TOOL_RESULTS]')
     else:
-        assert rendered(tokenizer, chat, add_generation_prompt=True).endswith(tokenizer.decode(ids))
+        assert render_template(tokenizer, chat, add_generation_prompt=True).endswith(tokenizer.decode(ids))
 
 
 @FAMILY
-def test_speech_and_several_calls_are_the_templates(
+def test_speech_and_several_calls_match_the_template(
     family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     frame, tokenizer = frames[family], tokenizers[family]
     assert frame.tools is not None
-    said = frame.write_calls("Let me look.", CALLS)
-    assert frame.read_calls(said, TOOLS) == ("Let me look.", tuple(CALLS), "")
+    reply_ids = frame.write_calls("Let me look.", CALLS)
+    assert frame.read_calls(reply_ids, TOOLS) == ("Let me look.", tuple(CALLS), "")
     if frame.tools.gap is not None and frame.tools.exact:
-        chat = messages(frame, "Where?", make_call_message("Let me look.", CALLS))
-        ids = [*opening(frame, "Where?"), *said, frame.stop_id, *frame.close("stop")]
-        assert ids == tokenizer.encode(rendered(tokenizer, chat), add_special_tokens=False)
+        chat = make_messages(frame, "Where?", make_call_message("Let me look.", CALLS))
+        ids = [*encode_opening(frame, "Where?"), *reply_ids, frame.stop_id, *frame.close("stop")]
+        assert ids == tokenizer.encode(render_template(tokenizer, chat), add_special_tokens=False)
 
 
 @FAMILY
-def test_examples_and_definitions_share_the_opening(
+def test_examples_and_definitions_keep_one_opening(
     family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
     frame, tokenizer = frames[family], tokenizers[family]
     turns = [("Where?", "Tarn.")]
-    chat = messages(frame, "Where?", SAY)
-    assert spelled(tokenizer, frame.open("Be brief.", turns, TOOLS)) == rendered(tokenizer, chat).replace(" ", "")
+    chat = make_messages(frame, "Where?", SAY)
+    assert decode_with_control_tokens(tokenizer, frame.open("Be brief.", turns, TOOLS)) == render_template(
+        tokenizer, chat
+    ).replace(" ", "")
     opened = tokenizer.decode(frame.open("Be brief.", tools=TOOLS))
     assert ACKNOWLEDGED in opened if frame.opens_turn(TOOLS, "Be brief.") else ACKNOWLEDGED not in opened
     assert frame.open("Be brief.", turns) == frame.open("Be brief.", turns, [])
@@ -147,8 +159,8 @@ def test_definitions_with_control_tokens_are_refused(frames: dict[str, ChatFrame
         assert texts
 
 
-def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
-    """Assert that hostile texts in questions, results and arguments leave a conversation's control ids as they are."""
+def assert_no_leaks(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
+    """Assert that hostile texts in questions, results and arguments add no control ids to a conversation."""
     control = [*tokenizer.convert_ids_to_tokens(sorted(frame.control_ids)), "<tool_response>", '"}\n</tool_response>']
 
     def controls(text: str) -> list[int]:
@@ -161,7 +173,7 @@ def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
         return [token for token in ids if token in frame.control_ids]
 
     expected = controls("Tarn")
-    for text in islice(hostile(seed, count, control), count):
+    for text in islice(generate_attacks(seed, count, control), count):
         assert controls(text) == expected, text
 
 
@@ -170,7 +182,7 @@ def attack(frame: ChatFrame, tokenizer: Any, count: int, seed: int) -> None:
 def test_no_control_id_comes_out_of_results_and_arguments(
     family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
-    attack(frames[family], tokenizers[family], 10_000, seed=1)
+    assert_no_leaks(frames[family], tokenizers[family], 10_000, seed=1)
 
 
 @pytest.mark.slow
@@ -178,7 +190,7 @@ def test_no_control_id_comes_out_of_results_and_arguments(
 def test_no_control_id_comes_out_of_a_hundred_thousand_results_and_arguments(
     family: str, frames: dict[str, ChatFrame], tokenizers: dict[str, Any]
 ) -> None:
-    attack(frames[family], tokenizers[family], 100_000, seed=2)
+    assert_no_leaks(frames[family], tokenizers[family], 100_000, seed=2)
 
 
 @pytest.mark.parametrize("build", [build_nano_tokenizer, *FAMILIES.values()])
@@ -200,7 +212,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_template_that_cannot_be_composed_has_no_tool_turns(how: str) -> None:
-    tokenizer = tool_tokenizer("qwen25")
+    tokenizer = build_tool_tokenizer("qwen25")
     before, after = BROKEN[how]
     assert before in tokenizer.chat_template
     tokenizer.chat_template = tokenizer.chat_template.replace(before, after)
@@ -225,26 +237,31 @@ def test_published_templates_have_their_formats(name: str) -> None:
     if frame.tools is None:
         return
     clock = {"date_string": "26 Jul 2024"}
-    ids = opening(frame, "Where?") + frame.write_calls("", CALLS[:1]) + [frame.stop_id, *frame.close("stop")]
+    ids = encode_opening(frame, "Where?") + frame.write_calls("", CALLS[:1]) + [frame.stop_id, *frame.close("stop")]
     ids += frame.answer(RESULTS)
     call = make_call_message("", CALLS[:1])
-    chat = messages(frame, "Where?", call, *map(make_result_message, RESULTS))
+    chat = make_messages(frame, "Where?", call, *map(make_result_message, RESULTS))
     thinks = name == "qwen3_5_think"  # its prompt opens a thought, which it prints closed before the call
-    expected = rendered(tokenizer, chat, add_generation_prompt=True, **clock)
+    expected = render_template(tokenizer, chat, add_generation_prompt=True, **clock)
     assert tokenizer.decode(ids) == (
         expected.replace("<think>\n\n</think>\n\n<tool_call>", "<think>\n<tool_call>", 1) if thinks else expected
     )
 
 
-def test_the_small_lfm2_template_prints_what_the_published_one_does(tokenizers: dict[str, Any]) -> None:
+def test_small_lfm2_template_matches_the_published_one(tokenizers: dict[str, Any]) -> None:
     trl = pytest.importorskip("trl", reason="no trl: pip install 'trl>=1.16'")
-    theirs = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
+    text = (Path(trl.__file__).parent / "chat_templates" / "lfm2_v2.jinja").read_text("utf-8")
     call = ToolCall(
         "call00000", "search", {"a": 'Ada\'s \\ "L"\n', "b": ["x", True, None], "c": {}, "d": 1.5, "e": False}
     )
-    turns = [user("Where?"), make_call_message("Hm.", [call, *CALLS]), *map(make_result_message, RESULTS), SAY]
+    turns = [
+        make_user_message("Where?"),
+        make_call_message("Hm.", [call, *CALLS]),
+        *map(make_result_message, RESULTS),
+        SAY,
+    ]
     for chat in ([SYSTEM, *turns], turns, turns[:1]):
         for tools in (TOOLS, None):
-            given = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
-            ours = tokenizers["lfm2"].apply_chat_template(chat, **given)
-            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=theirs, **given)
+            options = {"tools": tools, "tokenize": False, "add_generation_prompt": True}
+            ours = tokenizers["lfm2"].apply_chat_template(chat, **options)
+            assert ours == tokenizers["lfm2"].apply_chat_template(chat, chat_template=text, **options)

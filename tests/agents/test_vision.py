@@ -1,4 +1,4 @@
-"""Images in a context: keys, packing, scores and gradients of a small SmolVLM, beside those of transformers."""
+"""Images in contexts: keys, packing, scores and gradients of a small SmolVLM against transformers."""
 
 import hashlib
 import io
@@ -18,12 +18,12 @@ from agents.packing import Costs, plan_passes
 from agents.scoring import StreamScorer, build_batch, score_streams
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan, Stream, compute_keys
 from games.pictures import LARGEST
-from tests.factories.eyes import without
+from tests.factories.eyes import mask_placeholder
 
 IMAGE, TOKENS, SIZE = 15, 9, 48
 
 
-def smolvlm(seed: int = 0) -> Any:
+def make_smolvlm(seed: int = 0) -> Any:
     """Return a random SmolVLM of a million parameters: 9 tokens per image of 48 pixels."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
@@ -43,12 +43,12 @@ def smolvlm(seed: int = 0) -> Any:
     return SmolVLMForConditionalGeneration(config).eval()
 
 
-MODEL = smolvlm()
+MODEL = make_smolvlm()
 VISION = create_vision(MODEL.config)
 BYTES: dict[str, bytes] = {}
 
 
-def picture(seed: int, change: int = 0) -> str:
+def make_picture(seed: int, change: int = 0) -> str:
     """Return the hash of a random picture; `change` is added to one level of its first pixel."""
     levels = np.random.default_rng(seed).integers(1, 255, (SIZE, SIZE, 3), dtype=np.uint8)
     levels[0, 0, 0] += change
@@ -59,71 +59,76 @@ def picture(seed: int, change: int = 0) -> str:
     return name
 
 
-def span(name: str, start: int = 2, length: int = TOKENS) -> MediaSpan:
+def make_span(name: str, start: int = 2, length: int = TOKENS) -> MediaSpan:
     return MediaSpan(start, length, name, BYTES.get(name, b""))
 
 
-def stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
+def make_stream(*images: str, turns: int = 3, seed: int = 0) -> Stream:
     """Return a stream with one image per turn, four tokens of text around it, and three sampled tokens."""
-    rng, made = np.random.default_rng(seed), Stream()
+    rng, stream = np.random.default_rng(seed), Stream()
     for turn in range(turns):
         text = [int(id) for id in np.random.default_rng(turn).integers(20, 200, 4)]
         name = images[turn % len(images)]
-        made.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [span(name)])
-        made.append_sampled([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
-    return made
+        stream.observe([*text[:2], *[IMAGE] * TOKENS, *text[2:]], [make_span(name)])
+        stream.append_sampled([int(id) for id in rng.integers(20, 200, 3)], [-1.0] * 3, turn)
+    return stream
 
 
-def reference(model: Any, one: Stream) -> torch.Tensor:
+def compute_reference_scores(model: Any, stream: Stream) -> torch.Tensor:
     """Return the log-probabilities of the sampled tokens by transformers' own forward pass."""
     assert VISION
-    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in one.media])
-    logits = model(input_ids=torch.tensor([one.ids]), pixel_values=pixels[None]).logits[0]
-    own = [i for i, sampled in enumerate(one.mask) if sampled]
-    scores = torch.log_softmax(without(IMAGE, logits)[[i - 1 for i in own]], -1)
-    return scores[torch.arange(len(own)), torch.tensor([one.ids[i] for i in own])]
+    pixels = torch.stack([VISION.scale_image(BYTES[span.hash]) for span in stream.media])
+    logits = model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels[None]).logits[0]
+    own = [i for i, sampled in enumerate(stream.mask) if sampled]
+    scores = torch.log_softmax(mask_placeholder(IMAGE, logits)[[i - 1 for i in own]], -1)
+    return scores[torch.arange(len(own)), torch.tensor([stream.ids[i] for i in own])]
 
 
 def test_scores_are_those_of_transformers() -> None:
-    streams = [stream(picture(1), picture(2)), stream(picture(3), turns=2, seed=4)]
-    for one, scores in zip(streams, score_streams(StreamScorer(MODEL), streams, [1.0, 1.0]), strict=True):
+    streams = [make_stream(make_picture(1), make_picture(2)), make_stream(make_picture(3), turns=2, seed=4)]
+    for stream, scores in zip(streams, score_streams(StreamScorer(MODEL), streams, [1.0, 1.0]), strict=True):
         with torch.no_grad():
-            assert scores == pytest.approx(reference(MODEL, one).numpy(), abs=2e-5)
+            assert scores == pytest.approx(compute_reference_scores(MODEL, stream).numpy(), abs=2e-5)
 
 
 def test_gradients_are_those_of_transformers() -> None:
-    model, one = smolvlm(1), stream(picture(1), picture(2))
-    (single,) = plan_passes([one], 4096)
-    StreamScorer(model)(build_batch([one], [1.0], single)).logprobs.sum().backward()
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model, stream = make_smolvlm(1), make_stream(make_picture(1), make_picture(2))
+    (single,) = plan_passes([stream], 4096)
+    StreamScorer(model)(build_batch([stream], [1.0], single)).logprobs.sum().backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    reference(model, one).sum().backward()
-    wanted = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    assert found.keys() == wanted.keys() and any("vision_model" in name for name in found)
-    for name, gradient in found.items():
-        assert torch.allclose(gradient, wanted[name], atol=1e-4 * float(wanted[name].abs().max()) + 1e-7), name
+    compute_reference_scores(model, stream).sum().backward()
+    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert gradients.keys() == expected.keys() and any("vision_model" in name for name in gradients)
+    for name, gradient in gradients.items():
+        assert torch.allclose(gradient, expected[name], atol=1e-4 * float(expected[name].abs().max()) + 1e-7), name
 
 
 @pytest.mark.parametrize("costs", [Costs(), Costs(scores=10**6)])
-def test_shared_contexts_with_images_are_scored_as_alone(costs: Costs) -> None:
+def test_shared_image_contexts_score_as_separate_ones(costs: Costs) -> None:
     """A common prefix runs once and shared turns become a tree, but only if their images are equal too."""
-    same, other = picture(1), picture(2)
-    streams = [stream(same, seed=s) for s in range(3)] + [stream(same, other, seed=7), stream(other, seed=8)]
+    same, second = make_picture(1), make_picture(2)
+    streams = [make_stream(same, seed=s) for s in range(3)] + [
+        make_stream(same, second, seed=7),
+        make_stream(second, seed=8),
+    ]
     together = score_streams(StreamScorer(MODEL), streams, [1.0] * 5, 10**5, costs)
-    for one, scores in zip(streams, together, strict=True):
-        (alone,) = score_streams(StreamScorer(MODEL), [one], [1.0])
+    for first, scores in zip(streams, together, strict=True):
+        (alone,) = score_streams(StreamScorer(MODEL), [first], [1.0])
         assert scores == pytest.approx(alone, abs=2e-5)
 
 
-def test_contexts_that_differ_in_an_image_share_nothing_from_there_on() -> None:
-    streams = [stream(picture(1)), stream(picture(2))]
+def test_contexts_diverge_at_a_different_image() -> None:
+    streams = [make_stream(make_picture(1)), make_stream(make_picture(2))]
     assert streams[0].ids[:12] == streams[1].ids[:12], "the tokens are equal"
     assert streams[0].keys[:2] == streams[1].keys[:2] and streams[0].keys[2] != streams[1].keys[2]
     assert max(one.prefix for one in plan_passes(streams, 4096)) <= 2
 
 
 def test_one_level_of_one_pixel_changes_log_probabilities() -> None:
-    before, after = score_streams(StreamScorer(MODEL), [stream(picture(1)), stream(picture(1, 1))], [1.0, 1.0])
+    before, after = score_streams(
+        StreamScorer(MODEL), [make_stream(make_picture(1)), make_stream(make_picture(1, 1))], [1.0, 1.0]
+    )
     assert 0 < np.abs(before - after).max() < 0.05
 
 
@@ -133,34 +138,34 @@ def test_pixels_are_scaled_and_never_zero() -> None:
     Image.new("L", (7, 300), 128).save(file, "PNG")
     pixels = VISION.scale_image(file.getvalue())
     assert pixels.shape == (3, SIZE, SIZE) and float(pixels.min()) > 0
-    assert VISION.scale_image(BYTES[picture(1)]).abs().min() > 1e-3
+    assert VISION.scale_image(BYTES[make_picture(1)]).abs().min() > 1e-3
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\x89PNG\r\n\x1a\n" + b"\0" * 40, None, "torn"])
 def test_what_is_no_image_is_refused_in_one_line(data: Any) -> None:
     assert VISION
     if data == "torn":
-        data = BYTES[picture(1)][:500]
+        data = BYTES[make_picture(1)][:500]
     elif data is None:
         file = io.BytesIO()
         Image.new("L", (LARGEST + 1, 1)).save(file, "PNG")
         data = file.getvalue()
     BYTES["ab" * 32] = data
     with pytest.raises(ValueError, match="image abab") as error:
-        score_streams(StreamScorer(MODEL), [stream("ab" * 32)], [1.0])
+        score_streams(StreamScorer(MODEL), [make_stream("ab" * 32)], [1.0])
     assert "\n" not in str(error.value)
 
 
 def test_images_that_do_not_fit_the_model_are_refused() -> None:
     with pytest.raises(ValueError, match=r"image cdcdcd.* cannot be read"):
-        score_streams(StreamScorer(MODEL), [stream("cd" * 32)], [1.0])
+        score_streams(StreamScorer(MODEL), [make_stream("cd" * 32)], [1.0])
     short = Stream()
-    short.observe([20, IMAGE, IMAGE], [span(picture(1), 1, 2)])
+    short.observe([20, IMAGE, IMAGE], [make_span(make_picture(1), 1, 2)])
     short.append_sampled([30], [-1.0], 0)
     with pytest.raises(ValueError, match="images have 2 tokens, and the model has 9"):
         score_streams(StreamScorer(MODEL), [short], [1.0])
     with pytest.raises(ValueError, match="one image has different numbers of tokens"):
-        score_streams(StreamScorer(MODEL), [short, stream(picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
+        score_streams(StreamScorer(MODEL), [short, make_stream(make_picture(1))], [1.0, 1.0], costs=Costs(start=10**6))
 
 
 def test_a_text_model_has_no_vision_and_refuses_images() -> None:
@@ -170,7 +175,7 @@ def test_a_text_model_has_no_vision_and_refuses_images() -> None:
                                          num_attention_heads=2))  # fmt: skip
     assert create_vision(model.config) is None
     with pytest.raises(ValueError, match="the model has no vision"):
-        score_streams(StreamScorer(model), [stream(picture(1))], [1.0])
+        score_streams(StreamScorer(model), [make_stream(make_picture(1))], [1.0])
     with pytest.raises(WeightsError, match="llava sees in another layout"):
         create_vision(LlavaConfig())
 
@@ -181,15 +186,15 @@ def test_a_model_with_vision_scores_text_alone() -> None:
     text.append_sampled([50, 60], [-1.0, -1.0], 0)
     (scores,) = score_streams(StreamScorer(MODEL), [text], [1.0])
     with torch.no_grad():
-        logits = torch.log_softmax(without(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
+        logits = torch.log_softmax(mask_placeholder(IMAGE, MODEL(input_ids=torch.tensor([text.ids])).logits[0]), -1)
     assert scores == pytest.approx([float(logits[2, 50]), float(logits[3, 60])], abs=2e-5)
 
 
 def test_a_layout_without_support_still_scores_text() -> None:
     """Only images need the layout."""
-    model = smolvlm(2)
+    model = make_smolvlm(2)
     model.config.model_type = "another"
-    text = stream(picture(1))
+    text = make_stream(make_picture(1))
     with pytest.raises(WeightsError, match="another sees in another layout"):
         score_streams(StreamScorer(model), [text], [1.0])
     text.media.clear()

@@ -30,13 +30,13 @@ KEPT = ("config.yaml", "metrics.jsonl", "log", "roles")
 ABOUT = ("python", "versions", "roles", "experiment", "commands", "files")
 
 
-def copy_part(run: Path, to: Path) -> None:
-    """The part of a run that the analysis reads."""
+def copy_analysed_files(run: Path, to: Path) -> None:
+    """Copy the files of a run that the analysis reads."""
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for name in KEPT:
-        whole = run / name
-        shutil.copytree(whole, to / name) if whole.is_dir() else shutil.copy(whole, to / name)
+        full = run / name
+        shutil.copytree(full, to / name) if full.is_dir() else shutil.copy(full, to / name)
     about = json.loads((run / ENVIRONMENT).read_text("utf-8"))
     about = {name: about[name] for name in ABOUT if name in about}
     for role in about.get("files", {}).values():
@@ -46,8 +46,8 @@ def copy_part(run: Path, to: Path) -> None:
     (to / ENVIRONMENT).write_text(json.dumps(about | {SEAL: digest(about)}, indent=1) + "\n", "utf-8")
 
 
-def bargain(to: Path) -> None:
-    """A conceder opens, and its opponent holds out."""
+def play_bargains(to: Path) -> None:
+    """Play a match of a conceder against a hard-liner."""
     shutil.rmtree(to, ignore_errors=True)
     contenders: dict[str, Contender] = {
         "opener": ScriptedContender("conceder"), "responder": ScriptedContender("hard_liner"),
@@ -64,5 +64,5 @@ def bargain(to: Path) -> None:
 
 
 if __name__ == "__main__":
-    copy_part(Path(sys.argv[1]), EXAMPLE / "negotiation")
-    bargain(EXAMPLE / "bargain")
+    copy_analysed_files(Path(sys.argv[1]), EXAMPLE / "negotiation")
+    play_bargains(EXAMPLE / "bargain")

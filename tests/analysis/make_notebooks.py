@@ -18,14 +18,14 @@ NOISE = re.compile(r"TqdmWarning|notebook_tqdm|/ld: cannot find|^collect2: ")
 EXAMPLE = "analysis/notebooks/example/negotiation"
 
 
-def executed(name: str, folder: Path = ROOT, run: str = "") -> Any:
-    """The notebook after all its cells, in `folder`, with the run that it names itself unless told of another."""
+def execute_notebook(name: str, folder: Path = ROOT, run: str = "") -> Any:
+    """Return the notebook after running all cells in `folder`, with another run if one is given."""
     import jupytext
     import nbclient
 
     notebook = jupytext.read(FOLDER / f"{name}.py")
-    for place, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{place:02d}"
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number:02d}"
     before = dict(os.environ)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), before.get("PYTHONPATH", "")])
     if run:
@@ -40,13 +40,13 @@ def executed(name: str, folder: Path = ROOT, run: str = "") -> Any:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if "outputs" in cell:
-            cell.outputs = [output for output in cell.outputs if not noise(output)]
+            cell.outputs = [output for output in cell.outputs if not is_noise(output)]
     notebook.metadata.pop("language_info", None)  # names this machine's Python
     return notebook
 
 
-def noise(output: Any) -> bool:
-    """Whether an output is nothing but what libraries say of this machine, on stderr, when a model is first trained."""
+def is_noise(output: Any) -> bool:
+    """Whether an output is only a library's message on stderr about this machine."""
     lines = str(output.get("text", "")).splitlines()
     return output.get("name") == "stderr" and all(map(NOISE.search, lines))
 
@@ -57,6 +57,6 @@ if __name__ == "__main__":
     for script in sorted(FOLDER.glob("*.py")):
         if script.stem != "__init__" and (len(sys.argv) == 1 or script.stem in sys.argv):
             began = time.perf_counter()
-            made = executed(script.stem, run=EXAMPLE if script.stem == "first_look" else "")
+            made = execute_notebook(script.stem, run=EXAMPLE if script.stem == "first_look" else "")
             jupytext.write(made, script.with_suffix(".ipynb"), fmt="ipynb")
             print(f"{script.stem}: {time.perf_counter() - began:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-"""Comparisons find what was planted and no more, pair what can be paired, and say what their intervals are over."""
+"""Comparisons find planted differences only, pair what can be paired, and state what their intervals are over."""
 
 import json
 import math
@@ -19,16 +19,16 @@ from analysis.comparison import collect_figures, compare, group_arms, interquart
 from arena.errors import StoreError
 from arena.statistics import Interval
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
-from tests.factories.made_run import match
-from tests.legible import complaints
+from tests.factories.commands import arena, get_refusal
+from tests.factories.made_run import make_match
+from tests.legible import find_overlaps
 
 
-def run(
+def make_run(
     path: Path, gain: float, seed: int, lr: float, deals: int = 0, iterations: int = 6, games: int = 1,
     more: Mapping[str, Any] | None = None,
 ) -> Path:  # fmt: skip
-    """Matches in which the opener is paid by the deal, so much more and by chance; `more` stands in their report."""
+    """Write matches in which the opener is paid by the deal, `gain` and chance; `more` goes into their reports."""
     rng, experiment = np.random.default_rng((seed, int(lr * 1e6))), {"learn": {"lr": lr}, "seed": seed}
     folder = RunFolder.create(path, "a: 1\n", {"experiment": experiment})
     for k in range(iterations):
@@ -38,14 +38,16 @@ def run(
             deal = deals + seed * 10_000 + k * 100 + number
             report = {"deal": number % 3 > 0, "end": "x", "same": 1.0, **(more or {})}
             paid, game = {"opener": won, "responder": -won}, f"game{number % games}"
-            record = replace(match(k, number), seed=deal, payoffs=paid, game=game, report=report)
+            record = replace(make_match(k, number), seed=deal, payoffs=paid, game=game, report=report)
             folder.log.append(record)
         folder.log.seal(k)
     return path
 
 
 def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)]
+    paths = [
+        make_run(tmp_path / f"{name}-{seed}", 0, seed, lr) for name, lr in (("a", 0.1), ("b", 0.2)) for seed in (0, 1)
+    ]
     assert [(arm.label, arm.runs) for arm in group_arms(analysis.load(paths))] == [
         ("a", ("a-0", "a-1")), ("b", ("b-0", "b-1"))
     ]  # fmt: skip
@@ -54,9 +56,9 @@ def test_runs_that_differ_in_their_seed_are_an_arm(tmp_path: Path) -> None:
 
 def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_large(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / "a", 0, 0, 0.1),
-        run(tmp_path / "b", 0.5, 0, 0.2),
-        run(tmp_path / "c", 0.5, 0, 0.3, deals=7),
+        make_run(tmp_path / "a", 0, 0, 0.1),
+        make_run(tmp_path / "b", 0.5, 0, 0.2),
+        make_run(tmp_path / "c", 0.5, 0, 0.3, deals=7),
     ]
     paired, other = compare(paths[:2]), compare([paths[0], paths[2]])
     rows = {row.figure: row for row in paired.rows}
@@ -71,7 +73,9 @@ def test_a_planted_difference_is_found_deal_by_deal_though_luck_is_ten_times_as_
 @pytest.mark.slow
 def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / f"{lr}-{seed}", gain, seed, lr) for lr, gain in ((0.1, 0.0), (0.2, 0.5)) for seed in range(4)
+        make_run(tmp_path / f"{lr}-{seed}", gain, seed, lr)
+        for lr, gain in ((0.1, 0.0), (0.2, 0.5))
+        for seed in range(4)
     ]
     comparison = compare(paths, last=2)
     (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
@@ -85,23 +89,27 @@ def test_arms_of_several_seeds_are_compared_seed_by_seed(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_arm_of_one_run_has_no_interval_beside_arms_of_several_seeds(tmp_path: Path) -> None:
-    paths = [run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1), run(tmp_path / "b", 0.5, 0, 0.2)]
-    found = compare(paths)
-    (row,) = (row for row in found.rows if row.figure == "payoff opener")
-    assert found.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
+    paths = [
+        make_run(tmp_path / "a-0", 0, 0, 0.1),
+        make_run(tmp_path / "a-1", 0, 1, 0.1),
+        make_run(tmp_path / "b", 0.5, 0, 0.2),
+    ]
+    comparison = compare(paths)
+    (row,) = (row for row in comparison.rows if row.figure == "payoff opener")
+    assert comparison.unit == "seeds" and math.isfinite(row.means[0].low) and row.paired == ""
     assert math.isnan(row.means[1].low) and math.isnan(row.differences[0].high)
     assert row.differences[0].estimate == pytest.approx(row.means[1].estimate - row.means[0].estimate)
-    shown = arena("compare", *paths).out
-    assert "95 % over seeds" in shown and f"? {row.differences[0].estimate:.3g}" in shown
-    assert "one run an arm" not in shown and shown.endswith(
+    output = arena("compare", *paths).out
+    assert "95 % over seeds" in output and f"? {row.differences[0].estimate:.3g}" in output
+    assert "one run an arm" not in output and output.endswith(
         "no interval with one run: b may be otherwise with another seed\n"
     )
 
 
 @pytest.mark.slow
 def test_runs_with_the_same_seed_are_all_counted(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
-    paths += [run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
+    paths = [make_run(tmp_path / f"a-{n}", n, seed, 0.1) for n, seed in enumerate((0, 0, 1))]
+    paths += [make_run(tmp_path / f"b-{n}", 0.5, seed, 0.2) for n, seed in enumerate((0, 1))]
     (row,) = (row for row in compare(paths).rows if row.figure == "payoff opener")
     ends = collect_figures(analysis.load(paths[:3])).query("iteration > 0").groupby("run")["payoff opener"].mean()
     assert row.means[0].estimate == pytest.approx(ends.mean()) and row.paired == ""
@@ -122,10 +130,12 @@ def test_an_arm_is_called_by_its_runs_without_their_seeds(names: list[str], labe
     assert comparison._common_prefix(tuple(names)) == label
 
 
-def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path: Path) -> None:
+def test_figure_named_like_a_column_keeps_its_full_name(tmp_path: Path) -> None:
     taken = ["valid per match", "payoff opener", "learners payoff", "run", "match", "game", "seed", "iteration"]
     taken += ["report.game"]
-    paths = [run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))]
+    paths = [
+        make_run(tmp_path / name, 0, 0, lr, more=dict.fromkeys(taken, lr)) for name, lr in (("a", 0.1), ("b", 0.2))
+    ]
     known = collect_figures(analysis.load(paths))
     assert known.columns.is_unique and known["report.valid per match"].tolist()[::120] == [0.1, 0.2]
     assert known["valid per match"].unique().tolist() == [0.5]
@@ -133,36 +143,36 @@ def test_a_figure_that_is_called_as_another_column_keeps_its_whole_name(tmp_path
 
 
 @pytest.mark.slow
-def test_what_a_seed_lacks_is_left_out_of_the_picture(tmp_path: Path) -> None:
+def test_figures_missing_for_a_seed_are_not_plotted(tmp_path: Path) -> None:
     """A figure that one seed does not report, and a game that another did not play."""
-    paths = [run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
-    paths += [run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
-    found = compare(paths)
-    assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in found.rows}
-    assert not complaints(plots.plot_comparison(found))
+    paths = [make_run(tmp_path / "a-0", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "a-1", 0, 1, 0.1, games=2)]
+    paths += [make_run(tmp_path / f"b-{n}", 0, n, 0.2, games=2, more={"grip": n}) for n in (0, 1)]
+    comparison = compare(paths)
+    assert {("game0", "grip"), ("game1", "payoff opener")} <= {(row.game, row.figure) for row in comparison.rows}
+    assert not find_overlaps(plots.plot_comparison(comparison))
 
 
-def test_a_figure_that_an_arm_lacks_is_told(tmp_path: Path) -> None:
-    paths = [run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), run(tmp_path / "b", 0, 0, 0.2)]
-    told = "grip: missing in an arm, or the same in all matches"
-    assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == told
-    assert told in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
+def test_missing_figure_of_an_arm_is_reported(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / "a", 0, 0, 0.1, more={"grip": 0.5}), make_run(tmp_path / "b", 0, 0, 0.2)]
+    message = "grip: missing in an arm, or the same in all matches"
+    assert arena("compare", *paths, "--figure", "grip").out.splitlines()[0] == message
+    assert message in arena("compare", *paths, "--figure", "grip", "--figure", "deal").out
 
 
 @pytest.mark.slow
-def test_games_count_alike_and_together(tmp_path: Path) -> None:
-    paths = [run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
+def test_games_have_equal_weight_in_the_total(tmp_path: Path) -> None:
+    paths = [make_run(tmp_path / f"{lr}-{seed}", 0, seed, lr, games=2) for lr in (0.1, 0.2) for seed in range(4)]
     rows = [row for row in compare(paths).rows if row.figure == "payoff opener"]
     assert [row.game for row in rows] == ["game0", "game1", "all games"]
     assert rows[2].means[0].estimate == pytest.approx((rows[0].means[0].estimate + rows[1].means[0].estimate) / 2)
 
 
-def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
-    one, two = run(tmp_path / "a-0", 0, 0, 0.1), run(tmp_path / "a-1", 0, 1, 0.1)
+def test_refuses_incomparable_runs(tmp_path: Path) -> None:
+    first, two = make_run(tmp_path / "a-0", 0, 0, 0.1), make_run(tmp_path / "a-1", 0, 1, 0.1)
     with pytest.raises(StoreError, match="give runs that differ in more than their seed"):
-        compare([one, two])
-    three = run(tmp_path / "b", 0, 0, 0.2)
-    assert refused("compare", one, three, "--figure", "payof opener").startswith(
+        compare([first, two])
+    three = make_run(tmp_path / "b", 0, 0, 0.2)
+    assert get_refusal("compare", first, three, "--figure", "payof opener").startswith(
         "there is no figure 'payof opener' — did you mean 'payoff opener'? (figures: valid per match, learners"
     )
 
@@ -170,32 +180,36 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_shows_writes_and_draws(tmp_path: Path) -> None:
     paths = [
-        run(tmp_path / f"{n}-{seed}", gain, seed, lr)
+        make_run(tmp_path / f"{n}-{seed}", gain, seed, lr)
         for n, lr, gain in (("a", 0.1, 0), ("b", 0.2, 1))
         for seed in (0, 1)
     ]
-    shown = arena("compare", *paths, "--plot", tmp_path / "x.png").out
-    assert "game0 (last 5 iterations, 95 % over seeds)" in shown and "b - a" in shown and "learn.lr: 0.1 | 0.2" in shown
+    output = arena("compare", *paths, "--plot", tmp_path / "x.png").out
+    assert (
+        "game0 (last 5 iterations, 95 % over seeds)" in output and "b - a" in output and "learn.lr: 0.1 | 0.2" in output
+    )
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     data = json.loads(arena("compare", *paths, "--json").out)
     assert data["arms"] == {"a": ["a-0", "a-1"], "b": ["b-0", "b-1"]} and data["intervals_over"] == "seeds"
     assert data["rows"][0]["differences"]["b"][0] == pytest.approx(1, abs=0.1)
     figure = plots.plot_comparison(compare(paths))
-    assert not complaints(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
+    assert not find_overlaps(figure) and [axis.get_title() for axis in figure.axes][:1] == ["payoff opener"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["x.foo", "x.pdf", "x"])
-def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> None:
-    two = [run(tmp_path / "a", 0, 0, 0.1), run(tmp_path / "b", 0, 0, 0.2)]
+def test_plot_is_png_for_any_file_name(tmp_path: Path, name: str) -> None:
+    two = [make_run(tmp_path / "a", 0, 0, 0.1), make_run(tmp_path / "b", 0, 0, 0.2)]
     assert arena("compare", *two, "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    assert refused("compare", *two, "--plot", tmp_path / "no" / name).endswith(f"there is no folder {tmp_path / 'no'}")
+    assert get_refusal("compare", *two, "--plot", tmp_path / "no" / name).endswith(
+        f"there is no folder {tmp_path / 'no'}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("labels", "shown"),
+    ("labels", "expected"),
     [
         (["_hidden", "__init", "hidden"], ["hidden (1)", "init", "hidden (3)"]),
         ([f"{'long ' * 7}{name}" for name in "ab"], [f"{'long ' * 5}long\nlong {name}" for name in "ab"]),
@@ -203,14 +217,14 @@ def test_a_picture_is_png_whatever_it_is_called(tmp_path: Path, name: str) -> No
         (["$x$"], ["\\$x\\$"]),
     ],
 )
-def test_no_arm_is_missing_from_the_legend(labels: list[str], shown: list[str] | None) -> None:
+def test_no_arm_is_missing_from_the_legend(labels: list[str], expected: list[str] | None) -> None:
     figure, (axis,) = panels.make_sheet(["figure"])
-    for place, label in enumerate(labels):
-        panels.draw_curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", place)
-        panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", place)
+    for number, label in enumerate(labels):
+        panels.draw_curve(axis, range(6), [range(6)], Interval(5, 4, 6), label, "black", number)
+        panels.draw_points(axis, [1], [Interval(5, 4, 6)], label, "black", number)
     panels.add_legend(figure)
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len({*texts}) == len(labels) and texts == (shown or texts) and not complaints(figure)
+    assert len({*texts}) == len(labels) and texts == (expected or texts) and not find_overlaps(figure)
 
 
 # The interquartile mean
@@ -222,20 +236,20 @@ def test_the_interquartile_mean_is_scipys_trimmed_mean(scores: list[float]) -> N
 
 
 @pytest.mark.parametrize("scores", [[], [1.0, float("nan")]])
-def test_it_needs_numbers(scores: Sequence[float]) -> None:
+def test_mean_refuses_missing_or_infinite_scores(scores: Sequence[float]) -> None:
     with pytest.raises(ValueError, match="needs finite numbers"):
         interquartile_mean(scores)
 
 
-def test_its_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """Ten runs on two games, normal: the true value of all is 0.5; a percentile bootstrap is a little too narrow."""
-    rng, held = np.random.default_rng(0), 0
+def test_interval_has_its_stated_coverage() -> None:
+    """Ten normal runs on two games with mean 0.5; a percentile bootstrap is slightly too narrow."""
+    rng, covered = np.random.default_rng(0), 0
     for trial in range(300):
         interval = iqm_ci({"a": rng.normal(0.5, 1, 10), "b": rng.normal(0.5, 1, 10)}, resamples=300, seed=trial)
-        held += interval.low <= 0.5 <= interval.high
-    assert 0.87 <= held / 300 <= 0.98
+        covered += interval.low <= 0.5 <= interval.high
+    assert 0.87 <= covered / 300 <= 0.98
 
 
 def test_the_bootstrap_keeps_to_its_strata() -> None:
-    """One game always 0, the other always 1: no redrawn sample can be anything but half of each."""
+    """One game always 0, the other always 1: every resample has half of each."""
     assert iqm_ci({"a": [0.0] * 5, "b": [1.0] * 5}) == (0.5, 0.5, 0.5)

@@ -1,4 +1,4 @@
-"""Credit of a real run, computed again from its tables alone, is what the log says."""
+"""Credit recomputed from the tables of a real run equals the log."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from arena.credit.compare import compare
 
 
 @pytest.fixture
-def log(unbroken: Path) -> analysis.Frames:
-    return analysis.load(unbroken)
+def log(uninterrupted_run: Path) -> analysis.Frames:
+    return analysis.load(uninterrupted_run)
 
 
-def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbroken: Path) -> None:
-    """MARS's estimator (design.md): the return from here on, less its mean over the role's turns of the iteration."""
-    assert load_experiment(unbroken).credit.estimator.to_plain() == {
+def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, uninterrupted_run: Path) -> None:
+    """MARS (design.md): the return from the turn on, minus the mean over the role's turns of the iteration."""
+    assert load_experiment(uninterrupted_run).credit.estimator.to_plain() == {
         "mars": {"gamma": 1.0, "by": ["game", "role", "policy"], "std": False}
     }
     turns = log.turns.dropna(subset=["advantage"])[::-1]
@@ -28,11 +28,13 @@ def test_turn_level_advantages_follow_from_the_frames(log: analysis.Frames, unbr
     assert len(turns) > 20 and turns["advantage"].abs().max() > 0.1
 
 
-def test_the_runs_own_estimator_says_again_what_it_said(log: analysis.Frames, unbroken: Path) -> None:
-    experiment = load_experiment(unbroken)
+def test_own_estimator_reproduces_logged_advantages(log: analysis.Frames, uninterrupted_run: Path) -> None:
+    experiment = load_experiment(uninterrupted_run)
     chosen = [experiment.credit.estimator]
-    found = wait(compare(unbroken, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations))
-    again = found.turns.set_index(["match", "turn"])
+    frames = wait(
+        compare(uninterrupted_run, experiment.credit, chosen, seed=experiment.seed, length=experiment.iterations)
+    )
+    repeated = frames.turns.set_index(["match", "turn"])
     logged = log.turns.dropna(subset=["advantage"]).set_index(["match", "turn"]).sort_index()
-    for mine, theirs in (("mars", "advantage"), ("reward", "reward")):
-        assert again.sort_index()[mine].tolist() == pytest.approx(logged[theirs].tolist(), rel=1e-9)
+    for actual, reference in (("mars", "advantage"), ("reward", "reward")):
+        assert repeated.sort_index()[actual].tolist() == pytest.approx(logged[reference].tolist(), rel=1e-9)

@@ -1,4 +1,4 @@
-"""Every public function of the analysis has an example, and it runs."""
+"""Every public function of the analysis has a working example."""
 
 import doctest
 import importlib

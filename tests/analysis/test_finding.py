@@ -1,4 +1,4 @@
-"""What was said is found by meaning, words, expression and condition, and a slip is told in one line."""
+"""Search by meaning, words, expression and condition, with one-line errors."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import analysis
 from analysis.finding import CHUNK, _split_chunks, embed, find, nearest
 from arena.errors import ConfigError, StoreError
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
-from tests.factories.spoken_run import spoken_run
+from tests.factories.spoken_run import make_dialogue_run
 
 SAID = [
     ["Take it all, everything is yours.", "That is odd.", "Then goodbye."],
@@ -23,18 +23,18 @@ SAID = [
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return spoken_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dialogue_run(tmp_path_factory.mktemp("said") / "run", SAID, SAID[1:])
 
 
 @pytest.fixture(scope="module")
-def log(path: Path) -> analysis.Frames:
-    return analysis.load(path)
+def log(run_folder: Path) -> analysis.Frames:
+    return analysis.load(run_folder)
 
 
 def test_equal_texts_are_one_finding_at_their_first_place(log: analysis.Frames) -> None:
-    found = find(log, "hats", "words")
-    assert found[["times", "match", "turn", "seat", "text"]].values.tolist() == [
+    findings = find(log, "hats", "words")
+    assert findings[["times", "match", "turn", "seat", "text"]].values.tolist() == [
         [4, "0000-0001", 0, "opener", "I want three hats."]
     ]
 
@@ -48,21 +48,21 @@ def test_an_expression_is_found_in_the_order_of_the_log(log: analysis.Frames) ->
     assert find(log, r"(?i)^(then|no)\b", "regex")["text"].tolist() == ["Then goodbye.", "No, never."]
 
 
-def test_a_condition_filters_what_is_looked_for(log: analysis.Frames) -> None:
+def test_condition_filters_the_search(log: analysis.Frames) -> None:
     assert find(log, "three", "words", where="iteration = 1")["match"].tolist() == ["0001-0000"]
     assert find(log, "", of="matches", where="turns > 2")["match"].tolist() == ["0000-0000"]
     assert find(log, "", where="seat = 'responder' -- all")["times"].tolist() == [1, 2, 2]
     assert find(log, "hats", "words", where="iteration > 9").empty
 
 
-def test_matches_are_found_as_wholes(log: analysis.Frames) -> None:
+def test_whole_matches_are_found(log: analysis.Frames) -> None:
     (row,) = find(log, "responder: No", "regex", of="matches").to_dict("records")
     assert row["text"] == "opener: I want three hats.\nresponder: No, never." and row["times"] == 2
 
 
-def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> None:
-    found = find(log, "odd goodbye", "words")
-    assert dict(zip(found["text"], found["before"], strict=True)) == {
+def test_act_is_found_with_the_previous_act(log: analysis.Frames) -> None:
+    findings = find(log, "odd goodbye", "words")
+    assert dict(zip(findings["text"], findings["before"], strict=True)) == {
         "That is odd.": f"opener: {SAID[0][0]}",
         "Then goodbye.": "responder: That is odd.",
     }
@@ -70,10 +70,10 @@ def test_an_act_is_found_with_the_one_that_it_answered(log: analysis.Frames) -> 
     assert find(log, "hats", "regex")["score"].isna().all(), "an expression ranks nothing"
 
 
-def test_thoughts_are_looked_for_apart(tmp_path: Path) -> None:
-    made = analysis.load(make_run(tmp_path / "run").path)
-    assert find(made, "greed", "words").empty
-    assert find(made, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
+def test_thoughts_are_searched_separately(tmp_path: Path) -> None:
+    log = analysis.load(make_run(tmp_path / "run").path)
+    assert find(log, "greed", "words").empty
+    assert find(log, "greed", "regex", of="thoughts")["text"].tolist() == ["\x1b[2Jgreed"]
 
 
 def test_vectors_of_hashed_words_find_the_same_words(log: analysis.Frames) -> None:
@@ -105,31 +105,31 @@ def test_pieces_hold_every_character_but_line_ends(text: str) -> None:
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["words", "regex"]), st.text(max_size=20))
 @settings(max_examples=40, deadline=None)
-def test_whatever_is_asked_is_answered_or_told_in_one_line(
+def test_arbitrary_queries_are_answered_or_refused_in_one_line(
     log: analysis.Frames, query: str, by: str, where: str
 ) -> None:
     try:
-        found = find(log, query, by, where=where)  # type: ignore[arg-type]
+        findings = find(log, query, by, where=where)  # type: ignore[arg-type]
     except ConfigError as error:
         assert "\n" not in str(error)
     else:
-        assert found["score"].isna().all() or found["score"].gt(0).all()
+        assert findings["score"].isna().all() or findings["score"].gt(0).all()
 
 
 @pytest.mark.parametrize("last", ["'c'", "1.5", "'2020-01-01'::date", "3"])
-def test_a_condition_that_ends_its_parentheses_is_told(log: analysis.Frames, last: str) -> None:
+def test_refuses_condition_with_unbalanced_parentheses(log: analysis.Frames, last: str) -> None:
     with pytest.raises(ConfigError, match=r"is more than a condition: write one, such as: iteration = 3"):
         find(log, "", where=f"false) union select 'a', 'b', {last} where (true")
 
 
 @pytest.mark.parametrize("by", ["words", "regex", "meaning"])
-def test_half_a_character_is_looked_for_as_the_log_holds_it(tmp_path: Path, by: Any) -> None:
-    odd = analysis.load(spoken_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
-    found = find(odd, "half \ud800", by, n=1, embedding="hashed")
-    assert found["text"].tolist() == ["half \ufffd a character"]
+def test_lone_surrogate_is_searched_as_logged(tmp_path: Path, by: Any) -> None:
+    odd = analysis.load(make_dialogue_run(tmp_path / "run", [["half \ud800 a character", "no"]]))
+    findings = find(odd, "half \ud800", by, n=1, embedding="hashed")
+    assert findings["text"].tolist() == ["half \ufffd a character"]
 
 
-def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
+def test_refuses_unknown_match(log: analysis.Frames) -> None:
     with pytest.raises(StoreError, match="did you mean '0000-000"):
         nearest(log, "0000-000")
 
@@ -137,21 +137,21 @@ def test_an_unknown_match_is_told(log: analysis.Frames) -> None:
 # As a command
 
 
-def test_the_command_shows_where_and_prints_json(path: Path) -> None:
-    shown = arena("find", path, "three hats", "--words").out.splitlines()
-    assert shown[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and shown[1].strip() == SAID[1][0]
-    (row,) = json.loads(arena("find", path, "--where", "turns = 3", "--of", "matches", "--json").out)
+def test_command_shows_places_and_prints_json(run_folder: Path) -> None:
+    lines = arena("find", run_folder, "three hats", "--words").out.splitlines()
+    assert lines[0].endswith("0000-0001, turn 1, opener, iteration 0 and 3 more") and lines[1].strip() == SAID[1][0]
+    (row,) = json.loads(arena("find", run_folder, "--where", "turns = 3", "--of", "matches", "--json").out)
     assert row["match"] == "0000-0000" and "turn" not in row and row["score"] is None
-    first, second, third = arena("find", path, "--where", "match = '0000-0000'").out.splitlines()[:3]
+    first, second, third = arena("find", run_folder, "--where", "match = '0000-0000'").out.splitlines()[:3]
     assert first == "0000-0000, turn 1, opener, iteration 0" and second.strip() == SAID[0][0], "nothing was ranked"
     assert third == "0000-0000, turn 2, responder, iteration 0"
-    assert arena("find", path, "zebra", "--words").out == "nothing found\n"
+    assert arena("find", run_folder, "zebra", "--words").out == "nothing found\n"
 
 
-def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
+def test_model_text_cannot_control_the_terminal(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
-    told = arena("find", run, "greed", "--regex", "--of", "thoughts").out
-    assert "[2Jgreed" in told and "\x1b" not in told
+    output = arena("find", run, "greed", "--regex", "--of", "thoughts").out
+    assert "[2Jgreed" in output and "\x1b" not in output
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_what_models_said_steers_no_terminal(tmp_path: Path) -> None:
         (["--like", "0000-00"], "there is no match '0000-00'"),
     ],
 )
-def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: str) -> None:
+def test_command_refuses_mistakes_in_one_line(run_folder: Path, arguments: list[str], line: str) -> None:
     if line:
-        assert line in refused("find", path, *arguments)
+        assert line in get_refusal("find", run_folder, *arguments)
     else:
-        assert arena("find", path, *arguments).code in (0, 2)
+        assert arena("find", run_folder, *arguments).code in (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def test_a_slip_is_told_by_the_command(path: Path, arguments: list[str], line: s
         ),
     ],
 )
-def test_what_is_not_installed_is_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], line: str
+def test_missing_package_is_named(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], line: str
 ) -> None:
     from simulators import embedding
 
     embedding._load_minilm.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    assert refused("find", path, *arguments).startswith(line)
+    assert get_refusal("find", run_folder, *arguments).startswith(line)

@@ -1,4 +1,4 @@
-"""Run folders as tables: every cell is that of a plain reading, row by row."""
+"""Run folders as tables, compared cell by cell with a plain row-by-row reader."""
 
 import subprocess
 import sys
@@ -25,10 +25,10 @@ from arena.store.lines import LogError
 from arena.store.reader import LogReader, RunReader
 from arena.store.run import RunFolder
 from games.contracts import Image, Message
-from tests.factories.made_run import make_run, match
+from tests.factories.made_run import make_match, make_run
 
 
-def test_a_live_run_is_read_whole(tmp_path: Path) -> None:
+def test_live_run_is_read_completely(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     log = analysis.load(tmp_path / "run")
     assert log.iterations.columns.tolist() == ["run", "iteration", "reward.opener", "kl", "note", "valid_rate"]
@@ -81,8 +81,8 @@ def test_turns_hold_rewards_and_credit(tmp_path: Path) -> None:
 def test_messages_and_tokens_are_those_that_were_read_and_sampled(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     log = analysis.load(tmp_path / "run")
-    said = log.messages[log.messages["match"] == "0001-0002"]
-    assert said[["turn", "seat", "place", "sender", "text"]].to_numpy().tolist() == [
+    messages = log.messages[log.messages["match"] == "0001-0002"]
+    assert messages[["turn", "seat", "place", "sender", "text"]].to_numpy().tolist() == [
         [0, "opener", 0, "referee", "Your turn."],
         [1, "responder", 0, "referee", "Your turn."],
     ]
@@ -93,7 +93,7 @@ def test_messages_and_tokens_are_those_that_were_read_and_sampled(tmp_path: Path
     ]
 
 
-def test_filters_leave_out_what_is_not_asked_for(tmp_path: Path) -> None:
+def test_filters_exclude_other_rows(tmp_path: Path) -> None:
     make_run(tmp_path / "run")
     few = analysis.load(tmp_path / "run", iterations=[1, 2], seats=["opener"], policies=["shared"])
     assert few.matches["iteration"].unique().tolist() == [1, 2] and few.iterations["iteration"].tolist() == [1]
@@ -119,17 +119,17 @@ def test_a_bare_name_is_no_list_of_names(tmp_path: Path, option: str) -> None:
 
 def test_only_the_columns_that_are_asked_for_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path / "run")
-    asked: list[set[str]] = []
+    requests: list[set[str]] = []
     known = LogReader.table
     monkeypatch.setattr(
-        LogReader, "table", lambda self, k, columns: asked.append({*columns}) or known(self, k, columns)
+        LogReader, "table", lambda self, k, columns: requests.append({*columns}) or known(self, k, columns)
     )
     frame = analysis.load(tmp_path / "run").frame("turns", ["role", "reward.deal"])
     assert frame.columns.tolist() == ["role", "reward.deal"]
-    assert set().union(*asked) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
+    assert set().union(*requests) == {"id", "iteration", "game", "turns.index", "turns.role", "turns.rewards"}
 
 
-def test_several_runs_lie_beside_each_other(tmp_path: Path) -> None:
+def test_several_runs_share_the_tables(tmp_path: Path) -> None:
     paths = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "other"]
     for path in paths:
         make_run(path)
@@ -150,7 +150,7 @@ def test_a_run_that_has_not_played_yet_has_empty_tables(tmp_path: Path) -> None:
         assert log.table(name).schema.names == schema.names and len(log.table(name)) == (name == "runs")
 
 
-def test_runs_tell_their_experiment(tmp_path: Path) -> None:
+def test_runs_table_has_the_experiment(tmp_path: Path) -> None:
     about = {"commands": [{"time": "2026-01-01T00:00:00+00:00"}], "versions": {"arena-selfplay": "0.1.0"}}
     experiment = {"learn": {"lr": 3e-4}, "seed": 1, "roles": None, "stages": ["a"]}
     RunFolder.create(tmp_path / "run", "a: 1\n", about | {"experiment": experiment})
@@ -167,9 +167,7 @@ def test_runs_tell_their_experiment(tmp_path: Path) -> None:
         ("matches", ["report.del"], "matches has no column 'report.del' — did you mean 'report.deal'?"),
     ],
 )
-def test_what_there_is_not_is_told_with_what_is_near(
-    tmp_path: Path, name: str, columns: list[str] | None, line: str
-) -> None:
+def test_unknown_names_suggest_the_nearest(tmp_path: Path, name: str, columns: list[str] | None, line: str) -> None:
     make_run(tmp_path / "run")
     with pytest.raises(StoreError) as error:
         analysis.load(tmp_path / "run").table(name, columns)
@@ -189,8 +187,8 @@ NUMBERS = st.floats(-1e9, 1e9)
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Stream:
-    """A few tokens, some of them sampled."""
+def draw_streams(draw: st.DrawFn) -> Stream:
+    """Draw a stream of a few tokens, some of them sampled."""
     stream, measured = Stream(), draw(st.booleans())
     for turn in range(draw(st.integers(0, 2))):
         stream.observe(draw(st.lists(st.integers(0, 99), max_size=3)))
@@ -205,13 +203,13 @@ messages = st.builds(Message.of, st.just("x"), st.text(max_size=3), st.lists(st.
 
 
 @st.composite
-def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
-    """A match of any of the games, failed or finished."""
+def draw_records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
+    """Draw a match of any game, failed or finished."""
     game = draw(st.sampled_from(sorted(GAMES)))
     seats, names, report = GAMES[game]
-    made, failed = match(iteration, number), draw(st.booleans())
+    record, failed = make_match(iteration, number), draw(st.booleans())
     turns = [
-        made.turns[0]._replace(
+        record.turns[0]._replace(
             index=index,
             seat=draw(st.sampled_from(seats)),
             raw=draw(st.text(max_size=5)),
@@ -224,41 +222,45 @@ def records(draw: st.DrawFn, iteration: int, number: int) -> MatchRecord:
         for index in range(draw(st.integers(0, 4)) if seats else 0)
     ]
     return replace(
-        made,
-        identity=made.identity.branch(2) if draw(st.booleans()) else made.identity,
+        record,
+        identity=record.identity.branch(2) if draw(st.booleans()) else record.identity,
         group=draw(st.sampled_from([-1, 4])),
         stage=draw(st.sampled_from(["", "train"])),
         source=draw(st.sampled_from(["played", "branched"])),
         game=game,
         seed=draw(st.sampled_from([0, 2**63 - 1, 2**64 - 1])),
-        seats={seat: made.seats["opener"] for seat in seats},
+        seats={seat: record.seats["opener"] for seat in seats},
         status="failed" if failed else "finished",
         payoffs={} if failed else {seat: draw(NUMBERS) for seat in seats},
         report={} if failed else draw(st.fixed_dictionaries(report)),
         turns=tuple(turns),
-        streams={seat: (draw(streams()),) for seat in seats},
+        streams={seat: (draw(draw_streams()),) for seat in seats},
         started=draw(st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-01T00:00:00.250+00:00"])),
     )
 
 
 @st.composite
-def iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
-    """Of each iteration: whether it is sealed, whether credited, and its matches in the order in which they ended."""
-    played = [[draw(records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))]
-    return [(draw(st.booleans()), draw(st.booleans()), draw(st.permutations(each))) for each in played]
+def draw_iterations(draw: st.DrawFn) -> list[tuple[bool, bool, list[MatchRecord]]]:
+    """Draw iterations: whether sealed, whether credited, and the matches in order of completion."""
+    matches = [
+        [draw(draw_records(k, n)) for n in range(draw(st.integers(0, 4)))] for k in range(draw(st.integers(0, 3)))
+    ]
+    return [(draw(st.booleans()), draw(st.booleans()), draw(st.permutations(each))) for each in matches]
 
 
-def write(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
-    """A run folder with this log."""
+def write_run(path: Path, log: list[tuple[bool, bool, list[MatchRecord]]]) -> None:
+    """Write a run folder with this log."""
     run = RunFolder.create(path, "a: 1\n", {})
     for iteration, (sealed, credited, played) in enumerate(log):
         run.log.extend(played)
         if played and sealed:
             run.log.seal(iteration)
         if credited:
-            found = [one for record in played for one in trajectories(record)]
-            worth = [[turn.seconds - 1 for turn in one.turns] for one in found]
-            run.log.write_credit(iteration, (one.credited(w, w) for one, w in zip(found, worth, strict=True)))
+            played_trajectories = [one for record in played for one in trajectories(record)]
+            worth = [[turn.seconds - 1 for turn in one.turns] for one in played_trajectories]
+            run.log.write_credit(
+                iteration, (one.credited(w, w) for one, w in zip(played_trajectories, worth, strict=True))
+            )
     run.log.close()
 
 
@@ -266,8 +268,8 @@ USUAL = {"group": -1, "parent": "", "parent_turn": -1, "stage": "", "source": "p
 """Of a match whose row does not say."""
 
 
-def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the tables should hold, one Python dictionary after the other."""
+def build_expected_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the expected tables as lists of dictionaries."""
     reader = RunReader(path)
     credit = {(c.match, c.turn): (c.reward, c.advantage) for k in reader.iterations() for c in reader.credit(k)}
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in ("matches", "seats", "turns", "messages", "tokens")}
@@ -276,8 +278,8 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
         figures = {f"report.{name}": value for name, value in row["report"].items()}
         of_match = {"turns": len(row["turns"]), "started": datetime.fromisoformat(row["started"])}
         came = {name: row.get(name, usual) for name, usual in USUAL.items()} | {"deal": row["deal"]}
-        told = _chosen(row, "game rules status reason attempt seed seconds")
-        rows["matches"].append(key | told | came | of_match | figures)
+        fields = is_chosen(row, "game rules status reason attempt seed seconds")
+        rows["matches"].append(key | fields | came | of_match | figures)
         for seat, seating in row["seats"].items():
             rows["seats"].append(key | {"seat": seat, "payoff": row["payoffs"].get(seat)} | seating)
         for turn in row["turns"]:
@@ -289,39 +291,39 @@ def by_rows(path: Path) -> dict[str, list[dict[str, Any]]]:
             rows["turns"].append(
                 {"source": "policy"}
                 | at
-                | _chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"}))
+                | is_chosen(turn, " ".join(turn.keys() - {"index", "messages", "rewards"}))
                 | known
                 | named
             )
-            for place, message in enumerate(turn["messages"]):
-                rows["messages"].append(at | {"seat": turn["seat"], "place": place, "images": []} | message)
+            for position, message in enumerate(turn["messages"]):
+                rows["messages"].append(at | {"seat": turn["seat"], "place": position, "images": []} | message)
         for seat, streams in row["streams"].items():
             for segment, stream in enumerate(streams):
                 where = key | {"seat": seat, "segment": segment}
                 entropies = stream.get("entropy") or [None] * len(stream["ids"])
                 tokens = zip(stream["ids"], stream["mask"], stream["logprobs"], stream["turns"], entropies, strict=True)
-                for place, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
-                    told = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
-                    told["entropy"] = entropy if sampled else None
-                    told["advantage"] = credit.get((row["id"], turn), (None, None))[1] if sampled else None
-                    told |= {"ratio": None, "gap": None}
-                    rows["tokens"].append(where | {"place": place, "id": id, "sampled": sampled} | told)
+                for position, (id, sampled, logprob, turn, entropy) in enumerate(tokens):
+                    fields = {"logprob": logprob if sampled else None, "turn": turn if turn >= 0 else None}
+                    fields["entropy"] = entropy if sampled else None
+                    fields["advantage"] = credit.get((row["id"], turn), (None, None))[1] if sampled else None
+                    fields |= {"ratio": None, "gap": None}
+                    rows["tokens"].append(where | {"place": position, "id": id, "sampled": sampled} | fields)
     return rows
 
 
-def _chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
+def is_chosen(row: dict[str, Any], names: str) -> dict[str, Any]:
     return {name: row[name] for name in names.split()}
 
 
 @pytest.mark.slow
-@given(iterations())
-def test_any_log_makes_the_tables_that_its_rows_make(
+@given(draw_iterations())
+def test_arbitrary_logs_match_the_reference_tables(
     tmp_path_factory: pytest.TempPathFactory, log: list[tuple[bool, bool, list[MatchRecord]]]
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "run"
-    write(path, log)
+    write_run(path, log)
     frames = analysis.load(path)
-    for name, known in by_rows(path).items():
+    for name, known in build_expected_tables(path).items():
         columns = dict.fromkeys([*TABLES[name].names, *(column for row in known for column in row)])
         gaps = {column: 0.0 if column.startswith("reward.") else None for column in columns}
         table = frames.table(name)
@@ -330,7 +332,7 @@ def test_any_log_makes_the_tables_that_its_rows_make(
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3)))
-def test_values_of_any_kind_become_one_column(values: list[Any]) -> None:
+def test_mixed_values_share_one_column(values: list[Any]) -> None:
     column = to_array(values)
     assert len(column) == len(values) and [value is None for value in column.to_pylist()] == [v is None for v in values]
     if not any(isinstance(value, str) for value in values):
@@ -339,18 +341,18 @@ def test_values_of_any_kind_become_one_column(values: list[Any]) -> None:
         )
 
 
-def test_a_damaged_log_is_told_in_one_line(tmp_path: Path) -> None:
+def test_damaged_log_is_refused_in_one_line(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for name, reason in (("0002.jsonl", ":1: this line is damaged"), ("0001.parquet", "cannot be read")):
-        whole = (run.log.folder / name).read_bytes()
-        (run.log.folder / name).write_bytes(whole.replace(b"{", b"#", 1) if name.endswith("l") else whole[:-9])
+        full = (run.log.folder / name).read_bytes()
+        (run.log.folder / name).write_bytes(full.replace(b"{", b"#", 1) if name.endswith("l") else full[:-9])
         with pytest.raises(LogError, match=f"{name}.*{reason}"):
             _ = analysis.load(run.path).turns
-        (run.log.folder / name).write_bytes(whole)
+        (run.log.folder / name).write_bytes(full)
     _ = analysis.load(run.path).turns
 
 
-def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
+def test_refuses_non_run_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is not a run folder: it has no config\.yaml$"):
         analysis.load(tmp_path)
     with pytest.raises(StoreError, match="there is no folder"):

@@ -1,4 +1,4 @@
-"""SQL says what the frames say, and can do nothing else."""
+"""SQL queries agree with the frames and can do nothing else."""
 
 import json
 import os
@@ -18,32 +18,32 @@ from analysis.columns import TABLES
 from arena.errors import ConfigError, StoreError
 from arena.store import sealed_sql
 from arena.store.reader import LogReader
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("sql") / "run").path
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_are_those_of_the_frames(run: Path, name: str) -> None:
-    log = analysis.load(run)
+def test_the_tables_are_those_of_the_frames(run_folder: Path, name: str) -> None:
+    log = analysis.load(run_folder)
     pd.testing.assert_frame_equal(analysis.sql(log, f"select * from {name}"), getattr(log, name))
-    assert analysis.sql(run, f"describe {name}")["column_name"].tolist() == getattr(log, name).columns.tolist()
+    assert analysis.sql(run_folder, f"describe {name}")["column_name"].tolist() == getattr(log, name).columns.tolist()
 
 
-def test_tables_are_joined_by_their_keys(run: Path) -> None:
-    asked = """
+def test_tables_are_joined_by_their_keys(run_folder: Path) -> None:
+    sql = """
         with good as (select * from matches where status = 'finished')
         select SEAT, avg("reward.deal") as deal, avg(payoff) as payoff, bool_and("report.efficiency" = 0.5) as same
         from good join turns using (run, match) join seats using (run, match, seat) group by seat order by seat
     """
-    log = analysis.load(run)
+    log = analysis.load(run_folder)
     turns = log.turns.merge(log.matches[log.matches["status"] == "finished"][["match"]], on="match")
     deal, payoff = turns.groupby("seat")["reward.deal"].mean(), log.seats.groupby("seat")["payoff"].mean()
-    assert analysis.sql(log, asked).to_numpy().tolist() == [
+    assert analysis.sql(log, sql).to_numpy().tolist() == [
         [s, deal[s], payoff[s], True] for s in ("opener", "responder")
     ]
 
@@ -55,7 +55,7 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "leaves"),
+    ("sql", "leaves"),
     [
         ("select role, avg(advantage) from turns group by role", {"turns.index", "turns.role"}),
         ("select count(*) from matches", set()),
@@ -66,72 +66,74 @@ def test_several_runs_are_asked_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_only_what_a_query_names_is_read(
-    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str, leaves: set[str]
+def test_only_tables_named_in_a_query_are_read(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str, leaves: set[str]
 ) -> None:
-    read: list[set[str]] = []
+    reads: list[set[str]] = []
     known = LogReader.table
-    monkeypatch.setattr(LogReader, "table", lambda self, k, columns: read.append({*columns}) or known(self, k, columns))
-    analysis.sql(run, asked)
-    assert set().union(*read) == leaves | {"id", "iteration", "game"}
+    monkeypatch.setattr(
+        LogReader, "table", lambda self, k, columns: reads.append({*columns}) or known(self, k, columns)
+    )
+    analysis.sql(run_folder, sql)
+    assert set().union(*reads) == leaves | {"id", "iteration", "game"}
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "sql",
     [
         "select turn, action as tokens, 'messages' as seats from turns",
         "select tokens, turn from turns",
         "select turns from matches",
     ],
 )
-def test_a_word_that_is_a_tables_name_too_opens_no_table(
-    run: Path, monkeypatch: pytest.MonkeyPatch, asked: str
-) -> None:
-    read: list[str] = []
+def test_table_name_used_as_a_word_opens_no_table(run_folder: Path, monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    reads: list[str] = []
     known = analysis.Frames.select_existing
     monkeypatch.setattr(
-        analysis.Frames, "select_existing", lambda self, name, columns: read.append(name) or known(self, name, columns)
+        analysis.Frames, "select_existing", lambda self, name, columns: reads.append(name) or known(self, name, columns)
     )
-    analysis.sql(run, asked)
-    assert read == [asked.split()[-1]]
+    analysis.sql(run_folder, sql)
+    assert reads == [sql.split()[-1]]
 
 
-def test_a_table_that_a_function_finds_is_read(run: Path) -> None:
-    assert analysis.sql(run, "select count(*) from query_table('turns')").iloc[0, 0] == 21
+def test_table_named_in_a_function_is_read(run_folder: Path) -> None:
+    assert analysis.sql(run_folder, "select count(*) from query_table('turns')").iloc[0, 0] == 21
 
 
 @pytest.mark.parametrize(
-    ("asked", "column"),
+    ("sql", "column"),
     [
         ("select #6 from turns", "seat"),
         ("select f from turns as t(a, b, c, d, e, f)", "seat"),
         ("select advantage, #4 from turns", "turn"),
     ],
 )
-def test_a_place_is_that_of_the_whole_table(run: Path, asked: str, column: str) -> None:
-    log = analysis.load(run)
-    assert analysis.sql(log, asked).iloc[:, -1].tolist() == log.turns[column].tolist()
+def test_column_positions_are_those_of_the_full_table(run_folder: Path, sql: str, column: str) -> None:
+    log = analysis.load(run_folder)
+    assert analysis.sql(log, sql).iloc[:, -1].tolist() == log.turns[column].tolist()
 
 
-def test_a_sum_of_integers_is_whole_unless_it_is_too_large(run: Path) -> None:
-    summed = query.run_query(analysis.load(run), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches")
+def test_sum_of_integers_is_an_integer_unless_too_large(run_folder: Path) -> None:
+    summed = query.run_query(
+        analysis.load(run_folder), "select sum(seed) s, [sum(seed)] l, sum(seed) + 0.5 d from matches"
+    )
     assert summed.to_pylist() == [{"s": 18, "l": [18], "d": 18.5}]
-    assert arena("sql", run, "select 1234567890123::hugeint as n, 123456.0::double as d").out.split() == [
+    assert arena("sql", run_folder, "select 1234567890123::hugeint as n, 123456.0::double as d").out.split() == [
         "n", "d", "1234567890123", "123456"
     ]  # fmt: skip
-    (large,) = query.run_query(analysis.load(run), "select 9223372036854775807::hugeint + 1 as n").to_pylist()
+    (large,) = query.run_query(analysis.load(run_folder), "select 9223372036854775807::hugeint + 1 as n").to_pylist()
     assert large == {"n": 2.0**63}
 
 
-@pytest.mark.parametrize("asked", ["select t from turns t limit 1", "select turns from turns limit 1"])
-def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
-    (row,) = query.run_query(analysis.load(run), asked).to_pylist()
+@pytest.mark.parametrize("sql", ["select t from turns t limit 1", "select turns from turns limit 1"])
+def test_whole_row_has_all_columns(run_folder: Path, sql: str) -> None:
+    (row,) = query.run_query(analysis.load(run_folder), sql).to_pylist()
     (record,) = row.values()
-    assert list(record) == analysis.load(run).turns.columns.tolist()
+    assert list(record) == analysis.load(run_folder).turns.columns.tolist()
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("sql", "line"),
     [
         ("select advantag from turns", "there is no column 'advantag' — did you mean 'advantage'? in turns"),
         ('select "reward.del" from turns', "there is no column 'reward.del' — did you mean 'reward.deal'? in turns"),
@@ -147,9 +149,9 @@ def test_a_row_that_is_asked_for_whole_is_whole(run: Path, asked: str) -> None:
         (f"select {'not ' * 1500}true", "write one SELECT"),
     ],
 )
-def test_what_is_no_query_is_told_in_one_line(run: Path, asked: str, line: str) -> None:
+def test_refuses_invalid_query_in_one_line(run_folder: Path, sql: str, line: str) -> None:
     with pytest.raises(ConfigError) as error:
-        analysis.sql(run, asked)
+        analysis.sql(run_folder, sql)
     assert str(error.value).startswith(line) and "\n" not in str(error.value)
 
 
@@ -170,59 +172,61 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", OUTSIDE)
-def test_nothing_outside_of_the_runs_is_in_reach(run: Path, tmp_path: Path, asked: str) -> None:
+@pytest.mark.parametrize("sql", OUTSIDE)
+def test_query_cannot_reach_outside_the_runs(run_folder: Path, tmp_path: Path, sql: str) -> None:
     frame = pd.DataFrame({"secret": [SECRET]})
     file, before = tmp_path / "file.csv", sorted(os.listdir())
     file.write_text(SECRET)
     with pytest.raises(ConfigError) as error:
-        analysis.sql(run, asked.format(file=file, folder=tmp_path))
+        analysis.sql(run_folder, sql.format(file=file, folder=tmp_path))
     assert SECRET not in str(error.value) and len(frame) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file.csv"] and sorted(os.listdir()) == before
 
 
 @given(st.text(max_size=40))
 @settings(max_examples=30, deadline=None)
-def test_whatever_is_typed_is_answered_or_told_in_one_line(run: Path, asked: str) -> None:
+def test_arbitrary_text_is_answered_or_refused_in_one_line(run_folder: Path, sql: str) -> None:
     try:
-        analysis.sql(run, asked)
+        analysis.sql(run_folder, sql)
     except ConfigError as error:
         assert "\n" not in str(error)
 
 
-def test_texts_of_the_log_are_only_data(tmp_path: Path) -> None:
+def test_log_texts_are_never_executed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
-    said = analysis.sql(run, "select private, public from turns where turn = 0 limit 1").to_numpy().tolist()
-    assert said == [["\x1b[2Jgreed", "$fair$ [/b]"]]
+    texts = analysis.sql(run, "select private, public from turns where turn = 0 limit 1").to_numpy().tolist()
+    assert texts == [["\x1b[2Jgreed", "$fair$ [/b]"]]
 
 
 # As a command
 
 
-def test_the_command_answers_as_a_table_as_json_and_as_csv(run: Path) -> None:
-    asked = "select seat, count(*) as n, avg(advantage) as worth from turns group by seat order by seat"
-    assert arena("sql", run, asked).out.splitlines() == [
+def test_the_command_answers_as_a_table_as_json_and_as_csv(run_folder: Path) -> None:
+    sql = "select seat, count(*) as n, avg(advantage) as worth from turns group by seat order by seat"
+    assert arena("sql", run_folder, sql).out.splitlines() == [
         "seat        n  worth", "opener     12  0.125", "responder   9  0.125"
     ]  # fmt: skip
-    assert json.loads(arena("sql", run, asked, "--json").out)[0] == {"seat": "opener", "n": 12, "worth": 0.125}
-    assert arena("sql", run, asked, "--csv").out == "seat,n,worth\nopener,12,0.125\nresponder,9,0.125\n"
-    assert json.loads(arena("sql", run, "select 0.0/0 as nan, [1.5] as l, {'a': null} as d", "--json").out) == [
+    assert json.loads(arena("sql", run_folder, sql, "--json").out)[0] == {"seat": "opener", "n": 12, "worth": 0.125}
+    assert arena("sql", run_folder, sql, "--csv").out == "seat,n,worth\nopener,12,0.125\nresponder,9,0.125\n"
+    assert json.loads(arena("sql", run_folder, "select 0.0/0 as nan, [1.5] as l, {'a': null} as d", "--json").out) == [
         {"nan": None, "l": [1.5], "d": {"a": None}}
     ]
 
 
-def test_the_command_prints_no_control_characters_and_not_too_much(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = arena("sql", run, "select private from turns").out
-    assert "[2Jgreed" in told and "\x1b" not in told
+def test_the_command_prints_no_control_characters_and_not_too_much(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = arena("sql", run_folder, "select private from turns").out
+    assert "[2Jgreed" in output and "\x1b" not in output
     monkeypatch.setattr(commands, "SHOWN", 2)
-    assert arena("sql", run, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
+    assert arena("sql", run_folder, "select turn from turns").out.splitlines()[-1].startswith("… and 19 rows more")
 
 
 @pytest.mark.parametrize("day", ["'infinity'::date", "['infinity'::timestamp]", "'20000-01-01'::date"])
 @pytest.mark.parametrize("form", [[], ["--json"]])
-def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run: Path, day: str, form: list[str]) -> None:
-    assert "ask for it as text" in refused("sql", run, f"select {day}", *form)
-    assert "infinity" in arena("sql", run, "select 'infinity'::date::varchar").out
+def test_date_beyond_python_is_refused_in_one_line(run_folder: Path, day: str, form: list[str]) -> None:
+    assert "ask for it as text" in get_refusal("sql", run_folder, f"select {day}", *form)
+    assert "infinity" in arena("sql", run_folder, "select 'infinity'::date::varchar").out
 
 
 @pytest.mark.parametrize(
@@ -233,16 +237,16 @@ def test_a_day_that_python_has_no_date_for_is_told_in_one_line(run: Path, day: s
         (["select 1", "--json", "--csv"], "--json and --csv: give one of them"),
     ],
 )
-def test_a_slip_is_told_by_the_command(arguments: list[str], line: str) -> None:
-    assert refused("sql", "nowhere", *arguments) == line
+def test_command_refuses_mistakes_in_one_line(arguments: list[str], line: str) -> None:
+    assert get_refusal("sql", "nowhere", *arguments) == line
 
 
-def test_without_duckdb_it_says_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_duckdb_is_reported_with_its_installation(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
-    assert "pip install 'arena-selfplay[analysis]'" in refused("sql", run, "select 1")
+    assert "pip install 'arena-selfplay[analysis]'" in get_refusal("sql", run_folder, "select 1")
 
 
-def test_a_damaged_run_is_no_query_of_ours(tmp_path: Path) -> None:
+def test_damaged_run_is_refused_as_damaged(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not a run folder"):
         analysis.sql(tmp_path, "select 1")
 
@@ -250,23 +254,23 @@ def test_a_damaged_run_is_no_query_of_ours(tmp_path: Path) -> None:
 ENDLESS = "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) from t"
 
 
-def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run: Path) -> None:
-    begun = time.monotonic()
+def test_a_query_without_an_end_is_stopped_when_its_time_is_up(run_folder: Path) -> None:
+    start = time.monotonic()
     with pytest.raises(ConfigError, match=r"stopped after 0\.5 s"):
-        query.run_query(analysis.load(run), ENDLESS, seconds=0.5)
-    assert time.monotonic() - begun < 20
+        query.run_query(analysis.load(run_folder), ENDLESS, seconds=0.5)
+    assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_a_query_without_an_end_is_stopped_by_a_signal(run: Path, sent: signal.Signals) -> None:
+def test_a_query_without_an_end_is_stopped_by_a_signal(run_folder: Path, sent: signal.Signals) -> None:
     timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), sent))
     timer.start()
-    told = arena("sql", run, ENDLESS)
+    result = arena("sql", run_folder, ENDLESS)
     timer.join()
-    assert told.code == 128 + sent and "Traceback" not in told.err and told.err.count("\n") <= 1
+    assert result.code == 128 + sent and "Traceback" not in result.err and result.err.count("\n") <= 1
 
 
-def test_a_query_that_needs_too_much_memory_is_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_needs_too_much_memory_is_refused(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sealed_sql.SETTINGS, "memory_limit", "50MB")
     with pytest.raises(ConfigError, match="half of this machine's memory"):
-        query.run_query(analysis.load(run), "select list(a.range) from range(100000000) a")
+        query.run_query(analysis.load(run_folder), "select list(a.range) from range(100000000) a")

@@ -1,4 +1,4 @@
-"""The page of a run: what it says, and that texts in it can do nothing, in a parser's eyes and in a real browser's."""
+"""The report page: its contents, and that texts in it are inert in a parser and in a real browser."""
 
 import base64
 import hashlib
@@ -18,11 +18,11 @@ from analysis.report import report
 from arena.records import MatchRecord, Seating, trajectories
 from arena.store.run import RunFolder
 from games.contracts import MatchId, Message
-from tests.factories.browser import chromium
-from tests.factories.commands import arena, refused
-from tests.factories.made_run import make_run, match
-from tests.factories.report import answers
-from tests.factories.spoken_run import recorded, spoken
+from tests.factories.browser import open_chromium
+from tests.factories.commands import arena, get_refusal
+from tests.factories.made_run import make_match, make_run
+from tests.factories.report import read_answers
+from tests.factories.spoken_run import make_dialogue, write_run
 
 BAD = "http://127.0.0.1:9/"
 RUNS = "document.title='run'"
@@ -48,9 +48,9 @@ HOSTILE = [
 ALL = " ".join(HOSTILE)
 
 
-def hostile(number: int) -> MatchRecord:
-    """A match with hostile text in every field that a game, a model or a config may fill."""
-    record = match(0, number)
+def make_hostile_match(number: int) -> MatchRecord:
+    """Return a match with hostile text in every field that a game, a model or a config may fill."""
+    record = make_match(0, number)
     bad = HOSTILE[number % len(HOSTILE)]
     rename = {"opener": f"opener {bad}", "responder": f"responder {ALL}"}
     turns = tuple(
@@ -71,18 +71,18 @@ def hostile(number: int) -> MatchRecord:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of such a run."""
+    """Return the page of a hostile run."""
     folder = tmp_path_factory.mktemp("hostile") / f"run {HOSTILE[1].replace('/', '')}"
     run = RunFolder.create(
         folder, "game: parley\n", {"python": "3.11", "experiment": {"name": ALL, "x": {HOSTILE[0]: 1}}}
     )
     for k in range(3):
-        made = [replace(hostile(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
-        run.log.extend(made)
+        records = [replace(make_hostile_match(n), identity=MatchId(k, n)) for n in range(len(HOSTILE))]
+        run.log.extend(records)
         run.log.seal(k)
         credited = [
             one.credited([1.0 for _ in one.turns], [0.5 * (-1) ** i for i, _ in enumerate(one.turns)])
-            for record in made
+            for record in records
             for one in trajectories(record)
         ]
         run.log.write_credit(k, credited)
@@ -92,21 +92,21 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("bad", [HOSTILE[0], HOSTILE[-1], ALL])
-def test_what_two_hostile_sides_were_paid_is_drawn(tmp_path: Path, bad: str) -> None:
-    """Of more sides than two, as above, there is no such picture."""
+def test_payoffs_of_hostile_seats_are_drawn(tmp_path: Path, bad: str) -> None:
+    """With more than two seats there is no such plot."""
     sides = {f"{bad} 1": "shared", f"{bad} 2": bad}
     paid = dict(zip(sides, (1.0, 2.0), strict=True))
-    text = report(recorded(tmp_path / "run", [[spoken(0, 0, [ALL, bad], sides, paid)]]))
-    assert dangers(read(text)) == [] and len(answers(text)["summary"]["outcomes"]["clouds"]) == 1
+    text = report(write_run(tmp_path / "run", [[make_dialogue(0, 0, [ALL, bad], sides, paid)]]))
+    assert find_dangers(parse_page(text)) == [] and len(read_answers(text)["summary"]["outcomes"]["clouds"]) == 1
 
 
 @pytest.mark.slow
-def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
-    """With all of their turns, figures and settings it had 63 MB."""
+def test_page_of_enormous_matches_is_bounded(tmp_path: Path) -> None:
+    """With all turns, figures and settings it had 63 MB."""
     config = {"name": "x", "of": {f"k{n}": "v" * 3000 for n in range(1000)}}
     run = RunFolder.create(tmp_path / "run", "game: parley\n", {"python": "3.11", "experiment": config})
     for k in range(2):
-        one, text = match(k, 1), "word " * 600
+        one, text = make_match(k, 1), "word " * 600
         turns = tuple(one.turns[0]._replace(index=i, action=f"act {i}.", public=text, private="") for i in range(400))
         run.log.extend([replace(one, turns=turns, report={f"figure{n}": float(n + k) for n in range(300)})])
         run.log.seal(k)
@@ -114,16 +114,16 @@ def test_a_page_of_enormous_matches_is_still_a_page(tmp_path: Path) -> None:
     run.log.close()
     page = report(analysis.load(tmp_path / "run"))
     assert len(page) < 6e6
-    told = answers(page)
-    shown = [match for name, match in told.items() if name.startswith("matches/")]
-    assert [len(one["turns"]) for one in shown] == [100, 100] and {one["left_out"] for one in shown} == {300}
-    assert {one["turns"][0]["public"]["of"] for one in shown} == {3000}
-    assert told["summary"]["learning_in_all"] == 300 and len(told["summary"]["learning"]) == 100
-    assert len(told[""]["settings"]) == 500
+    answers = read_answers(page)
+    matches = [match for name, match in answers.items() if name.startswith("matches/")]
+    assert [len(one["turns"]) for one in matches] == [100, 100] and {one["left_out"] for one in matches} == {300}
+    assert {one["turns"][0]["public"]["of"] for one in matches} == {3000}
+    assert answers["summary"]["learning_in_all"] == 300 and len(answers["summary"]["learning"]) == 100
+    assert len(answers[""]["settings"]) == 500
 
 
 class Reader(HTMLParser):
-    """What a browser would act upon."""
+    """Parser that collects what a browser would act upon."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class Reader(HTMLParser):
             self.style += data
 
 
-def read(text: str) -> Reader:
+def parse_page(text: str) -> Reader:
     reader = Reader()
     reader.feed(text)
     return reader
@@ -152,8 +152,8 @@ VALUES |= {"http-equiv": "Content-Security-Policy"}
 """What attributes may hold, besides the content of a meta."""
 
 
-def dangers(reader: Reader) -> list[Any]:
-    """Tags and attributes that the page has no need of, and addresses that are not places within it."""
+def find_dangers(reader: Reader) -> list[Any]:
+    """Return unexpected tags and attributes, and addresses outside the page."""
     return [tag for tag in reader.tags if tag not in TAGS] + [
         (tag, name, value)
         for tag, name, value in reader.attributes
@@ -163,44 +163,46 @@ def dangers(reader: Reader) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_parser_finds_the_pages_own_script_and_no_other(page: str) -> None:
-    reader = read(page)
-    assert dangers(reader) == []
+    reader = parse_page(page)
+    assert find_dangers(reader) == []
     assert {tag: reader.tags.count(tag) for tag in ("script", "style", "meta", "title")} == {
         "script": 2, "style": 1, "meta": 5, "title": 1,
     }  # fmt: skip
     assert "url(" not in reader.style and "@import" not in reader.style
-    assert HOSTILE[0] in answers(page)["matches/0000-0000"]["turns"][0]["raw"]
+    assert HOSTILE[0] in read_answers(page)["matches/0000-0000"]["turns"][0]["raw"]
     assert not set("\x00\x1b\u202e") & set(page)
 
 
-def test_the_parser_would_find_them() -> None:
-    without = [bad for bad in HOSTILE if not dangers(read(bad))]
+def test_parser_finds_planted_dangers() -> None:
+    without = [bad for bad in HOSTILE if not find_dangers(parse_page(bad))]
     assert without == [HOSTILE[0], HOSTILE[4], HOSTILE[8], HOSTILE[11], *HOSTILE[15:]]
-    assert "url" in read(HOSTILE[4]).style  # a script more is counted; the others are for templates and terminals
+    assert "url" in parse_page(HOSTILE[4]).style  # a script more is counted; the others are for templates and terminals
 
 
 def test_the_policy_allows_the_pages_own_script_and_style_alone(page: str) -> None:
-    (policy,) = [value for _, name, value in read(page).attributes if name == "content" and "default-src" in value]
+    (policy,) = [
+        value for _, name, value in parse_page(page).attributes if name == "content" and "default-src" in value
+    ]
 
     def digest(text: str) -> str:
         return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
     script = page.partition('<script type="module">')[2].partition("</script>")[0]
     assert policy == (
-        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(read(page).style)}'; "
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(parse_page(page).style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
     )
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
 @pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
-    """A server's address, and the paths that it was asked for."""
+def request_server() -> Iterator[tuple[str, list[str]]]:
+    """Serve, and yield the address and the list of requested paths."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -212,7 +214,7 @@ def asked() -> Iterator[tuple[str, list[str]]]:
         do_POST = do_GET
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -220,8 +222,8 @@ def asked() -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-def title_of(browser: Any, file: Path, text: str, address: str) -> str:
-    """The page's title after a while; all that is hostile in it points at this address."""
+def open_title(browser: Any, file: Path, text: str, address: str) -> str:
+    """Return the page's title after a while; its hostile contents point at this address."""
     file.write_text(text.replace(BAD, address), "utf-8")
     view = browser.new_page()
     view.goto(file.as_uri())
@@ -231,12 +233,12 @@ def title_of(browser: Any, file: Path, text: str, address: str) -> str:
     return title
 
 
-def test_in_a_browser_no_script_runs_and_nothing_is_asked_for(
-    page: str, browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_browser_runs_no_script_and_sends_no_request(
+    page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
-    """On the first page and in every match of it, whose texts are all shown."""
+    """On the first page and in every match, all of whose texts are shown."""
     file = tmp_path / "page.html"
-    file.write_text(page.replace(BAD, asked[0]), "utf-8")
+    file.write_text(page.replace(BAD, request_server[0]), "utf-8")
     view = browser.new_page()
     view.goto(file.as_uri())
     view.wait_for_selector("article.turn")
@@ -253,47 +255,49 @@ def test_in_a_browser_no_script_runs_and_nothing_is_asked_for(
         == 0
     )
     view.close()
-    assert asked[1] == []
+    assert request_server[1] == []
 
 
-def test_without_escaping_scripts_would_have_run_and_things_been_asked_for(
-    browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_unescaped_page_would_run_scripts_and_send_requests(
+    browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
     bare = f"<title>safe</title><body>{HOSTILE[0]}{HOSTILE[2]}{HOSTILE[5]}{HOSTILE[6]}"
-    assert title_of(browser, tmp_path / "page.html", bare, asked[0]) == "run"
-    assert {"/a.png", "/d", "/e.css"} <= {*asked[1]}
+    assert open_title(browser, tmp_path / "page.html", bare, request_server[0]) == "run"
+    assert {"/a.png", "/d", "/e.css"} <= {*request_server[1]}
 
 
-def test_the_policy_alone_would_have_held_what_slipped_through(
-    page: str, browser: Any, tmp_path: Path, asked: tuple[str, list[str]]
+def test_security_policy_alone_blocks_unescaped_scripts(
+    page: str, browser: Any, tmp_path: Path, request_server: tuple[str, list[str]]
 ) -> None:
-    """But for sending the reader elsewhere, which no policy in a page forbids."""
+    """Except for navigation away, which no policy in a page forbids."""
     bare = "".join(bad for bad in HOSTILE if "http-equiv" not in bad)
-    assert title_of(browser, tmp_path / "page.html", page.replace("<body>", f"<body>{bare}"), asked[0]) != "run"
-    assert asked[1] == []
+    assert (
+        open_title(browser, tmp_path / "page.html", page.replace("<body>", f"<body>{bare}"), request_server[0]) != "run"
+    )
+    assert request_server[1] == []
 
 
 # What it says
 
 
-def test_the_page_tells_what_happened(tmp_path: Path) -> None:
-    told = answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
+def test_page_shows_the_matches(tmp_path: Path) -> None:
+    answers = read_answers(report(analysis.load(make_run(tmp_path / "run", live=False).path)))
     counts = ("iterations", "matches", "failed", "turns", "games")
-    assert [told["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
-    assert told["alarms"] == [] and len(told["curves"]["curves"]) >= 1 and told["curves"]["unread"] == 0
-    shown = [row["match"] for row in told["matches"]["rows"]]
-    assert shown == ["0000-0000", "0000-0001", "0000-0002", "0002-0000", "0002-0001", "0002-0002"]
-    assert {f"matches/{id}" for id in shown} == {name for name in told if name.startswith("matches/")}
-    first = told["matches/0002-0001"]["turns"][0]
+    assert [answers["summary"][name] for name in counts] == [3, 12, 3, 21, ["negotiation"]]
+    assert answers["alarms"] == [] and len(answers["curves"]["curves"]) >= 1 and answers["curves"]["unread"] == 0
+    ids = [row["match"] for row in answers["matches"]["rows"]]
+    assert ids == ["0000-0000", "0000-0001", "0000-0002", "0002-0000", "0002-0001", "0002-0002"]
+    assert {f"matches/{id}" for id in ids} == {name for name in answers if name.startswith("matches/")}
+    first = answers["matches/0002-0001"]["turns"][0]
     assert (first["rewards"], first["reward"], first["advantage"]) == ({"deal": 3.0}, 3.0, 0.125)
 
 
-def test_a_live_run_and_an_empty_one(tmp_path: Path) -> None:
-    live = answers(report(make_run(tmp_path / "run").path))
+def test_live_and_empty_runs_have_a_page(tmp_path: Path) -> None:
+    live = read_answers(report(make_run(tmp_path / "run").path))
     assert live["matches/0002-0002"]["turns"][0]["advantage"] is None and live[""]["live"] is False
     empty = report(RunFolder.create(tmp_path / "empty", "a: 1\n", {}).path)
-    assert "No match has ended yet." in empty and dangers(read(empty)) == []
-    assert answers(empty)["matches"]["rows"] == []
+    assert "No match has ended yet." in empty and find_dangers(parse_page(empty)) == []
+    assert read_answers(empty)["matches"]["rows"] == []
 
 
 def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +305,7 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     make_run(tmp_path / "run")
     assert arena("report", "run").out.startswith("run.html: ")
     assert (tmp_path / "run.html").read_text("utf-8").startswith("<!-- arena report -->\n<!doctype html>")
-    assert "there is no folder nowhere" in refused("report", "nowhere")
-    told = refused("report", "run", "--out", "nowhere/page.html")
-    assert told == "--out nowhere/page.html cannot be written: there is no folder nowhere"
-    assert refused("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")
+    assert "there is no folder nowhere" in get_refusal("report", "nowhere")
+    message = get_refusal("report", "run", "--out", "nowhere/page.html")
+    assert message == "--out nowhere/page.html cannot be written: there is no folder nowhere"
+    assert get_refusal("report", "run", "--out", "run").endswith("it is a folder; give the name of a file")

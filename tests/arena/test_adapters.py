@@ -12,17 +12,24 @@ from arena.config.experiment import Experiment
 from arena.config.layers import with_policies
 from arena.errors import ConfigError, StoreError
 from arena.preflight import preflight
-from tests.factories.commands import arena, refused
-from tests.factories.labs import experiment, finished, log, resumed, run_reversed, started_warm
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import (
+    make_experiment,
+    make_warm_experiment,
+    read_log,
+    run_and_resume,
+    run_lab,
+    run_with_negated_advantages,
+)
 
 OPTIMIZER = "optimizer.safetensors"
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
 
 
-def make_experiment(warm: str, *assignments: str) -> Experiment:
+def make_adapter_experiment(warm: str, *assignments: str) -> Experiment:
     """Return an experiment with an adapter for each role, on the warm weights."""
     adapter = "policies.shared.adapter={rank: 3}"
-    return with_policies(started_warm(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
+    return with_policies(make_warm_experiment(warm, adapter, "learn.lr=3e-3", *assignments), "separate")
 
 
 def read_weights(folder: Path, iteration: int, policy: str) -> list[bytes]:
@@ -34,13 +41,13 @@ def read_weights(folder: Path, iteration: int, policy: str) -> list[bytes]:
 def trained_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder `first` of a run that trained two adapters for one iteration, to read."""
     folder = tmp_path_factory.mktemp("adapters") / "first"
-    finished(folder, make_experiment(warm, "iterations=1"))
+    run_lab(folder, make_adapter_experiment(warm, "iterations=1"))
     return folder
 
 
 @pytest.mark.slow
 def test_league_of_adapters_shares_one_base(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", make_experiment(warm, LEAGUE, "iterations=3"))
+    lab = run_lab(tmp_path / "run", make_adapter_experiment(warm, LEAGUE, "iterations=3"))
     assert isinstance(lab.engine, InProcessEngine)
     served = lab.engine._served
     assert {"nano_opener", "nano_responder", "nano_opener@reference"} <= served.keys()
@@ -51,7 +58,7 @@ def test_league_of_adapters_shares_one_base(warm: str, tmp_path: Path) -> None:
 
 
 def test_each_adapter_learns_only_from_its_own_roles_tokens(warm: str, trained_run: Path, tmp_path: Path) -> None:
-    run_reversed(tmp_path / "turned", make_experiment(warm, "iterations=1"), role="nano_opener")
+    run_with_negated_advantages(tmp_path / "turned", make_adapter_experiment(warm, "iterations=1"), role="nano_opener")
     for policy, equal in (("nano_opener", False), ("nano_responder", True)):
         first, second = (read_weights(run, 1, policy) for run in (trained_run, tmp_path / "turned"))
         assert (first == second) is equal
@@ -69,17 +76,17 @@ def test_each_adapter_learns_only_from_its_own_roles_tokens(warm: str, trained_r
     ids=str,
 )
 def test_adapter_runs_resume_bit_equal(changes: tuple[str, ...], warm: str, tmp_path: Path) -> None:
-    config = make_experiment(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
-    for folder in resumed(config, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
+    config = make_adapter_experiment(warm, *changes, "iterations=3", "checkpoint.keep=9", "play.matches=4")
+    for folder in run_and_resume(config, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for policy in ("nano_opener", "nano_responder"):
             assert read_weights(folder, 3, policy) == read_weights(tmp_path / "whole", 3, policy)
 
 
 @pytest.mark.slow
 def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None:
-    config = experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
-    lab = finished(tmp_path / "run", config)
+    config = make_experiment("policies.shared.adapter={rank: 8}", "policies.shared.imitate.lr=1e-2")
+    lab = run_lab(tmp_path / "run", config)
     assert (tmp_path / "run" / "checkpoints" / "0000" / "policies" / "shared" / TENSORS).exists()
     row = next(iter(lab.run_folder.reader.metrics()))
     assert row["learn"]["shared"]["kl"] < 0.1, "the KL reference is the imitated adapter, not the base"
@@ -87,8 +94,8 @@ def test_an_imitated_adapter_is_the_reference_of_its_run(tmp_path: Path) -> None
 
 def test_adapter_folder_continues_training(trained_run: Path, tmp_path: Path) -> None:
     first = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
-    config = started_warm(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
-    finished(tmp_path / "second", config)
+    config = make_warm_experiment(str(first), "iterations=1", "learn.lr=0", "learn.regularisers={}")
+    run_lab(tmp_path / "second", config)
     assert read_weights(tmp_path / "second", 1, "shared")[0] == (first / TENSORS).read_bytes()
 
 
@@ -107,13 +114,13 @@ def test_a_trained_adapter_is_evaluated_exported_and_merged(trained_run: Path, t
 
 def test_a_new_adapter_of_a_frozen_policy_is_refused() -> None:
     with pytest.raises(ConfigError, match="changes nothing"):
-        experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
+        make_experiment("policies.shared={model: nano, adapter: {rank: 8}, train: false}")
 
 
 def test_a_frozen_policy_that_would_imitate_is_refused() -> None:
     """It used to play with its loaded weights, without a message."""
     with pytest.raises(ConfigError, match="imitates nobody"):
-        experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
+        make_experiment("policies.shared={model: nano, train: false, imitate: {scripted: [naive]}}")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +138,7 @@ def test_impossible_settings_are_refused(
     folder = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
     settings = ["policies.shared.imitate=null", f"policies.shared={policy.format(folder=folder)}", *settings]
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
-    assert message in refused(*start, *(part for setting in settings for part in ("--set", setting)))
+    assert message in get_refusal(*start, *(part for setting in settings for part in ("--set", setting)))
     assert not (tmp_path / "x").exists()
 
 
@@ -144,7 +151,9 @@ def test_vllm_plays_past_versions_of_adapters_only(
     adapter = trained_run / "checkpoints" / "0001" / "policies" / "nano_opener"
     model = {"new": f"{{model: {warm}, adapter: {{rank: 2}}}}", "folder": f"{{model: {adapter}}}"}
     policy = model.get(kind, f"{{model: {warm}}}")
-    config = experiment(f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm")
+    config = make_experiment(
+        f"policies={{shared: {policy}}}", "policies.shared.imitate=null", LEAGUE, "engine.kind=vllm"
+    )
     if kind == "none":
         with pytest.raises(ConfigError, match="past versions of adapters only"):
             wait(preflight(config, lambda text: None))
@@ -158,7 +167,7 @@ def test_policy_can_start_from_another_runs_weights(trained_run: Path) -> None:
 
     def resolve_model(model: str, name: str = "shared") -> str:
         policies = f"policies={{{name}: {{model: '{trained_run.parent}/{model}'}}}}"
-        config = experiment(policies, f"seats.opener.policy={name}", f"seats.responder.policy={name}")
+        config = make_experiment(policies, f"seats.opener.policy={name}", f"seats.responder.policy={name}")
         return wait(preflight(config, lambda text: None)).experiment.policies[name].model
 
     assert resolve_model("first@1:nano_responder") == str(policies_folder / "nano_responder")

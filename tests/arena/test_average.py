@@ -14,7 +14,7 @@ from arena.errors import ConfigError
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.stages.average import average_weights
 from arena.store.checkpoints import newest
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 
 PIPELINE = """
 name: merged
@@ -57,7 +57,7 @@ def test_models_of_other_shapes_are_refused(tmp_path: Path, other: dict[str, lis
 
 def test_pipeline_continues_from_the_mean(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE)]), folder, Quiet()))
+    wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE)]), folder, RecordingWatcher()))
 
     def load_weights(stage: str) -> dict[str, torch.Tensor]:
         return load_file(newest(folder / "stages" / stage).folder / "policies" / "player" / "model.safetensors")
@@ -73,7 +73,7 @@ def test_pipeline_continues_from_the_mean(tmp_path: Path) -> None:
             path = folder / "stages" / "04-average" / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         shutil.rmtree(folder / "stages" / "05-last")
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))
         again = load_weights("04-average")
         assert all(torch.equal(tensor, again[name]) for name, tensor in mean.items())
 
@@ -89,5 +89,9 @@ def test_pipeline_continues_from_the_mean(tmp_path: Path) -> None:
 )
 def test_bad_settings_are_refused_before_the_first_stage(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        wait(start_pipeline(read_pipeline([text_layer("test", PIPELINE.replace(*change))]), tmp_path / "run", Quiet()))
+        wait(
+            start_pipeline(
+                read_pipeline([text_layer("test", PIPELINE.replace(*change))]), tmp_path / "run", RecordingWatcher()
+            )
+        )
     assert not (tmp_path / "run" / "stages").exists()

@@ -28,9 +28,9 @@ from games.contracts import MatchId
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
 from tests.factories import matches
-from tests.factories.children import arena_child
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
-from tests.factories.matches import Beats, Scripted, match
+from tests.factories.children import run_arena_child
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
+from tests.factories.matches import LinePlayer, ScriptedPayGame, play_game
 
 NASTY = "first\n2026-01-01 00:00:00,000 INFO arena: forged\x1b[31m\u202ered\r\nlast\0" + "y" * 10**6
 BROKEN_GAME = """
@@ -43,19 +43,19 @@ class Broken(Negotiation):
 
 
 def make_failed_match(error: str = "step", **changes: Any) -> MatchRecord:
-    return replace(match(Beats(fault=error)), **changes)
+    return replace(play_game(ScriptedPayGame(fault=error)), **changes)
 
 
 # Causes
 
 
 def test_limit_is_classified_as_limit() -> None:
-    found = match(Beats(length=10**6), limits=Limits(turns=3)).failure
+    found = play_game(ScriptedPayGame(length=10**6), limits=Limits(turns=3)).failure
     assert found and (found.kind, found.where, found.act) == ("limit", "", None)
 
 
 def test_users_game_is_named_with_its_line() -> None:
-    found = match(Beats(fault="step")).failure
+    found = play_game(ScriptedPayGame(fault="step")).failure
     assert found and (found.kind, found.error, found.seat, found.act) == ("game", "RuntimeError", "a", "fine")
     line = next(n for n, text in enumerate(read_matches_source(), start=1) if '"the table broke"' in text)
     assert found.where.endswith(f"matches.py, line {line}") and "the table broke" in found.trace
@@ -66,13 +66,13 @@ def read_matches_source() -> list[str]:
 
 
 def test_users_player_is_named_with_its_line() -> None:
-    found = match(Negotiation(), {"opener": Scripted(fails=True), "responder": Scripted()}).failure
+    found = play_game(Negotiation(), {"opener": LinePlayer(fails=True), "responder": LinePlayer()}).failure
     assert found and found.kind == "game" and "matches.py, line" in found.where
 
 
 def test_arenas_own_error_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Negotiation, "set_up", None)
-    record = match(Negotiation(), {"opener": Scripted(), "responder": Scripted()})
+    record = play_game(Negotiation(), {"opener": LinePlayer(), "responder": LinePlayer()})
     assert record.failure and record.failure.kind == "bug" and record.failure.where.startswith("games/base.py, line ")
     with pytest.raises(BugError, match=r"0002-0003: TypeError: .* \(games/base.py, line"):
         raise_bug(record)
@@ -101,7 +101,7 @@ def test_memory_error_is_a_limit_and_mute_exception_is_described() -> None:
 
     assert describe_failure(MemoryError(), KuhnPoker(), (), "", None).kind == "limit"
     assert describe_error(Mute()).startswith("Mute: ") and describe_failure(
-        Mute(), Beats(), (1, 2), "a", "x"
+        Mute(), ScriptedPayGame(), (1, 2), "a", "x"
     ).draws == (1, 2)
 
 
@@ -154,13 +154,13 @@ def test_a_full_file_grows_no_more(run: RunFolder, monkeypatch: pytest.MonkeyPat
 
 
 def test_huge_texts_are_bounded(run: RunFolder) -> None:
-    class LoudGame(Beats):
+    class LoudGame(ScriptedPayGame):
         """Game whose errors are long."""
 
         def play(self, seat: str, act: str) -> str:
             raise ValueError(NASTY * 3)
 
-    run.failures.add(match(LoudGame(), {"a": Scripted("x" * 10**6), "b": Scripted()}))
+    run.failures.add(play_game(LoudGame(), {"a": LinePlayer("x" * 10**6), "b": LinePlayer()}))
     assert run.failures.path.stat().st_size < 40_000 and run.failures.path.read_bytes().count(b"\n") == 1
 
 
@@ -194,7 +194,7 @@ def test_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, cut
 def test_edited_file_gives_one_line(run: RunFolder, line: bytes) -> None:
     run.failures.add(make_failed_match())
     run.failures.path.write_bytes(line + b"\n" + run.failures.path.read_bytes())
-    expected = refused("show", run.path, "--failures")
+    expected = get_refusal("show", run.path, "--failures")
     assert f"{run.failures.path}:1: this line" in expected and expected.endswith("remove the file, no run needs it")
 
 
@@ -328,7 +328,7 @@ def test_run_with_a_failing_game_names_the_line_and_keeps_the_failure(game_folde
     )
     data = json.loads(arena("show", "run", "--failures", "--json").out)
     assert {row["kind"] for row in data["failures"]} == {"game"}
-    assert "did you mean '0001-0000'?" in refused("show", "run", "0001-0000x", "--failures")
+    assert "did you mean '0001-0000'?" in get_refusal("show", "run", "0001-0000x", "--failures")
 
 
 def test_bug_of_arena_stops_the_run_at_once(game_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ def test_failed_match_prints_nothing_unasked(game_folder: Path) -> None:
 
 @pytest.mark.slow
 def test_log_describes_the_run(game_folder: Path) -> None:
-    assert arena_child(game_folder, *TINY, *NO_IMITATION, "--out", "run").code == 0
+    assert run_arena_child(game_folder, *TINY, *NO_IMITATION, "--out", "run").code == 0
     text = (game_folder / "run" / "run.log").read_text()
     expected = (
         "iteration 1: play begins",
@@ -374,6 +374,6 @@ def test_log_describes_the_run(game_folder: Path) -> None:
     )
     assert all(line in text for line in (*expected, "iteration 3 is complete", "the run is complete"))
     shutil.rmtree(game_folder / "run" / "checkpoints" / "0003")
-    assert arena_child(game_folder, "resume", "run").code == 0
+    assert run_arena_child(game_folder, "resume", "run").code == 0
     text = (game_folder / "run" / "run.log").read_text().split("the run is complete")[1]
     assert "note: no checkpoint has iteration 3" in text and "going on from iteration 2 of 3" in text

@@ -18,8 +18,8 @@ from arena.export.selection import Selection
 from arena.parts.paths import anchor_paths
 from arena.records import MatchRecord, trained_trajectories
 from arena.store.run import RunFolder
-from tests.factories.harness import PROGRAMS, command
-from tests.factories.labs import finished
+from tests.factories.harness import PROGRAMS, make_command
+from tests.factories.labs import run_lab
 
 RUN = f"""\
 name: own
@@ -27,7 +27,7 @@ iterations: 2
 threads: 1
 game: {{name: tasks}}
 policies: {{shared: {{model: nano}}}}
-seats: {{agent: {{role: {PROGRAMS}/agent.yaml, policy: shared, harness: "{command("rewriter")}"}}}}
+seats: {{agent: {{role: {PROGRAMS}/agent.yaml, policy: shared, harness: "{make_command("rewriter")}"}}}}
 play: {{matches: 4, group: 2, in_flight: 4}}
 credit: {{stages: [{{length: {{penalty: 0.1, free: 2}}}}]}}
 learn: {{lr: 1e-3, gate_tolerance: 0.01}}
@@ -43,7 +43,7 @@ def make_experiment(*assignments: str) -> Experiment:
 @pytest.mark.slow
 def test_a_policy_learns_from_matches_of_a_program(tmp_path: Path) -> None:
     """The gate compares the sampled tokens of every stream with the trainer's, and stops the run if they differ."""
-    lab = finished(tmp_path / "run", make_experiment())
+    lab = run_lab(tmp_path / "run", make_experiment())
     run = RunFolder.open(tmp_path / "run")
     rows = [MatchRecord.from_json(row) for row in run.log.rows()]
     assert len(rows) == 8 and all(row.status == "finished" for row in rows)

@@ -15,8 +15,8 @@ from arena.store import manifest, warm_start
 from arena.store.run import RunFolder
 from tests.factories.commands import TINY
 from tests.factories.commands import arena as command
-from tests.factories.labs import Quiet, experiment, finished
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 KILLED_AFTER = """
 import os, signal, sys
@@ -53,7 +53,7 @@ def kill_in_imitation(run: Path, times: int, during: bool, *more: str) -> None:
     ("times", "during", "saved_step"), [pytest.param(9, False, 9, marks=pytest.mark.slow), (10, True, 9)]
 )
 def test_run_killed_during_imitation_resumes_there(
-    tmp_path: Path, unbroken: Path, times: int, during: bool, saved_step: int
+    tmp_path: Path, uninterrupted_run: Path, times: int, during: bool, saved_step: int
 ) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, times, during)
@@ -63,23 +63,23 @@ def test_run_killed_during_imitation_resumes_there(
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert f"after step {saved_step} of 12" in result.out + result.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
     assert not (run / warm_start.FOLDER).exists()
 
 
 @pytest.mark.slow
-def test_torn_imitation_restarts(tmp_path: Path, unbroken: Path) -> None:
+def test_torn_imitation_restarts(tmp_path: Path, uninterrupted_run: Path) -> None:
     run = tmp_path / "run"
     kill_in_imitation(run, 5, False)
-    flip_a_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
+    flip_byte(run / warm_start.FOLDER / "policies/shared/model.safetensors")
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert "model.safetensors is not as it was written: the imitation restarts" in result.out + result.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 @pytest.mark.slow
-def test_imitation_of_another_seed_is_not_resumed(tmp_path: Path, unbroken: Path) -> None:
+def test_imitation_of_another_seed_is_not_resumed(tmp_path: Path, uninterrupted_run: Path) -> None:
     run, other = tmp_path / "run", tmp_path / "other"
     kill_in_imitation(run, 1, False)
     kill_in_imitation(other, 2, False, "--seed", "5")
@@ -88,7 +88,7 @@ def test_imitation_of_another_seed_is_not_resumed(tmp_path: Path, unbroken: Path
     result = command("resume", run, "--json")
     assert result.code == 0, result.err
     assert "is of a run with other settings: the imitation restarts" in result.out + result.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 TWO_POLICIES = (
@@ -102,7 +102,7 @@ TWO_POLICIES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [2, 14])
 def test_finished_imitation_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    config, save, saves = experiment(*TWO_POLICIES), warm_start.save, list[dict[str, object]]()
+    config, save, saves = make_experiment(*TWO_POLICIES), warm_start.save, list[dict[str, object]]()
 
     def save_and_stop(run: Path, about: dict[str, object], fill: object) -> None:
         save(run, about, fill)  # type: ignore[arg-type]
@@ -110,17 +110,17 @@ def test_finished_imitation_is_not_repeated(tmp_path: Path, monkeypatch: pytest.
         if len(saves) == times:
             raise KeyboardInterrupt
 
-    uninterrupted = finished(tmp_path / "whole", config)
+    uninterrupted = run_lab(tmp_path / "whole", config)
     monkeypatch.setattr(arena.lab, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(warm_start, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        finished(tmp_path / "run", config)
-    watcher = Quiet()
+        run_lab(tmp_path / "run", config)
+    watcher = RecordingWatcher()
     lab = wait(arena.lab.Lab.open(RunFolder.open(tmp_path / "run"), config, watcher))
     wait(lab.run())
     matches = [name for _, name in watcher.phases if "matches of" in name]
     assert len(matches) == (2 if times <= 11 else 1)
-    assert_same(left(tmp_path / "run"), left(tmp_path / "whole"))
+    assert_same(read_trace(tmp_path / "run"), read_trace(tmp_path / "whole"))
     assert uninterrupted.done == 1
 
 

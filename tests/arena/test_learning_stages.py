@@ -27,8 +27,8 @@ from arena.records import trajectories
 from arena.store.reader import FolderReader, RunReader
 from arena.store.run import RunFolder, write_environment
 from arena.store.stages import read_stage_end as ended
-from tests.factories.labs import Quiet, finished, weight_files
-from tests.factories.labs import experiment as small
+from tests.factories.labs import RecordingWatcher, read_weight_files, run_lab
+from tests.factories.labs import make_experiment as small
 from tests.factories.pipelines import CONFIG
 
 SHARED = CONFIG.partition("stages:")[0]
@@ -63,13 +63,13 @@ def read_metrics(run: Path, name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stages") / "run"
-    return wait(start_pipeline(make_pipeline(STAGES), folder, Quiet()))
+    return wait(start_pipeline(make_pipeline(STAGES), folder, RecordingWatcher()))
 
 
 @pytest.mark.slow
 def test_every_kind_learns(run: Path) -> None:
     folders = sorted((run / "stages").iterdir())
-    before = weight_files(folders[0], 2, "player")[0]
+    before = read_weight_files(folders[0], 2, "player")[0]
     for folder in folders[1:]:
         stage_end = ended(folder)
         assert stage_end is not None
@@ -143,7 +143,7 @@ def test_scripted_traces_are_imitated_in_the_roles_format(tmp_path: Path) -> Non
 stages:
   - {{name: traces, play: {{iterations: 1, seats: {{first: {seat}, second: {seat}}}}}}}
   - sft: {{policy: player, data: {{run: "stage:traces", policies: [random]}}, batch: 4}}
-"""), tmp_path / "run", Quiet()))  # fmt: skip
+"""), tmp_path / "run", RecordingWatcher()))  # fmt: skip
     rows = [json.loads(line) for line in (run / "stages/02-sft/data/rows.jsonl").read_text().splitlines()]
     imitated_texts = {
         (row["match"], row["seat"]): [m["content"] for m in row["messages"] if m["role"] == "assistant"] for row in rows
@@ -180,14 +180,14 @@ stages:
 @pytest.mark.slow
 def test_the_reference_is_what_the_policy_names(tmp_path: Path) -> None:
     """At the first step the KL is 0 to the weights after the warm start, and not to those of a later update."""
-    finished(tmp_path / "first", small("iterations=1"))
+    run_lab(tmp_path / "first", small("iterations=1"))
     settings = ("iterations=1", "learn.minibatches=1")
     kl = list[float]()
     for reference in (f"{tmp_path}/first@1", None):
         config = small(*settings, f"policies.shared.reference={reference or 'null'}")
         config = wait(preflight(config, lambda what: None)).experiment
-        watcher = Quiet()
-        finished(tmp_path / str(len(kl)), config, watcher)
+        watcher = RecordingWatcher()
+        run_lab(tmp_path / str(len(kl)), config, watcher)
         kl.append(watcher.rows[0]["learn"]["shared"]["kl"])
     assert kl[0] > 1e-4 and kl[1] == pytest.approx(0, abs=1e-6)
 
@@ -208,7 +208,7 @@ def test_each_pass_uses_the_whole_shuffled_log(tmp_path: Path) -> None:
         return seed, *map(hash, acts)
 
     config = small("iterations=2", "play.matches=6", "play.group=2", "policies.shared.imitate=null", "learn.lr=0.0")
-    finished(tmp_path / "first", config)
+    run_lab(tmp_path / "first", config)
     rows = [row for k in (1, 2) for row in RunReader(tmp_path / "first").log.read(k)]
     expected = sorted(make_key(row["seed"], (turn["raw"] for turn in row["turns"])) for row in rows)
     report = wait(preflight(small(f"source.log={tmp_path / 'first'}"), lambda what: None))
@@ -217,7 +217,7 @@ def test_each_pass_uses_the_whole_shuffled_log(tmp_path: Path) -> None:
 
     def draw(seed: int) -> list[list[tuple[int, ...]]]:
         run = RunFolder.create(tmp_path / f"run{seed}", to_yaml(config), {})
-        source = LogSource(run, spec, config.all_tables(), {"shared": 10**6}, Quiet(), seed % 10)
+        source = LogSource(run, spec, config.all_tables(), {"shared": 10**6}, RecordingWatcher(), seed % 10)
         parts = [wait(source.matches(k)).records for k in range(1, 5)]
         assert all(t.trained for part in parts for record in part for t in trajectories(record))
         return [[make_key(record.seed, (turn.raw for turn in record.turns)) for record in part] for part in parts]
@@ -233,13 +233,11 @@ def test_each_pass_uses_the_whole_shuffled_log(tmp_path: Path) -> None:
 
 
 def test_a_log_of_fewer_deals_than_iterations_is_not_shuffled(tmp_path: Path) -> None:
-    finished(
-        tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null")
-    )
+    run_lab(tmp_path / "first", small("iterations=1", "play.matches=1", "learn.lr=0.0", "policies.shared.imitate=null"))
     spec = SourceSpec(log=str(tmp_path / "first"), iterations=1, shuffle=True)
     table = TableSpec(game=GameSpec(name="kuhn_poker"), seats={})
     run = RunFolder.create(tmp_path / "run", to_yaml(small()), {})
-    source = LogSource(run, spec, [table], {}, Quiet())
+    source = LogSource(run, spec, [table], {}, RecordingWatcher())
     with pytest.raises(ConfigError, match="has 0 complete deals of this run's games in 1 iterations"):
         wait(source.matches(1))
 
@@ -254,7 +252,10 @@ def stages_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"  - {{name: texts, sft: {{policy: player, data: {{{source}, as_texts: true}}}}}}\n"
         f"  - sft: {{policy: player, data: {{{source}}}}}\n"
     )
-    return wait(start_pipeline(make_pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", Quiet())) / "stages"
+    return (
+        wait(start_pipeline(make_pipeline(stages), tmp_path_factory.mktemp("imitated") / "run", RecordingWatcher()))
+        / "stages"
+    )
 
 
 def test_a_scripted_player_is_imitated_by_its_chats_and_texts(stages_folder: Path) -> None:
@@ -269,7 +270,9 @@ def test_a_scripted_player_is_imitated_by_its_chats_and_texts(stages_folder: Pat
     replies = [message["content"] for chat in chats for message in chat["messages"] if message["role"] == "assistant"]
     logged = [turn["raw"] for row in RunReader(stages_folder / "01-cases").matches() for turn in row["turns"]]
     assert replies and set(replies) <= set(logged)
-    assert weight_files(stages_folder / "02-texts", 1, "player") != weight_files(stages_folder / "03-sft", 1, "player")
+    assert read_weight_files(stages_folder / "02-texts", 1, "player") != read_weight_files(
+        stages_folder / "03-sft", 1, "player"
+    )
 
 
 @pytest.mark.parametrize("memory", [{"kind": "all"}, {"kind": "window", "turns": 0}, {"kind": "window", "turns": 1}])

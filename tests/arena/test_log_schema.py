@@ -38,8 +38,8 @@ from arena.store.schema import CREDIT, MATCHES
 from games.contracts import Image, MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.commands import arena
-from tests.factories.labs import Quiet, started_warm, weight_files
-from tests.factories.pictures import png_of
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_weight_files
+from tests.factories.pictures import make_png
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class NestedBranching(PlaySource):
         return [*records, *more], [*failures, *failed]
 
 
-PNG = png_of(64, 48)
+PNG = make_png(64, 48)
 IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 64, 48)
 
 
@@ -83,10 +83,10 @@ class Forger(Shop):
 
 
 def run_lab(folder: Path, warm: str, *assignments: str, is_nested: bool = False) -> Path:
-    config = started_warm(warm, "iterations=1", "game.options.illegal=retry", *assignments)
+    config = make_warm_experiment(warm, "iterations=1", "game.options.illegal=retry", *assignments)
 
     async def run_to_the_end() -> None:
-        lab = await Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, Quiet())
+        lab = await Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, RecordingWatcher())
         if is_nested:
             assert isinstance(lab.parts.source, PlaySource)
             lab.parts = replace(lab.parts, source=NestedBranching(**vars(lab.parts.source)))
@@ -145,7 +145,7 @@ def test_nested_branches_pass_through_the_whole_pipeline(branched_run: Path, pla
     # Learned from.
     (row,) = reader.metrics()
     assert row["matches"] == 18 and row["selection"]["trajectories"] == len(learned)
-    assert weight_files(branched_run, 1) != weight_files(plain_run, 1)
+    assert read_weight_files(branched_run, 1) != read_weight_files(plain_run, 1)
 
     # Shown.
     deepest = next(iter(inner.values()))

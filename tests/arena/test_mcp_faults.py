@@ -15,7 +15,7 @@ from arena.play.orchestrator import play_all
 from arena.records import Seating
 from games.contracts import Game, MatchId, View
 from simulators.toolbox import mcp_server
-from tests.factories.mcp_children import SERVER, running
+from tests.factories.mcp_children import SERVER, count_servers
 
 ANSWERS = {
     "": "fine", "garbage": "fine", "slow": "fine", "stubborn": "fine", "crash": "Error: act failed: its server ended",
@@ -51,9 +51,9 @@ def make_plan(index: int, fault: str) -> MatchPlan:
 def has_no_server() -> bool:
     """Wait at most 30 s for all servers to end; return whether they have."""
     deadline = time.monotonic() + 30
-    while running() and time.monotonic() < deadline:
+    while count_servers() and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not running()
+    return not count_servers()
 
 
 @pytest.mark.slow

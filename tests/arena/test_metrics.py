@@ -5,7 +5,7 @@ from dataclasses import replace
 from arena.league.ratings import Ratings
 from arena.metrics import compute_iteration_metrics
 from arena.records import MatchRecord
-from tests.factories.matches import played
+from tests.factories.matches import play_scripted
 
 
 def compute_outcomes(*records: MatchRecord) -> dict[str, object]:
@@ -15,7 +15,7 @@ def compute_outcomes(*records: MatchRecord) -> dict[str, object]:
 
 def test_branches_count_as_matches_and_not_in_outcomes() -> None:
     scripted = {"first": "random", "second": "random"}
-    matches = [played("kuhn_poker", seed, scripted) for seed in range(6)]
+    matches = [play_scripted("kuhn_poker", seed, scripted) for seed in range(6)]
     branches = [
         replace(match, identity=match.identity.branch(0), payoffs={"first": 9.0, "second": -9.0}) for match in matches
     ]

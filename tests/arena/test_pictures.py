@@ -20,7 +20,7 @@ from arena.preflight import check_log, preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
 from tests.factories.commands import arena
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.games import gallery
 
 CONFIG = f"""\
@@ -37,7 +37,7 @@ learn: {{lr: 1e-3}}
 EXPERIMENT = compose([text_layer("test", CONFIG)])
 
 
-class RecordingWatcher(Quiet):
+class RecordingWatcher(RecordingWatcher):
     """Watcher that keeps the records of matches."""
 
     def __init__(self) -> None:

@@ -20,16 +20,16 @@ from arena.store.locks import lock_folder
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder, create_folder
 from arena.store.stages import read_stage_end as ended
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet, weight_files
-from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results
-from tests.factories.thorough import cases
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import RecordingWatcher, read_weight_files
+from tests.factories.pipelines import CONFIG, STAGES, make_pipeline, read_results, run_pipeline
+from tests.factories.thorough import count_cases
 
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished(tmp_path_factory.mktemp("pipeline") / "run")
+    return run_pipeline(tmp_path_factory.mktemp("pipeline") / "run")
 
 
 @pytest.fixture
@@ -56,15 +56,15 @@ def test_each_stage_starts_from_the_weights_of_the_one_before(finished_run: Path
     assert [each["policies"]["player"]["imitate"] is not None for each in experiments] == [True, False, False]
     assert [each["learn"]["lr"] for each in experiments] == [1e-3, 5e-4, 1e-3]
     assert len({each["seed"] for each in experiments}) == 3
-    first, second = (weight_files(finished_run / "stages" / name, 2, "player")[0] for name in STAGES[:2])
+    first, second = (read_weight_files(finished_run / "stages" / name, 2, "player")[0] for name in STAGES[:2])
     assert first != second, "a stage did not learn"
 
 
 def test_ended_pipeline_has_nothing_to_do(finished_run: Path) -> None:
-    before = results(finished_run)
-    watcher = Quiet()
+    before = read_results(finished_run)
+    watcher = RecordingWatcher()
     wait(resume_pipeline(finished_run, watcher))
-    assert results(finished_run) == before and watcher.rows == []
+    assert read_results(finished_run) == before and watcher.rows == []
 
 
 @pytest.fixture(scope="module")
@@ -78,30 +78,32 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def step_count(config: Path, finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     """Return the number of durable steps of the whole pipeline."""
     folder = tmp_path_factory.mktemp("steps")
-    hurt = Hurt(count_steps=folder / "steps")
-    result = arena_child(folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", hurt=hurt)
+    hurt = ChildFault(count_steps=folder / "steps")
+    result = run_arena_child(
+        folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", fault=hurt
+    )
     assert result.code == 0, result
-    assert results(folder / "run") == results(finished_run), "another process plays the same"
+    assert read_results(folder / "run") == read_results(finished_run), "another process plays the same"
     return int((folder / "steps").read_text())
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", range(cases(10, 40)))
+@pytest.mark.parametrize("case", range(count_cases(10, 40)))
 def test_a_pipeline_killed_at_any_step_resumes_bit_by_bit(
     finished_run: Path, config: Path, step_count: int, tmp_path: Path, case: int
 ) -> None:
     """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
-    count, rng = cases(10, 40), random.Random(case)
+    count, rng = count_cases(10, 40), random.Random(case)
     step = rng.randint(1 + step_count * case // count, step_count * (case + 1) // count)
     folder = tmp_path / "run"
     start = ["run", "selfplay", "--config", config, "--out", folder, "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=step))
+    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=step))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 else []), None]:
+    for again in [*([ChildFault(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 else []), None]:
         arguments = ["resume", folder, "--json"] if (folder / "config.yaml").exists() else start
-        result = arena_child(tmp_path / "again", *arguments, hurt=again)
+        result = run_arena_child(tmp_path / "again", *arguments, fault=again)
     assert result.code == 0, result
-    assert results(folder) == results(finished_run)
+    assert read_results(folder) == read_results(finished_run)
 
 
 @pytest.mark.slow
@@ -116,10 +118,10 @@ def test_an_interrupted_pipeline_says_how_to_resume_it(
         return (what, value) == stop and seen[0] == 2
 
     with pytest.raises(Interrupted, match=f"arena resume {folder} continues"):
-        wait(start_pipeline(pipeline(), folder, Quiet(is_second_time)))
+        wait(start_pipeline(make_pipeline(), folder, RecordingWatcher(is_second_time)))
     assert ended(folder / "stages" / "01-first") and not ended(folder / "stages" / "02-play")
-    wait(resume_pipeline(folder / "stages" / "02-play", Quiet()))
-    assert results(folder) == results(finished_run)
+    wait(resume_pipeline(folder / "stages" / "02-play", RecordingWatcher()))
+    assert read_results(folder) == read_results(finished_run)
 
 
 Damage = Callable[[Path], object]
@@ -149,7 +151,7 @@ WEIGHTS = "checkpoints/0002/policies/player/model.safetensors"
 def test_a_changed_predecessor_is_refused(run_copy: Path, damage: Damage, message: str) -> None:
     remove_stages_from(run_copy, "02-play")
     damage(run_copy / "stages" / "01-first")
-    line = refused("resume", run_copy)
+    line = get_refusal("resume", run_copy)
     assert message in line and "Traceback" not in line
     assert not (run_copy / "stages" / "02-play").exists()
 
@@ -163,27 +165,27 @@ def test_weights_outside_the_folder_are_refused(run_copy: Path) -> None:
     body.pop("sha256")
     body["weights"]["player"]["folder"] = "../../../elsewhere"
     done.write_text(json.dumps({**body, "sha256": digest(body)}))
-    assert "leads out of" in refused("resume", run_copy)
+    assert "leads out of" in get_refusal("resume", run_copy)
 
 
 def test_an_edited_config_is_refused(run_copy: Path) -> None:
     text = (run_copy / "config.yaml").read_text()
     (run_copy / "config.yaml").write_text(text.replace("seed: 3", "seed: 4"))
-    assert "config.yaml was edited since its run began" in refused("resume", run_copy)
+    assert "config.yaml was edited since its run began" in get_refusal("resume", run_copy)
 
 
 def test_a_second_process_is_refused(run_copy: Path) -> None:
     with lock_folder(run_copy):
-        assert "is in use by" in refused("resume", run_copy)
-        assert "is in use by" in refused("resume", run_copy / "stages" / "03-last")
+        assert "is in use by" in get_refusal("resume", run_copy)
+        assert "is in use by" in get_refusal("resume", run_copy / "stages" / "03-last")
 
 
 @pytest.mark.slow
 def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     first = Child(tmp_path / "first", "run", "selfplay", "--config", config, "--out", folder, "--json")
-    assert first.until((folder / "stages" / "01-first" / "config.yaml").exists)
-    result = arena_child(tmp_path / "second", "resume", folder)
+    assert first.wait_until((folder / "stages" / "01-first" / "config.yaml").exists)
+    result = run_arena_child(tmp_path / "second", "resume", folder)
     assert result.code == 2 and "is in use by" in result.line
     assert first.end().code == 0
 
@@ -191,7 +193,7 @@ def test_a_second_resume_is_refused_while_the_first_runs(config: Path, tmp_path:
 @pytest.mark.slow
 def test_settings_change_in_the_stage_that_runs_now(run_copy: Path) -> None:
     remove_stages_from(run_copy, "02-play")
-    wait(resume_pipeline(run_copy, Quiet(), [set_layer("iterations=3")]))
+    wait(resume_pipeline(run_copy, RecordingWatcher(), [set_layer("iterations=3")]))
     iterations = [RunReader(run_copy / "stages" / name).environment()["experiment"]["iterations"] for name in STAGES]
     assert iterations == [2, 3, 2]
 
@@ -204,28 +206,28 @@ def test_settings_change_in_the_stage_that_runs_now(run_copy: Path) -> None:
     ],
 )
 def test_an_ended_pipeline_takes_no_settings(run_copy: Path, path: str, assignment: str, message: str) -> None:
-    assert message in refused("resume", run_copy / path, "--set", assignment)
+    assert message in get_refusal("resume", run_copy / path, "--set", assignment)
 
 
 def test_settings_of_another_stage_or_of_the_game_are_refused(run_copy: Path) -> None:
     remove_stages_from(run_copy, "03-last")
-    assert "01-first does not run now: settings can change in" in refused(
+    assert "01-first does not run now: settings can change in" in get_refusal(
         "resume", run_copy / "stages/01-first", "--set", "learn.lr=1e-5"
     )
-    assert "play.matches (8 → 4) cannot change" in refused("resume", run_copy, "--set", "play.matches=4")
+    assert "play.matches (8 → 4) cannot change" in get_refusal("resume", run_copy, "--set", "play.matches=4")
 
 
 def test_edited_own_files_are_refused(tmp_path: Path) -> None:
     role = tmp_path / "mine.yaml"
     role.write_text("role: mine\nsystem: Play.\nturn: '{{ messages[-1].text }}'\nreply: {format: free}\n")
     folder = tmp_path / "run"
-    stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+    stop = RecordingWatcher(lambda what, value: (what, value) == ("iteration", 1))
     with pytest.raises(Interrupted):
-        wait(start_pipeline(pipeline(f"stages.last.play.seats.first.role={role}"), folder, stop))
+        wait(start_pipeline(make_pipeline(f"stages.last.play.seats.first.role={role}"), folder, stop))
     assert RunFolder.open(folder / "stages" / "01-first")
     role.write_text(role.read_text() + "# edited\n")
     with pytest.raises(ConfigError, match=r"mine.yaml was edited since"):
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))
 
 
 @pytest.mark.parametrize(
@@ -239,8 +241,8 @@ def test_a_hostile_config_is_shown_in_one_line(tmp_path: Path, stages: object) -
     folder = tmp_path / "run"
     (folder / "stages").mkdir(parents=True)
     (folder / "config.yaml").write_text(json.dumps({"name": "x", "stages": stages}))
-    assert "stage" in refused("show", folder) or "restore it" in refused("show", folder)
-    assert refused("resume", folder)
+    assert "stage" in get_refusal("show", folder) or "restore it" in get_refusal("show", folder)
+    assert get_refusal("resume", folder)
 
 
 def test_untrusted_code_is_refused(tmp_path: Path) -> None:
@@ -253,13 +255,13 @@ def test_untrusted_code_is_refused(tmp_path: Path) -> None:
         data = {**strict_yaml.load(CONFIG, "test"), "stages": [{"name": "a", **stage}]}
         folder = tmp_path / f"run-{len(str(stage))}"
         create_folder(folder, strict_yaml.dump(data, "config.yaml"), {"experiment": data}, empty_folder="stages")
-        assert "read it, then pass --trust" in refused("resume", folder)
+        assert "read it, then pass --trust" in get_refusal("resume", folder)
         assert not canary.exists()
 
 
 def test_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no pipeline"):
-        wait(resume_pipeline(tmp_path, Quiet()))
+        wait(resume_pipeline(tmp_path, RecordingWatcher()))
 
 
 def test_commands_for_single_runs_suggest_a_stage(finished_run: Path) -> None:
@@ -268,7 +270,7 @@ def test_commands_for_single_runs_suggest_a_stage(finished_run: Path) -> None:
         ["export", finished_run, "--to", finished_run / "x"],
         ["show", finished_run, "0001-0000"],
     ):
-        assert "is a pipeline: name one of its stages, such as" in refused(*words)
+        assert "is a pipeline: name one of its stages, such as" in get_refusal(*words)
 
 
 def test_show_lists_the_stages(finished_run: Path) -> None:

@@ -30,11 +30,11 @@ from arena.store.reader import FolderReader, RunReader
 from arena.store.stages import find_begun_stages
 from arena.store.stages import read_stage_end as ended
 from tests.factories import data_sets
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet
-from tests.factories.pipelines import KINDS, results
-from tests.factories.thorough import THOROUGH, cases
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import RecordingWatcher
+from tests.factories.pipelines import ALL_STAGES, read_results
+from tests.factories.thorough import THOROUGH, count_cases
 
 STAGES = (
     "01-play", "02-sft", "03-reward_model", "04-dpo", "05-rl", "06-offline", "07-distil", "08-average",
@@ -44,14 +44,14 @@ ROUNDS = 6
 """Number of pipelines killed once in each stage: enough for 40 kills although some stages end first."""
 
 
-def make_pipeline(text: str = KINDS) -> Pipeline:
+def make_pipeline(text: str = ALL_STAGES) -> Pipeline:
     return read_pipeline([text_layer("test", text)])
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("config") / "kinds.yaml"
-    file.write_text(KINDS)
+    file.write_text(ALL_STAGES)
     return file
 
 
@@ -59,8 +59,10 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_run(config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """Return a pipeline that ran in one process, and the number of its durable steps."""
     folder = tmp_path_factory.mktemp("whole")
-    hurt = Hurt(count_steps=folder / "steps")
-    result = arena_child(folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", hurt=hurt)
+    hurt = ChildFault(count_steps=folder / "steps")
+    result = run_arena_child(
+        folder, "run", "selfplay", "--config", config, "--out", folder / "run", "--json", fault=hurt
+    )
     assert result.code == 0, result
     return folder / "run", int((folder / "steps").read_text())
 
@@ -86,29 +88,29 @@ def test_each_stage_learns_from_earlier_ones(finished_run: tuple[Path, int]) -> 
     assert settings["distil"]["policies"]["player"]["reference"] == weights["sft"]["player"]
     assert settings["reward_model"]["reward_model"]["policy"] == "player", "the setting is kept as written"
     assert RunReader(folder / "stages" / "03-reward_model").environment()["commands"]
-    learned = [len(metrics) for _, metrics, _ in results(folder).values()]
+    learned = [len(metrics) for _, metrics, _ in read_results(folder).values()]
     assert learned[2] == 2 and learned[7] == 0 and min(learned[:7] + learned[8:]) > 0
     assert settings["expert_iteration"]["policies"]["player"]["model"] == weights["average"]["player"]
-    files = [files[0] for _, _, files in results(folder).values()]
+    files = [files[0] for _, _, files in read_results(folder).values()]
     assert len(set(files)) == len(STAGES), "a stage did not learn"
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", range(cases(3, 40)))
+@pytest.mark.parametrize("case", range(count_cases(3, 40)))
 def test_killed_at_any_step_resumes_bit_equal(
     finished_run: tuple[Path, int], config: Path, tmp_path: Path, case: int
 ) -> None:
     """Each case kills in its own slice of the steps; every third one kills the resumed pipeline, too."""
-    (folder, steps), count, rng = finished_run, cases(3, 40), random.Random(case)
+    (folder, steps), count, rng = finished_run, count_cases(3, 40), random.Random(case)
     step = rng.randint(1 + steps * case // count, steps * (case + 1) // count)
     start = ["run", "selfplay", "--config", config, "--out", tmp_path / "run", "--json"]
-    killed = arena_child(tmp_path / "child", *start, hurt=Hurt(kill_at_step=step))
+    killed = run_arena_child(tmp_path / "child", *start, fault=ChildFault(kill_at_step=step))
     assert killed.code == -9, killed
-    for again in [*([Hurt(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
+    for again in [*([ChildFault(kill_at_step=rng.randint(1, 60))] if case % 3 == 0 and THOROUGH else []), None]:
         arguments = ["resume", tmp_path / "run", "--json"] if (tmp_path / "run" / "config.yaml").exists() else start
-        result = arena_child(tmp_path / "again", *arguments, hurt=again)
+        result = run_arena_child(tmp_path / "again", *arguments, fault=again)
     assert result.code == 0, result
-    assert results(tmp_path / "run") == results(folder)
+    assert read_results(tmp_path / "run") == read_results(folder)
 
 
 @pytest.mark.slow
@@ -128,7 +130,7 @@ def test_killed_from_outside_in_each_stage_resumes_bit_equal(
             if (last := folder / "stages" / STAGES[-1] / "done.json").exists():
                 break
             child = Child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-            child.until((folder / "stages" / name).exists)
+            child.wait_until((folder / "stages" / name).exists)
             time.sleep(rng.uniform(0.0, 1.5 * seconds / len(STAGES)))
             newest = max((path.name for path in (folder / "stages").glob("*")), default="")
             child.signal(signal.SIGKILL)
@@ -136,8 +138,8 @@ def test_killed_from_outside_in_each_stage_resumes_bit_equal(
             assert outcome.code == -9 or last.exists(), outcome
             killed[newest] += outcome.code == -9
             assert_stages_intact(folder, finished_run[0])
-        outcome = arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
-        assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
+        outcome = run_arena_child(tmp_path / "child", *(["resume", folder, "--json"] if is_begun(folder) else start))
+        assert outcome.code == 0 and read_results(folder) == read_results(finished_run[0]), outcome
     assert killed.total() >= 40 and len(+killed) >= len(STAGES) - 1, killed
 
 
@@ -162,13 +164,13 @@ def test_interrupted_reward_model_training_resumes(
 ) -> None:
     folder = tmp_path / "run"
     child = Child(tmp_path / "child", "run", "selfplay", "--config", config, "--out", folder, "--json")
-    assert child.until((folder / "stages" / STAGES[2] / "config.yaml").exists)
+    assert child.wait_until((folder / "stages" / STAGES[2] / "config.yaml").exists)
     child.signal(signal.SIGINT)
     outcome = child.end()
     assert outcome.code == 130 and f"arena resume {folder} continues" in outcome.line, outcome
     assert not ended(folder / "stages" / STAGES[2])
-    outcome = arena_child(tmp_path / "again", "resume", folder, "--json")
-    assert outcome.code == 0 and results(folder) == results(finished_run[0]), outcome
+    outcome = run_arena_child(tmp_path / "again", "resume", folder, "--json")
+    assert outcome.code == 0 and read_results(folder) == read_results(finished_run[0]), outcome
     commands = FolderReader(folder / "stages" / STAGES[2]).environment()["commands"]
     assert [command["command"][1] for command in commands] == ["run", "resume"]
 
@@ -178,7 +180,9 @@ def test_a_damaged_reward_model_is_not_learned_from(run_copy: Path) -> None:
         shutil.rmtree(run_copy / "stages" / name)
     weights = run_copy / "stages" / STAGES[2] / "checkpoints/0002/policies/reward_model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors is not as it was written, and later stages start from it" in refused("resume", run_copy)
+    assert "model.safetensors is not as it was written, and later stages start from it" in get_refusal(
+        "resume", run_copy
+    )
     assert not (run_copy / "stages" / STAGES[3]).exists()
 
 
@@ -187,7 +191,7 @@ def test_pipeline_moved_during_a_stage_is_refused(finished_run: tuple[Path, int]
     for later in STAGES[STAGES.index(name) + 1 :]:
         shutil.rmtree(run_copy / "stages" / later)
     (run_copy / "stages" / name / "done.json").unlink()
-    line = refused("resume", run_copy)
+    line = get_refusal("resume", run_copy)
     assert (
         f"was moved from {finished_run[0]} during stage {name[3:]}" in line
         and f"remove {run_copy / 'stages' / name}" in line
@@ -202,28 +206,30 @@ stages:
 
 
 def make_pipeline_of_rows(chats: Path, pairs: Path) -> Pipeline:
-    shared = KINDS[: KINDS.index("stages:")]
+    shared = ALL_STAGES[: ALL_STAGES.index("stages:")]
     return make_pipeline(shared + ROWS.replace("CHATS", str(chats)).replace("PAIRS", str(pairs)))
 
 
 def test_a_data_set_that_was_edited_between_stages_is_refused(tmp_path: Path) -> None:
-    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
-    pairs = data_sets.written(tmp_path / "pairs.jsonl", data_sets.pairs(12))
+    chats = data_sets.write_rows(tmp_path / "chats.jsonl", data_sets.make_chats(8))
+    pairs = data_sets.write_rows(tmp_path / "pairs.jsonl", data_sets.make_pairs(12))
     with pytest.raises(Interrupted):
-        stop = Quiet(lambda what, value: (what, value) == ("iteration", 1))
+        stop = RecordingWatcher(lambda what, value: (what, value) == ("iteration", 1))
         wait(start_pipeline(make_pipeline_of_rows(chats, pairs), tmp_path / "run", stop))
     pairs.write_text(pairs.read_text() + json.dumps({"prompt": "take 5", "chosen": "yes", "rejected": "no"}) + "\n")
     result = arena("resume", tmp_path / "run")
     assert result.code == 2 and f"{pairs} was edited since" in result.err
     assert ended(tmp_path / "run" / "stages" / "01-sft") and not (tmp_path / "run/stages/02-reward_model").exists()
-    data_sets.written(pairs, data_sets.pairs(12))
+    data_sets.write_rows(pairs, data_sets.make_pairs(12))
     assert arena("resume", tmp_path / "run").code == 0
 
 
 def test_missing_data_set_is_refused_before_the_first_stage(tmp_path: Path) -> None:
-    chats = data_sets.written(tmp_path / "chats.jsonl", data_sets.chats(8))
+    chats = data_sets.write_rows(tmp_path / "chats.jsonl", data_sets.make_chats(8))
     with pytest.raises(StoreError, match=r"pairs.jsonl cannot be read: No such file"):
-        wait(start_pipeline(make_pipeline_of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", Quiet()))
+        wait(
+            start_pipeline(make_pipeline_of_rows(chats, tmp_path / "pairs.jsonl"), tmp_path / "run", RecordingWatcher())
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -238,7 +244,7 @@ def test_folder_of_a_reward_model_is_no_contender(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = finished_run[0] / "stages" / STAGES[2]
-    line = refused(command[0], folder, *command[1:])
+    line = get_refusal(command[0], folder, *command[1:])
     assert f"{folder} trained a reward model, which plays no matches" in line
     assert f"credit.stages: [{{reward_model: {{model: {folder}}}}}]" in line and f"--reward-model {folder}" in line
 
@@ -263,8 +269,8 @@ def test_a_reward_model_scores_an_evaluation(finished_run: tuple[Path, int]) -> 
     assert {n: v for n, v in data["results"][0]["figures"].items() if n != "learned"} == plain
     scripted = json.loads(arena("eval", "random", *options, "--against", "nash", "--reward-model", model).out)
     assert "learned" not in scripted["results"][0]["figures"], "scripts have no tokens to score"
-    assert "is no reward model" in refused("eval", "nano", *options, "--reward-model", "nano")
-    assert "--reward-model" in refused("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
+    assert "is no reward model" in get_refusal("eval", "nano", *options, "--reward-model", "nano")
+    assert "--reward-model" in get_refusal("eval", "nano", "--panel", "kuhn_poker", "--reward-model", model)
 
 
 def test_scores_of_an_evaluation_are_the_models(finished_run: tuple[Path, int]) -> None:
@@ -289,7 +295,9 @@ def test_scores_of_an_evaluation_are_the_models(finished_run: tuple[Path, int]) 
 def test_an_evaluation_names_the_stage_of_its_reward_model(tmp_path: Path) -> None:
     evaluate_section = "      evaluate: {games: [{name: kuhn_poker}], reward_model: 'stage:reward_model', matches: 4}\n"
     stages = plan(
-        make_pipeline(KINDS.replace("  - offline:", f"{evaluate_section}  - offline:")), tmp_path, lambda text: None
+        make_pipeline(ALL_STAGES.replace("  - offline:", f"{evaluate_section}  - offline:")),
+        tmp_path,
+        lambda text: None,
     )
     stage_experiment = stages[4].made
     assert isinstance(stage_experiment, Experiment) and stage_experiment.evaluate is not None

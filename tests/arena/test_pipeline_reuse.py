@@ -16,14 +16,14 @@ from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import FolderReader, RunReader
 from arena.store.run import write_environment
 from arena.store.stages import read_stage_end as ended
-from tests.factories.commands import arena, refused
-from tests.factories.labs import Quiet
-from tests.factories.pipelines import CONFIG, STAGES, finished, pipeline, results, staged_recipe
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import RecordingWatcher
+from tests.factories.pipelines import CONFIG, STAGES, compose_pipeline, make_pipeline, read_results, run_pipeline
 
 LAST = "stages.last.play.learn.lr=1e-4"
 
 
-class NoteWatcher(Quiet):
+class NoteWatcher(RecordingWatcher):
     """Watcher that keeps the notes."""
 
     def __init__(self) -> None:
@@ -36,17 +36,17 @@ class NoteWatcher(Quiet):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished(tmp_path_factory.mktemp("pipeline") / "run")
+    return run_pipeline(tmp_path_factory.mktemp("pipeline") / "run")
 
 
 def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
     watcher = NoteWatcher()
-    folder = wait(start_pipeline(pipeline(LAST), tmp_path / "copied", watcher, source))
+    folder = wait(start_pipeline(make_pipeline(LAST), tmp_path / "copied", watcher, source))
     assert [
         note for note in watcher.notes if note.startswith(f"copied from {source}: 01-first, 02-play; settings differ")
     ]
     assert len(watcher.rows) == 2, "only the last stage ran"
-    assert results(folder) == results(finished(tmp_path / "run", LAST))
+    assert read_results(folder) == read_results(run_pipeline(tmp_path / "run", LAST))
     for name in STAGES:
         assert str(source) not in (folder / "stages" / name / "config.yaml").read_text()
         assert ended(folder / "stages" / name)
@@ -55,7 +55,7 @@ def test_copied_stages_give_the_same_bytes(source: Path, tmp_path: Path) -> None
         assert (
             arena("eval", folder / "stages" / STAGES[1], "--game", "kuhn_poker", "--matches", "2", "--json").code == 0
         )
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))
         assert (
             RunReader(folder / "stages" / STAGES[1])
             .environment()["experiment"]["policies"]["player"]["model"]
@@ -76,7 +76,9 @@ def test_nothing_is_copied_from_other_settings(
     source: Path, tmp_path: Path, assignments: list[str], message: str
 ) -> None:
     watcher = NoteWatcher()
-    wait(start_pipeline(pipeline(*assignments, "stages.last.play.iterations=1"), tmp_path / "run", watcher, source))
+    wait(
+        start_pipeline(make_pipeline(*assignments, "stages.last.play.iterations=1"), tmp_path / "run", watcher, source)
+    )
     assert any(message in note for note in watcher.notes), watcher.notes
 
 
@@ -85,9 +87,9 @@ def test_a_stage_that_has_not_ended_is_run(source: Path, tmp_path: Path) -> None
     shutil.copytree(source, partial)
     (partial / "stages" / STAGES[1] / "done.json").unlink()
     watcher = NoteWatcher()
-    folder = wait(start_pipeline(pipeline(), tmp_path / "run", watcher, partial))
+    folder = wait(start_pipeline(make_pipeline(), tmp_path / "run", watcher, partial))
     assert f"copied from {partial}: 01-first; 02-play has not ended there" in watcher.notes
-    assert results(folder) == results(source)
+    assert read_results(folder) == read_results(source)
 
 
 def test_a_damaged_stage_is_refused_and_no_run_begins(source: Path, tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_damaged_stage_is_refused_and_no_run_begins(source: Path, tmp_path: Pa
     data[-1] ^= 1
     weights.write_bytes(data)
     with pytest.raises(StoreError, match="not as it was written"):
-        wait(start_pipeline(pipeline(), out, Quiet(), bad))
+        wait(start_pipeline(make_pipeline(), out, RecordingWatcher(), bad))
     assert not out.exists()
 
 
@@ -112,10 +114,10 @@ def test_links_and_pipes_in_a_stage_are_refused(source: Path, tmp_path: Path, ki
     planted = bad / "stages" / STAGES[0] / "extra"
     planted.symlink_to(secret) if kind == "link" else os.mkfifo(planted)
     with pytest.raises(StoreError, match="extra is no plain file"):
-        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+        wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), bad))
     assert "mine" not in "".join(path.read_text("utf-8", "ignore") for path in tmp_path.rglob("out/**/extra"))
-    wait(resume_pipeline(tmp_path / "out", Quiet()))
-    assert results(tmp_path / "out") == results(source), "the run resumes without the copy"
+    wait(resume_pipeline(tmp_path / "out", RecordingWatcher()))
+    assert read_results(tmp_path / "out") == read_results(source), "the run resumes without the copy"
 
 
 @pytest.mark.parametrize("stages", [5, ["a", "b"], [{"name": 1}], None])
@@ -123,40 +125,40 @@ def test_malformed_and_edited_settings_are_refused(source: Path, tmp_path: Path,
     """Also if their environment was sealed again, which a foreign author can do."""
     bad = tmp_path / "bad"
     shutil.copytree(source, bad)
-    settings = {**pipeline().to_plain(), "stages": stages}
+    settings = {**make_pipeline().to_plain(), "stages": stages}
     (bad / "config.yaml").write_text(strict_yaml.dump(settings, "config.yaml"))
     with pytest.raises(ConfigError, match="was edited since its run began"):
-        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+        wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), bad))
     write_environment(bad, {**FolderReader(bad).environment(), "experiment": settings})
     with pytest.raises(ConfigError, match="no list of named stages"):
-        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), bad))
+        wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), bad))
     assert not (tmp_path / "out").exists()
 
 
 def test_only_pipelines_can_be_reused(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is no pipeline"):
-        wait(start_pipeline(pipeline(), tmp_path / "out", Quiet(), tmp_path))
-    line = refused("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
+        wait(start_pipeline(make_pipeline(), tmp_path / "out", RecordingWatcher(), tmp_path))
+    line = get_refusal("run", "selfplay", "--game", "kuhn_poker", "--reuse", source, "--out", tmp_path / "out")
     assert "--reuse: this experiment has no stages" in line
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
     result = arena("run", "selfplay", "--config", file, "--reuse", source, "--out", tmp_path / "again", "--json")
-    assert result.code == 0 and results(tmp_path / "again") == results(source)
+    assert result.code == 0 and read_results(tmp_path / "again") == read_results(source)
 
 
 def test_settings_decide_how_many_stages_are_equal() -> None:
-    settings = pipeline().to_plain()
+    settings = make_pipeline().to_plain()
     assert count_equal_stages(settings, settings) == 3
-    assert count_equal_stages(settings, pipeline(LAST).to_plain()) == 2
-    assert count_equal_stages(settings, pipeline("stages.play.play.iterations=1").to_plain()) == 1
-    assert count_equal_stages(settings, pipeline("game.options.penalty=1").to_plain()) == 0
+    assert count_equal_stages(settings, make_pipeline(LAST).to_plain()) == 2
+    assert count_equal_stages(settings, make_pipeline("stages.play.play.iterations=1").to_plain()) == 1
+    assert count_equal_stages(settings, make_pipeline("game.options.penalty=1").to_plain()) == 0
     assert (
         count_equal_stages(settings, {**settings, "study": {"claim": "other"}, "stages": settings["stages"][:2]}) == 2
     )
 
 
 def test_a_study_copies_the_stages_that_arms_of_a_seed_share(tmp_path: Path) -> None:
-    study_plan = Plan(folder=tmp_path, experiment=staged_recipe(), arms=["all", "slow"], seeds=2)
+    study_plan = Plan(folder=tmp_path, experiment=compose_pipeline(), arms=["all", "slow"], seeds=2)
     first, second = (study_plan.run("slow", seed) for seed in (0, 1))
     assert find_donors(study_plan, study_plan.runs) == {
         first: (study_plan.run("all", 0), 2),

@@ -12,9 +12,9 @@ from arena.cli.loop import wait
 from arena.config.layers import compose
 from arena.config.sources import set_layer, text_layer
 from arena.preflight import preflight
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
 from tests.factories.families import FAMILIES
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 from tests.factories.labs import CONFIG
 
 PLAYED_BY_AN_ENDPOINT = SHARED.replace(
@@ -28,7 +28,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    kept_run(tmp_path / "runs" / "earlier", _3="nano-3")
+    make_checkpointed_run(tmp_path / "runs" / "earlier", _3="nano-3")
     (tmp_path / "runs" / "latest").symlink_to("earlier")
     return tmp_path
 
@@ -68,7 +68,7 @@ def test_refused_run_leaves_nothing(working_folder: Path, setting: str, message:
     (working_folder / "empty").mkdir()
     if "silent" in setting:
         copy_nano(working_folder, "silent", chat_template=None)
-    assert message in refused(*TINY, *NO_IMITATION, "--set", setting)
+    assert message in get_refusal(*TINY, *NO_IMITATION, "--set", setting)
     assert sorted(path.name for path in (working_folder / "runs").iterdir()) == ["earlier", "latest"]
     assert (working_folder / "runs" / "latest").readlink() == Path("earlier")
 
@@ -109,7 +109,7 @@ def test_template_with_the_time_or_without_thoughts_is_noted(
 
 
 def test_resume_without_the_key_changes_nothing(working_folder: Path) -> None:
-    run = kept_run(working_folder / "runs" / "held", PLAYED_BY_AN_ENDPOINT)
+    run = make_checkpointed_run(working_folder / "runs" / "held", PLAYED_BY_AN_ENDPOINT)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     result = arena("resume", run)
     assert result.code == 2 and "OPENAI_API_KEY" in result.line
@@ -122,7 +122,7 @@ GAIN = "{information_gain: {gold: secret, outcome: deal}}"
 @pytest.fixture
 def interrupted_run(working_folder: Path) -> Path:
     """Return a run of two policies that was interrupted."""
-    return kept_run(working_folder / "runs" / "begun", SEPARATE, _3="nano-3")
+    return make_checkpointed_run(working_folder / "runs" / "begun", SEPARATE, _3="nano-3")
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,14 @@ def assert_refused(run: Path, message: str, *more: str) -> None:
 )
 def test_resume_is_checked_like_a_start(working_folder: Path, section: str, message: str) -> None:
     """The run may come from another machine, other packages or an older Arena."""
-    assert_refused(kept_run(working_folder / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), message)
+    assert_refused(
+        make_checkpointed_run(working_folder / "runs" / "of_old", f"{SEPARATE}{section}\n", _3="nano-3"), message
+    )
 
 
 def test_missing_weights_are_noticed_before_a_resume(working_folder: Path) -> None:
     shutil.copytree(resolve("nano"), working_folder / "mine")
-    run = kept_run(
+    run = make_checkpointed_run(
         working_folder / "runs" / "with_mine", SHARED.replace("{model: nano}", f"{{model: {working_folder / 'mine'}}}")
     )
     (working_folder / "mine" / "tokenizer.json").unlink()

@@ -28,20 +28,22 @@ from arena.play.match import MatchPlan
 from arena.preflight import preflight
 from arena.records import MatchRecord, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.factories.elsewhere import EngineElsewhere
-from tests.factories.labs import CONFIG, Quiet
+from tests.factories.elsewhere import ProcessEngine
+from tests.factories.labs import CONFIG, RecordingWatcher
 
 
 def make_experiment(*changes: str) -> Experiment:
     return compose([text_layer("test", CONFIG), *map(set_layer, changes)])
 
 
-def run_lab(folder: Path, config: Experiment, watcher: Quiet | None = None, makers: Makers | None = None) -> RunFolder:
+def run_lab(
+    folder: Path, config: Experiment, watcher: RecordingWatcher | None = None, makers: Makers | None = None
+) -> RunFolder:
     """Play a whole run, and return its folder."""
     run_folder = RunFolder.create(folder, to_yaml(config), {})
 
     async def run_to_the_end() -> None:
-        lab = await Lab.open(run_folder, config, watcher or Quiet(), makers=makers or Makers())
+        lab = await Lab.open(run_folder, config, watcher or RecordingWatcher(), makers=makers or Makers())
         try:
             await lab.run()
         finally:
@@ -72,8 +74,8 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 # -- an engine in another process --------------------------------------------------------------------------
 
 
-def make_remote_engine(spec: EngineSpec, precision: Precision) -> EngineElsewhere:
-    return EngineElsewhere(precision)
+def make_remote_engine(spec: EngineSpec, precision: Precision) -> ProcessEngine:
+    return ProcessEngine(precision)
 
 
 @pytest.mark.slow
@@ -100,7 +102,7 @@ def record_turns(pipe: Connection, file: str) -> None:
     Path(file).write_text(json.dumps(turns))
 
 
-class TurnSender(Quiet):
+class TurnSender(RecordingWatcher):
     """Watcher that sends every turn to another process as it is taken."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -155,8 +157,8 @@ def test_a_run_learns_from_the_log_of_another(finished_run: RunFolder, tmp_path:
 def test_run_that_learns_from_a_log_resumes(finished_run: RunFolder, tmp_path: Path) -> None:
     """A resumed run reads its roles from its own copies."""
     config = make_experiment(f"source.log={finished_run.path}", "iterations=1", "learn.loss=likelihood")
-    folder = wait(start(config, tmp_path / "run", Quiet()))
-    wait(resume_run(folder, Quiet(), [set_layer("iterations=2")]))
+    folder = wait(start(config, tmp_path / "run", RecordingWatcher()))
+    wait(resume_run(folder, RecordingWatcher(), [set_layer("iterations=2")]))
     assert [row["iteration"] for row in RunFolder.open(folder).reader.metrics()] == [1, 2]
 
 

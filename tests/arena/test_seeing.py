@@ -20,21 +20,21 @@ from arena.errors import PlayError
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
-from tests.factories.eyes import without
-from tests.factories.labs import finished, log, resumed, weight_files
-from tests.factories.seeing import TOKENS, seeing_config
+from tests.factories.eyes import mask_placeholder
+from tests.factories.labs import read_log, read_weight_files, run_and_resume, run_lab
+from tests.factories.seeing import TOKENS, make_vision_config
 from tests.factories.toy_engine import PLACE
 
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return seeing_config(tmp_path_factory.mktemp("seeing"))
+    return make_vision_config(tmp_path_factory.mktemp("seeing"))
 
 
 @pytest.fixture(scope="module")
 def run(config: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    finished(folder, make_experiment(config))
+    run_lab(folder, make_experiment(config))
     return folder
 
 
@@ -63,7 +63,7 @@ def test_the_gate_holds_and_rewards_move_the_weights(run: Path) -> None:
     for row in RunFolder.open(run).reader.metrics():
         learned = row["learn"]["shared"]
         assert learned["logprob_gap"] < 1e-5 and learned["grad_norm"] > 0 and learned["skipped"] == 0
-    assert weight_files(run, 1) != weight_files(run, 2)
+    assert read_weight_files(run, 1) != read_weight_files(run, 2)
 
 
 def test_logged_log_probabilities_match_transformers(run: Path) -> None:
@@ -76,7 +76,7 @@ def test_logged_log_probabilities_match_transformers(run: Path) -> None:
         pixels = torch.stack([vision.scale_image(span.data) for span in stream.media])[None]
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([stream.ids]), pixel_values=pixels).logits[0]
-            logits = torch.log_softmax(without(vision.image_token, logits), -1)
+            logits = torch.log_softmax(mask_placeholder(vision.image_token, logits), -1)
         for place in np.flatnonzero(stream.mask):
             assert stream.logprobs[place] == pytest.approx(float(logits[place - 1, stream.ids[place]]), abs=2e-4)
 
@@ -105,16 +105,16 @@ def test_another_engine_gives_the_same_replies(config: str, run: Path, monkeypat
     """That engine runs transformers' own forward pass over all pixels for every token."""
     monkeypatch.setitem(ENGINES, "seeing", f"{PLACE}:Seeing")
     folder = run.parent / "toy"
-    finished(folder, make_experiment(config, "engine.kind=seeing"))
+    run_lab(folder, make_experiment(config, "engine.kind=seeing"))
     for k in (1, 2):
         for first, second in zip(read_records(run, k), read_records(folder, k), strict=True):
             assert [s.ids for s in first.streams["viewer"]] == [s.ids for s in second.streams["viewer"]]
 
 
 def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
-    for folder in resumed(make_experiment(config, "iterations=3", "checkpoint.keep=9"), tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
-        assert weight_files(folder, 3) == weight_files(tmp_path / "whole", 3)
+    for folder in run_and_resume(make_experiment(config, "iterations=3", "checkpoint.keep=9"), tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
+        assert read_weight_files(folder, 3) == read_weight_files(tmp_path / "whole", 3)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_run_resumes_bit_by_bit(config: str, tmp_path: Path) -> None:
     ],
 )
 def test_settings_go_with_images(assignments: tuple[str, ...], config: str, tmp_path: Path) -> None:
-    finished(tmp_path / "run", make_experiment(config, *assignments))
+    run_lab(tmp_path / "run", make_experiment(config, *assignments))
     assert len(RunFolder.open(tmp_path / "run").reader.metrics()) >= 2
 
 
@@ -153,7 +153,7 @@ def test_a_stream_of_a_window_keeps_its_images(config: str, tmp_path: Path) -> N
     (tmp_path / "roles").mkdir()
     text = (roles / "viewer.yaml").read_text()
     (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}memory: {{kind: window, turns: 1}}\n")
-    finished(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    run_lab(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
     assert all(
         row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
     )
@@ -169,7 +169,7 @@ def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: st
     (tmp_path / "roles").mkdir()
     text = (Path(make_experiment(config).roles or "") / "viewer.yaml").read_text()
     (tmp_path / "roles" / "viewer.yaml").write_text(f"{text}images: {{keep: 1}}\n")
-    finished(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
+    run_lab(tmp_path / "run", make_experiment(config, f"roles={tmp_path / 'roles'}", "game.options={rounds: 3}"))
     assert all(
         row["learn"]["shared"]["logprob_gap"] < 1e-5 for row in RunFolder.open(tmp_path / "run").reader.metrics()
     )
@@ -191,5 +191,5 @@ def test_a_limit_on_images_learns_from_each_context_as_it_was_sampled(config: st
 def test_unreadable_image_fails_its_match_in_one_line(fault: str, reason: str, config: str, tmp_path: Path) -> None:
     faulty = make_experiment(config, f"game.options={{fault: {fault}}}", "policies.shared.imitate=null", "iterations=1")
     with pytest.raises(PlayError, match=reason) as error:
-        finished(tmp_path / "run", faulty)
+        run_lab(tmp_path / "run", faulty)
     assert "\n" not in str(error.value)

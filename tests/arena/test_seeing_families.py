@@ -20,9 +20,9 @@ from arena.evaluate.specs import read_spec
 from arena.preflight import preflight
 from arena.records import MatchRecord
 from arena.store.run import RunFolder
-from tests.factories.eyes import FAMILIES, bare_scores, build_eyes
-from tests.factories.labs import finished
-from tests.factories.seeing import seeing_config
+from tests.factories.eyes import FAMILIES, compute_reference_scores, save_vision_model
+from tests.factories.labs import run_lab
+from tests.factories.seeing import make_vision_config
 
 Configs = Callable[[str], str]
 
@@ -34,7 +34,7 @@ def make_config(tmp_path_factory: pytest.TempPathFactory) -> Configs:
     def get_config(family: str) -> str:
         if family not in configs:
             folder = tmp_path_factory.mktemp(family)
-            configs[family] = seeing_config(folder, 0, lambda path, seed: build_eyes(path, family, seed))
+            configs[family] = make_vision_config(folder, 0, lambda path, seed: save_vision_model(path, family, seed))
         return configs[family]
 
     return get_config
@@ -52,7 +52,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "smolvlm"])
 def test_family_plays_like_transformers_and_learns(family: str, make_config: Configs, tmp_path: Path) -> None:
-    finished(tmp_path / "run", make_experiment(make_config(family)))
+    run_lab(tmp_path / "run", make_experiment(make_config(family)))
     run = RunFolder.open(tmp_path / "run")
     (row,) = run.reader.metrics()
     assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["skipped"] == 0
@@ -61,13 +61,13 @@ def test_family_plays_like_transformers_and_learns(family: str, make_config: Con
     for logged in run.reader.log.read(1):
         (stream,) = MatchRecord.from_json(logged, run.reader.log.blobs.get).streams["viewer"]
         assert len(stream.media) == 2
-        expected = bare_scores(model, vision, stream, vision.image_token).numpy()
+        expected = compute_reference_scores(model, vision, stream, vision.image_token).numpy()
         assert np.array(stream.logprobs)[stream.mask] == pytest.approx(expected, abs=2e-5)
 
 
 def test_a_frozen_tower_is_not_trained_but_its_connector_is(make_config: Configs, tmp_path: Path) -> None:
     experiment = make_experiment(make_config("qwen2_5_vl"), "policies.shared.freeze=[vision]")
-    finished(tmp_path / "run", experiment)
+    run_lab(tmp_path / "run", experiment)
     before = read_weights(Path(experiment.policies["shared"].model))
     after = read_weights(tmp_path / "run" / "checkpoints" / "0001" / "policies" / "shared")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -77,7 +77,7 @@ def test_a_frozen_tower_is_not_trained_but_its_connector_is(make_config: Configs
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_frozen_tower_excludes_the_connector(family: str, tmp_path: Path) -> None:
-    folder = build_eyes(tmp_path / "model", family)
+    folder = save_vision_model(tmp_path / "model", family)
     policy = Policy.load("p", folder, folder, train=True, sight=VisionSettings(frozen=True))
     learned = {
         name for name in trainable_parameters(policy.model) if "language_model" not in name and "text_model" not in name
@@ -89,7 +89,7 @@ def test_frozen_tower_excludes_the_connector(family: str, tmp_path: Path) -> Non
 
 def test_pixel_budget_shrinks_images(make_config: Configs, tmp_path: Path) -> None:
     experiment = make_experiment(make_config("qwen2_vl"), "policies.shared.images={pixels: 300}")
-    finished(tmp_path / "run", experiment)
+    run_lab(tmp_path / "run", experiment)
     for logged in RunFolder.open(tmp_path / "run").reader.log.read(1):
         (stream,) = MatchRecord.from_json(logged).streams["viewer"]
         assert [(span.length, span.size) for span in stream.media] == [(4, (16, 16))] * 2
@@ -100,7 +100,7 @@ def test_pixel_budget_shrinks_images(make_config: Configs, tmp_path: Path) -> No
 
 def test_evaluated_adapter_uses_its_runs_pixel_budget(make_config: Configs, tmp_path: Path) -> None:
     adapter = ["policies.shared.images={pixels: 300}", "policies.shared.adapter={rank: 2, targets: [q_proj]}"]
-    finished(tmp_path / "run", make_experiment(make_config("qwen2_vl"), *adapter))
+    run_lab(tmp_path / "run", make_experiment(make_config("qwen2_vl"), *adapter))
     token = read_spec(f"{tmp_path}/run", trust=True).load_policy("shared", "evaluated").frame.image
     assert token and token.fit and token.fit(48, 48).tokens == 4
 
@@ -123,6 +123,6 @@ def test_settings_that_do_not_fit_the_model_are_refused(
 
 
 def test_an_adapter_learns_on_a_model_of_another_family(make_config: Configs, tmp_path: Path) -> None:
-    finished(tmp_path / "run", make_experiment(make_config("qwen3_vl"), "policies.shared.adapter={rank: 2}"))
+    run_lab(tmp_path / "run", make_experiment(make_config("qwen3_vl"), "policies.shared.adapter={rank: 2}"))
     (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
     assert row["learn"]["shared"]["logprob_gap"] < 1e-5 and row["learn"]["shared"]["grad_norm"] > 0

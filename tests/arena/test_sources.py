@@ -26,8 +26,8 @@ from arena.store.reader import RunReader, log_path
 from arena.store.run import RunFolder
 from games.contracts import TurnSource
 from tests.factories.commands import arena
-from tests.factories.labs import Quiet, experiment, finished
-from tests.factories.trajectories import trajectory
+from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
+from tests.factories.trajectories import make_trajectory
 
 TURN_SOURCES: tuple[TurnSource, ...] = get_args(TurnSource)
 MATCH_SOURCES: tuple[MatchSource, ...] = get_args(MatchSource)
@@ -36,7 +36,7 @@ MATCH_SOURCES: tuple[MatchSource, ...] = get_args(MatchSource)
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources") / "run"
-    finished(folder, experiment("iterations=1", "play.matches=8"))  # more turns than there are sources
+    run_lab(folder, make_experiment("iterations=1", "play.matches=8"))  # more turns than there are sources
     return folder
 
 
@@ -47,7 +47,7 @@ def copy_with_sources(run: Path, folder: Path, turns: tuple[TurnSource, ...]) ->
         replace(r, source=next(matches), turns=tuple(turn._replace(source=next(sources)) for turn in r.turns))
         for r in map(MatchRecord.from_json, RunReader(run).log.read(1))
     ]
-    other = RunFolder.create(folder, to_yaml(experiment("iterations=1")), {})
+    other = RunFolder.create(folder, to_yaml(make_experiment("iterations=1")), {})
     other.log.extend(records)
     other.log.seal(1)
     return folder
@@ -66,7 +66,7 @@ def test_policy_learns_only_from_its_own_turns(
 ) -> None:
     log = copy_with_sources(finished_run, tmp_path / "log", sources)
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
-    finished(tmp_path / "run", experiment(*settings, "checkpoint.keep=9", "learn.regularisers={}"))
+    run_lab(tmp_path / "run", make_experiment(*settings, "checkpoint.keep=9", "learn.regularisers={}"))
     assert has_learned(tmp_path / "run") == ("policy" in sources)
     assert len(RunReader(tmp_path / "run").credit(1)) > 5, "every match has credit"
 
@@ -79,12 +79,12 @@ def test_a_log_with_tokens_that_the_model_does_not_have_is_refused(finished_run:
     write_atomic(log_path(log / "log", 1, "parquet"), _to_parquet(match_table(rows), 1000))
     settings = ("iterations=1", f"source.log={log}", "source.iterations=1", "learn.loss=likelihood")
     with pytest.raises(StoreError, match=rf"{rows[0]['id']}: opener has the token 99999, and the model of"):
-        finished(tmp_path / "run", experiment(*settings, "learn.regularisers={}"))
+        run_lab(tmp_path / "run", make_experiment(*settings, "learn.regularisers={}"))
 
 
 def test_turns_of_others_are_context() -> None:
     """Of one turn per source only the policy's own remain, with their tokens' advantages and log-probabilities."""
-    found = trajectory([1.0] * len(TURN_SOURCES))
+    found = make_trajectory([1.0] * len(TURN_SOURCES))
     turns = tuple(t._replace(source=s) for t, s in zip(found.turns, TURN_SOURCES, strict=True))
     (stream,) = found.streams
     stream.logprobs = [-float(i) for i in range(len(stream))]
@@ -146,8 +146,8 @@ def test_sources_of_demonstrations_and_recalled_trajectories(
     monkeypatch.setattr(
         Demonstrations, "_to_samples", lambda self, found: (seen.extend(found), to_samples(self, found))[1]
     )
-    config = experiment("iterations=1", f"learn.demonstrations={{run: {finished_run}, matches: 3}}")
-    lab: Lab = finished(tmp_path / "run", config, Quiet())
+    config = make_experiment("iterations=1", f"learn.demonstrations={{run: {finished_run}, matches: 3}}")
+    lab: Lab = run_lab(tmp_path / "run", config, RecordingWatcher())
     samples = wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert samples and all(sample.learned.all() for sample in samples)
     assert len(seen) > 6 and {turn.source for found in seen for turn in found.turns} == {"demonstration"}

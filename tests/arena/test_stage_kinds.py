@@ -14,7 +14,7 @@ from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
 from arena.store.stages import read_stage_end
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.factories.pipelines import CONFIG
 
 KINDS = '''\
@@ -124,13 +124,13 @@ def test_own_loop_is_run_sealed_and_continued_from(kinds_file: Path, tmp_path: P
         "seats: {second: {policy: old}}}}",
     )
     with pytest.raises(Interrupted, match="arena resume"):
-        wait(start_pipeline(pipeline, folder, Quiet()))
+        wait(start_pipeline(pipeline, folder, RecordingWatcher()))
     stage_folder = folder / "stages" / "02-copies"
     assert (stage_folder / "weights").exists() and read_stage_end(stage_folder) is None
     with pytest.raises(ConfigError, match=r"the settings of .*copies cannot change now"):
-        wait(resume_pipeline(folder, Quiet(), [set_layer("iterations=3")]))
+        wait(resume_pipeline(folder, RecordingWatcher(), [set_layer("iterations=3")]))
     stop_file.unlink()
-    wait(resume_pipeline(folder, Quiet()))
+    wait(resume_pipeline(folder, RecordingWatcher()))
     done = read_stage_end(stage_folder)
     assert (
         done and done.weights == {"copied": stage_folder / "weights"} and done.metrics == {"iteration": 1, "loss": 0.5}
@@ -141,4 +141,4 @@ def test_own_loop_is_run_sealed_and_continued_from(kinds_file: Path, tmp_path: P
     shutil.rmtree(folder / "stages" / "03-last")
     kinds_file.write_text(KINDS + "# edited\n")
     with pytest.raises(ConfigError, match="read it, then pass --trust"):
-        wait(resume_pipeline(folder, Quiet()))
+        wait(resume_pipeline(folder, RecordingWatcher()))

@@ -18,8 +18,8 @@ from arena.play.making import SEAT_TOOLS
 from arena.play.settings import GameSpec
 from arena.store.run import RunFolder
 from simulators.toolbox.mcp_server import REFUSED
-from tests.factories.commands import arena, refused
-from tests.factories.labs import finished
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import run_lab
 
 FACTORIES = Path(__file__).parents[1] / "factories"
 ROLE = """\
@@ -93,7 +93,7 @@ def test_seats_default_to_their_roles_tools(user_folder: Path) -> None:
     ],
 )
 def test_wrong_tools_give_one_line(user_folder: Path, tools: str, words: str) -> None:
-    line = refused("run", "selfplay", "--config", "run.yaml", "--set", f"seats.second.tools={tools}", "--out", "x")
+    line = get_refusal("run", "selfplay", "--config", "run.yaml", "--set", f"seats.second.tools={tools}", "--out", "x")
     assert words in line and not (user_folder / "x").exists()
 
 
@@ -135,7 +135,7 @@ def test_foreign_run_starts_no_server(user_folder: Path) -> None:
     (user_folder.parent / "home" / "trusted").unlink()
     row = next(iter(RunFolder.open(user_folder / "run").log.rows()))
     try:
-        line = refused("eval", "run", "--game", "nim")
+        line = get_refusal("eval", "run", "--game", "nim")
         assert "pass --trust" in line
         with pytest.raises(Exception, match="trust"):
             find_facts_of_match(user_folder / "run", row)
@@ -170,7 +170,7 @@ def test_matches_are_equal_at_any_concurrency(user_folder: Path) -> None:
     for number, in_flight in enumerate((1, 6)):
         experiment = compose([text_layer("test", config), set_layer(f"play.in_flight={in_flight}"),
                               set_layer("play.matches=6")])  # fmt: skip
-        finished(user_folder / f"run{number}", experiment)
+        run_lab(user_folder / f"run{number}", experiment)
         rows = RunFolder.open(user_folder / f"run{number}").log.rows()
         logs.append([[(turn["seat"], turn["raw"]) for turn in row["turns"]] for row in rows])
     assert logs[0] == logs[1]

@@ -14,7 +14,7 @@ from arena.records import MatchRecord
 from arena.scale.cluster import check_scale
 from arena.scale.settings import ResourcesSpec, ScaleSpec, WorkerResources
 from arena.store.run import RunFolder
-from tests.factories.labs import experiment, finished
+from tests.factories.labs import make_experiment, run_lab
 from tests.factories.toy_engine import PLACE
 
 NO_REFERENCE = ("learn.regularisers.kl.weight=0.0", "policies.shared.imitate=null")
@@ -36,7 +36,7 @@ def read_matches(folder: Path, k: int) -> list[MatchRecord]:
 def test_run_with_another_engine_plays_and_learns_equally(tmp_path: Path) -> None:
     """Its gate passes and the replies are equal, although it computes each token differently."""
     for kind in ("toy", "in_process"):
-        finished(tmp_path / kind, experiment(f"engine.kind={kind}"))
+        run_lab(tmp_path / kind, make_experiment(f"engine.kind={kind}"))
     toy, ours = (RunFolder.open(tmp_path / kind).reader.metrics() for kind in ("toy", "in_process"))
     assert all(row["learn"]["shared"]["logprob_gap"] < 1e-4 for row in toy)
     for k in (1, 2):
@@ -57,7 +57,7 @@ def get_refusal(config: Experiment) -> str:
 
 
 def test_adapters_are_refused() -> None:
-    config = experiment("engine.kind=toy", "policies.shared={model: nano, adapter: {rank: 2}}")
+    config = make_experiment("engine.kind=toy", "policies.shared={model: nano, adapter: {rank: 2}}")
     assert get_refusal(config) == (
         "engine.kind: toy serves no adapters, and policy 'shared' is one: set engine.kind to "
         "in_process or vllm or only_one or elsewhere"
@@ -76,21 +76,21 @@ def test_adapters_are_refused() -> None:
     ],
 )
 def test_several_policies_are_refused(settings: tuple[str, ...], served: str) -> None:
-    message = get_refusal(experiment("engine.kind=only_one", *settings))
+    message = get_refusal(make_experiment("engine.kind=only_one", *settings))
     assert message.startswith(f"engine.kind: only_one serves one policy, and this run has {served}: set engine.kind to")
 
 
 def test_one_policy_without_a_reference_is_served() -> None:
-    wait(preflight(experiment("engine.kind=only_one", *NO_REFERENCE), lambda text: None))
+    wait(preflight(make_experiment("engine.kind=only_one", *NO_REFERENCE), lambda text: None))
 
 
 def test_past_versions_of_full_weights_are_refused_with_a_process_each() -> None:
-    message = get_refusal(experiment("engine.kind=elsewhere", *NO_REFERENCE, PAST))
+    message = get_refusal(make_experiment("engine.kind=elsewhere", *NO_REFERENCE, PAST))
     assert message.startswith(
         "engine.kind: elsewhere serves past versions of adapters only: set policies.shared.adapter"
     )
     adapters = "policies.shared={model: nano, adapter: {rank: 2}}"
-    wait(preflight(experiment("engine.kind=elsewhere", adapters, PAST), lambda text: None))
+    wait(preflight(make_experiment("engine.kind=elsewhere", adapters, PAST), lambda text: None))
 
 
 def test_role_that_needs_entropies_is_refused(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_role_that_needs_entropies_is_refused(tmp_path: Path) -> None:
     (tmp_path / "careful.yaml").write_text(role)
     other = ("policies.other={model: nano-1, train: false}", "seats.responder={role: careful, policy: other}")
     settings = (f"roles={tmp_path}", *other, *NO_REFERENCE)
-    wait(preflight(experiment(*settings), lambda text: None))
-    message = get_refusal(experiment("engine.kind=toy", *settings))
+    wait(preflight(make_experiment(*settings), lambda text: None))
+    message = get_refusal(make_experiment("engine.kind=toy", *settings))
     assert message.startswith("role careful: sampling.cautious needs entropies, which engine toy does not report")
 
 
@@ -113,5 +113,5 @@ def test_several_gpus_for_a_model_are_refused() -> None:
 def test_play_ahead_copies_only_shared_weights() -> None:
     ahead = ("play.ahead=1", "learn.zero_stage=3", "learn.loss.policy_gradient.correction=truncated")
     with pytest.raises(ConfigError, match="full copy of the weights"):
-        experiment("engine.kind=toy", *ahead)
-    assert experiment("engine.kind=elsewhere", *ahead).overlaps
+        make_experiment("engine.kind=toy", *ahead)
+    assert make_experiment("engine.kind=elsewhere", *ahead).overlaps

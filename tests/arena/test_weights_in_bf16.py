@@ -11,8 +11,8 @@ from agents.engines.in_process import InProcessEngine
 from arena.cli.loop import wait
 from arena.evaluate.specs import Contenders
 from arena.play.contenders import ModelContender
-from tests.factories.commands import refused
-from tests.factories.labs import finished, log, resumed, started_warm
+from tests.factories.commands import get_refusal
+from tests.factories.labs import make_warm_experiment, read_log, run_and_resume, run_lab
 
 BF16 = ("precision=bf16-true", "learn.zero_stage=2")
 LEAGUE = "league={opponents: [{play: self}, {play: past, lag: 1}], pool: {every: 1}}"
@@ -28,11 +28,11 @@ SHARDED = pytest.param(("learn.zero_stage=3", "learn.offload_optimizer=true"), m
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), SHARDED], ids=str)
 def test_bf16_runs_resume_bit_equal_with_their_masters(more: tuple[str, ...], warm: str, tmp_path: Path) -> None:
-    config = started_warm(
+    config = make_warm_experiment(
         warm, *BF16, *more, LEAGUE, "iterations=3", "checkpoint.keep=9", "play.matches=4", "learn.lr=1e-5"
     )
-    for folder in resumed(config, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
+    for folder in run_and_resume(config, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for file in ("model.safetensors", "optimizer.safetensors"):
             first, second = load_tensors(folder, file), load_tensors(tmp_path / "whole", file)
             assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
@@ -49,7 +49,7 @@ def test_bf16_runs_resume_bit_equal_with_their_masters(more: tuple[str, ...], wa
 
 @pytest.mark.slow
 def test_served_and_reloaded_weights_are_bfloat16(warm: str, tmp_path: Path) -> None:
-    lab = finished(tmp_path / "run", started_warm(warm, *BF16, LEAGUE, "iterations=2", "learn.lr=0"))
+    lab = run_lab(tmp_path / "run", make_warm_experiment(warm, *BF16, LEAGUE, "iterations=2", "learn.lr=0"))
     assert isinstance(lab.engine, InProcessEngine)
     past = [name for name in lab.engine._served if name.startswith("shared@")]
     assert "shared@reference" in past and len(past) > 1
@@ -69,6 +69,6 @@ def list_dtypes(engine: Any, name: str) -> set[torch.dtype]:
 def test_bf16_weights_without_zero_are_refused(tmp_path: Path) -> None:
     start = ("run", "selfplay", "--recipe", "negotiation-nano", "--out", tmp_path / "x")
     for stage in (0, 1):
-        line = refused(*start, "--set", "precision=bf16-true", "--set", f"learn.zero_stage={stage}")
+        line = get_refusal(*start, "--set", "precision=bf16-true", "--set", f"learn.zero_stage={stage}")
         assert "set learn.zero_stage to 2 or 3" in line
     assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""The bias table: the gradient it compares with, what must hold exactly, and that the documentation shows it."""
+"""The bias table: its reference gradient, exact cases, and agreement with the documentation."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ EXACT = 1e-9
 def test_the_gradient_is_that_of_the_expected_return() -> None:
     for world in bias.WORLDS.values():
         outcomes = world(bias.LOGITS)
-        assert sum(one.chance for one in outcomes) == pytest.approx(1, abs=EXACT)
+        assert sum(outcome.chance for outcome in outcomes) == pytest.approx(1, abs=EXACT)
 
         def value(logits: np.ndarray, world: Any = world) -> float:
             return sum(one.chance * sum(one.rewards) for one in world(logits))
@@ -27,30 +27,30 @@ def test_the_gradient_is_that_of_the_expected_return() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_exact_is_exact() -> None:
-    """An own sample in the mean scales by (n - 1)/n and turns nothing; n = 4."""
+def test_exact_estimators_have_no_bias() -> None:
+    """A mean that includes the own sample scales by (n - 1)/n; n = 4."""
     scales = {"reinforce": 1.0, "rae": 1.0, "rloo": 1.0, "dr_grpo": 0.75}
     for name, scale in scales.items():
         for world in bias.WORLDS.values():
-            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0])
-            assert abs(found["scale"] - scale) < EXACT and found["astray"] < EXACT, name
+            measured = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0])
+            assert abs(measured["scale"] - scale) < EXACT and measured["astray"] < EXACT, name
     for name in ("gae_turn, exact critic", "archer, exact critic"):
         for world in bias.WORLDS.values():
-            found = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
-            assert abs(found["scale"] - 1.0) < 1e-6 and found["astray"] < 1e-6, name  # critics speak in float32
-    found = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
-    assert abs(found["scale"] - 0.75) < EXACT and found["astray"] < EXACT, "as many at each turn"
+            measured = bias.measure_bias(world(bias.LOGITS), name, bias.AGGREGATES[0], size=2)
+            assert abs(measured["scale"] - 1.0) < 1e-6 and measured["astray"] < 1e-6, name  # critics speak in float32
+    measured = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])
+    assert abs(measured["scale"] - 0.75) < EXACT and measured["astray"] < EXACT, "as many at each turn"
     assert (
         bias.measure_bias(bias.enumerate_chosen_stop(bias.LOGITS), "mars, by turn", bias.AGGREGATES[0])["astray"] > 0.05
     )
 
 
 def test_pairs_are_matches_with_their_branches() -> None:
-    """A pair's chance is the match's, a turn of it at random, and the branch's from there; alike before it."""
+    """A pair's probability is that of the match, of a random turn, and of the branch from there."""
     for world in bias.WORLDS.values():
-        found = bias.list_units(world(bias.LOGITS), paired=True)
-        assert sum(chance for chance, _ in found) == pytest.approx(1, abs=EXACT)
-        for _, ((match, _), (branch, at)) in found:
+        units = bias.list_units(world(bias.LOGITS), paired=True)
+        assert sum(chance for chance, _ in units) == pytest.approx(1, abs=EXACT)
+        for _, ((match, _), (branch, at)) in units:
             assert match.acts[:at] == branch.acts[:at]
     same = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
     assert same["astray"] < EXACT, "two turns always: each is branched off as often as the other"
@@ -61,7 +61,7 @@ def test_pairs_are_matches_with_their_branches() -> None:
 
 
 def test_every_estimator_of_the_lab_is_in_the_table() -> None:
-    """But for combinations and controls, those of single tokens, and the one that compares branches."""
+    """Except combinations, controls, token-level ones, and the one that compares branches."""
     left_out = {"weighted_sum", "zero", "shuffled", "regrouped", "gae_token", "gae_bilevel", "tree"}
     assert {name for name, _ in bias.ESTIMATORS.values()} == set(ESTIMATORS) - left_out
 

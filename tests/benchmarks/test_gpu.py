@@ -1,4 +1,4 @@
-"""`make gpu` on the CPU: it runs to its end, with all packages and with few; and no part takes another one down."""
+"""`make gpu` on the CPU: it completes with all packages and with few, and parts fail independently."""
 
 import json
 import os
@@ -31,27 +31,27 @@ PathFinder.find_spec = without
 """
 
 
-def fails(error: Exception) -> Any:
+def fail(error: Exception) -> Any:
     raise error
 
 
-def test_one_item_takes_no_other_down(tmp_path: Path) -> None:
+def test_failing_item_leaves_others_running(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "part.json", time.time() + 60.0)
-    sheet.attempt("missing", lambda: fails(ModuleNotFoundError("No module named 'deepspeed'")))
-    sheet.attempt("wrong", lambda: fails(ValueError("two\nlines")))
+    sheet.attempt("missing", lambda: fail(ModuleNotFoundError("No module named 'deepspeed'")))
+    sheet.attempt("wrong", lambda: fail(ValueError("two\nlines")))
     sheet.attempt("right", lambda: sheet.claim("right", "1", True))
-    told = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
-    assert told == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
+    outcomes = [(line["claim"], line["verdict"]) for line in json.loads((tmp_path / "part.json").read_text())["claims"]]
+    assert outcomes == [("missing", "skipped"), ("wrong", "FAILED"), ("right", "ok")]
     assert sheet.claims[0]["figure"] == "No module named 'deepspeed'" and sheet.claims[1]["figure"] == "ValueError: two"
 
 
-def test_what_there_is_no_time_for_is_skipped(tmp_path: Path) -> None:
+def test_items_without_time_left_are_skipped(tmp_path: Path) -> None:
     sheet = Sheet(tmp_path / "part.json", time.time())
     assert sheet.attempt("late", lambda: 1) is None
     assert [(line["claim"], line["verdict"]) for line in sheet.claims] == [("late", "skipped")]
 
 
-def test_a_part_that_hangs_or_dies_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_hanging_or_dead_part_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "part.py").write_text(
         "import sys, time\nsys.exit('broken') if 'resume' in sys.argv else time.sleep(60)"
     )
@@ -66,26 +66,26 @@ def test_there_is_time_for_every_part() -> None:
 
 
 def test_plan_runs_in_miniature(tmp_path: Path) -> None:
-    """The parts that need no process of their own; the others are run by the slow test below."""
+    """The parts that run in this process; the slow test below runs the others."""
     sheet, size, device = Sheet(tmp_path / "part.json", time.time() + 600.0), SIZES["quick"], torch.device("cpu")
     plan.measure_decoding(sheet, size, device, "nano")
     plan.measure_long_updates(sheet, size, device, "nano")
-    told = {line["claim"]: line["verdict"] for line in sheet.claims}
-    assert told == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
-    found = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
-    assert found["tokens_per_second"] == pytest.approx(4 / (found["ms"] / 1000)) and found["limit_ms"] > 0
+    outcomes = {line["claim"]: line["verdict"] for line in sheet.claims}
+    assert outcomes == {"decode, 4 in flight": "measured", "an update of 512 tokens": "measured"}
+    figures = sheet.figures["decode, 4 in flight"]  # times are not judged: other processes may run beside the test
+    assert figures["tokens_per_second"] == pytest.approx(4 / (figures["ms"] / 1000)) and figures["limit_ms"] > 0
     assert sheet.figures["512 tokens"]["share_of_peak"] > 0
 
 
 def test_a_step_moves_weights_and_caches() -> None:
-    """Two layers of two heads of keys and of values, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
+    """Two layers of two key and value heads, 8 wide, 3 rows of 10 tokens: 2 · 2 · 2 · 8 · 30 numbers."""
     model = torch.nn.Linear(5, 4, bias=False)
     model.config = SimpleNamespace(num_hidden_layers=2, num_key_value_heads=2, head_dim=8)  # type: ignore[assignment]
     assert plan.count_moved_bytes(model, 3, 10) == 2 * (20 + 2 * 2 * 2 * 8 * 30)
 
 
 @pytest.mark.parametrize(
-    ("part", "whole"),
+    ("part", "full"),
     [
         ({"figures": {}, "claims": [{"figure": "1", "verdict": "ok"}]}, True),
         ({"figures": {}, "claims": [{"figure": "the part's time was up", "verdict": "skipped"}]}, False),
@@ -94,38 +94,40 @@ def test_a_step_moves_weights_and_caches() -> None:
         ({"figures": {"ended": "by the part's time; the next call resumes it"}, "claims": []}, False),
     ],
 )
-def test_parts_that_were_cut_short_are_run_again(part: dict[str, Any], whole: bool) -> None:
-    assert run.is_complete(part) is whole
+def test_interrupted_parts_are_run_again(part: dict[str, Any], full: bool) -> None:
+    assert run.is_complete(part) is full
 
 
-def quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
-    """What the script wrote."""
+def run_quick(out: Path, parts: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """Run the script with `--quick` and return its results."""
     command = [sys.executable, run.__file__, *parts, "--device", "cpu", "--quick", "--out", str(out)]
-    done = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(out.read_text())
-    for part in found["parts"].values():
-        assert part["claims"], done.stdout
-        assert all(line["claim"] in done.stdout and line["verdict"] in done.stdout for line in part["claims"])
-    return found
+    process = subprocess.run(command, env=os.environ | env, cwd=out.parent, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
+    results: dict[str, Any] = json.loads(out.read_text())
+    for part in results["parts"].values():
+        assert part["claims"], process.stdout
+        assert all(line["claim"] in process.stdout and line["verdict"] in process.stdout for line in part["claims"])
+    return results
 
 
-def verdicts(found: dict[str, Any], part: str) -> dict[str, str]:
-    return {line["claim"]: line["verdict"] for line in found["parts"][part]["claims"]}
+def read_verdicts(results: dict[str, Any], part: str) -> dict[str, str]:
+    return {line["claim"]: line["verdict"] for line in results["parts"][part]["claims"]}
 
 
 @pytest.mark.slow
 def test_all_of_it_runs_on_a_cpu(tmp_path: Path) -> None:
-    found = quick(tmp_path / "gpu.json", [], {})
-    assert list(found["parts"]) == run.list_parts("quick")
-    assert set(verdicts(found, "one-card").values()) == {"ok"}
-    assert found["parts"]["flagship"]["figures"]["ended"] == found["parts"]["vision"]["figures"]["ended"] == "complete"
-    assert found["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
-    assert set(verdicts(found, "repeat").values()) == {"ok", "measured"}
-    assert set(verdicts(found, "resume").values()) == {"ok"}
-    assert verdicts(found, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
-    assert verdicts(found, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
-    assert verdicts(found, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
+    results = run_quick(tmp_path / "gpu.json", [], {})
+    assert list(results["parts"]) == run.list_parts("quick")
+    assert set(read_verdicts(results, "one-card").values()) == {"ok"}
+    assert (
+        results["parts"]["flagship"]["figures"]["ended"] == results["parts"]["vision"]["figures"]["ended"] == "complete"
+    )
+    assert results["parts"]["machine"]["figures"]["environment"]["versions"]["torch"]
+    assert set(read_verdicts(results, "repeat").values()) == {"ok", "measured"}
+    assert set(read_verdicts(results, "resume").values()) == {"ok"}
+    assert read_verdicts(results, "agreement")["nano, bf16: engine = PolicyTrainer"] == "ok"
+    assert read_verdicts(results, "train-nano")["train, PolicyTrainer, 512 a micro-batch"] == "measured"
+    assert read_verdicts(results, "negotiation-nano") == {"recipe negotiation-nano learns": "measured"}
 
 
 @pytest.mark.slow
@@ -133,13 +135,13 @@ def test_it_runs_with_torch_transformers_and_pydantic_alone(tmp_path: Path) -> N
     names = {"deepspeed", "pettingzoo", "gymnasium", "gguf", "openskill", "pyspiel", "pandas", "pyarrow"}
     (tmp_path / "sitecustomize.py").write_text(MISSING.format(names=names))
     parts = ["machine", "agreement", "repeat", "learning", "train-nano", "negotiation-nano"]
-    found = quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
-    assert set(found["parts"]["machine"]["figures"]["missing"]) == names
-    agreement = verdicts(found, "agreement")
+    results = run_quick(tmp_path / "gpu.json", parts, {"PYTHONPATH": str(tmp_path)})
+    assert set(results["parts"]["machine"]["figures"]["missing"]) == names
+    agreement = read_verdicts(results, "agreement")
     assert agreement["nano, fp32: engine = scorer (the gate)"] == "ok"
     assert agreement["nano, fp32: engine = PolicyTrainer"] == "skipped"
-    assert verdicts(found, "repeat")["update twice, fp32, default"] == "ok"
-    assert verdicts(found, "learning")["nano learns a task (bare loop)"] == "measured"
-    assert verdicts(found, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
-    (skipped,) = found["parts"]["negotiation-nano"]["claims"]
+    assert read_verdicts(results, "repeat")["update twice, fp32, default"] == "ok"
+    assert read_verdicts(results, "learning")["nano learns a task (bare loop)"] == "measured"
+    assert read_verdicts(results, "train-nano")["train, bare loop, 512 a micro-batch"] == "measured"
+    (skipped,) = results["parts"]["negotiation-nano"]["claims"]
     assert skipped["verdict"] == "skipped" and any(name in skipped["figure"] for name in names)

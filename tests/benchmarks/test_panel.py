@@ -1,4 +1,4 @@
-"""How far runs stay below best play, by hand: over runs, over deals, and where a match is missing."""
+"""Gaps to best play, worked by hand: over runs, over deals, and with a missing match."""
 
 import panel
 import pytest
@@ -7,8 +7,8 @@ from arena.statistics import mean_ci
 from arena.store.evaluations import Cell, Deals, Evaluation
 
 
-def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
-    """An evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
+def make_evaluation(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
+    """Return an evaluation of one member from both seats, whose best responses are 4, 6, 8 and 2, 2, 2."""
     bests: tuple[Deals, Deals] = [4.0, 6.0, 8.0], [2.0, 2.0, 2.0]
     cells = [
         Cell(member="m", seat=seat, payoff=paid, valid=[1.0] * 3, best_response=best)
@@ -20,20 +20,20 @@ def judged(first: Deals, second: Deals, most: dict[str, Deals]) -> Evaluation:
     )  # fmt: skip
 
 
-def test_by_hand() -> None:
-    """Seat one: the runs stay 1, 2, 3 and 0, 0, 6 below, so 2 and 2 over runs, and .5, 1, 4.5 over deals."""
+def test_scores_match_worked_example() -> None:
+    """From seat one the runs stay 1, 2, 3 and 0, 0, 6 below: 2 and 2 over runs, .5, 1, 4.5 over deals."""
     known: dict[str, Deals] = {"one": [3.0, 5.0, 7.0], "two": [2.0, 2.0, 2.0]}
     runs = [
-        judged([3, 4, 5], [2, 2, 2], known),
-        judged([4, 6, 2], [1, 1, 1], known),
+        make_evaluation([3, 4, 5], [2, 2, 2], known),
+        make_evaluation([4, 6, 2], [1, 1, 1], known),
     ]
-    found = panel.compute_gaps(runs)
-    assert found["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
-    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
-    assert found["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
-    assert found["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
-    assert found["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
-    rows = panel.format_gap_table(found)
+    gaps = panel.compute_gaps(runs)
+    assert gaps["m, one"]["over_runs"] == pytest.approx([2, 2, 2])
+    assert gaps["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 1.0, 4.5])])
+    assert gaps["m, two"]["over_runs"] == pytest.approx([*mean_ci([0.0, 1.0])])
+    assert gaps["panel"]["over_runs"] == pytest.approx([*mean_ci([1.0, 1.5])])
+    assert gaps["panel, not knowing whom"]["over_runs"] == pytest.approx([*mean_ci([0.5, 1.0])])
+    rows = panel.format_gap_table(gaps)
     assert rows[2] == "| m, one | 2.00 [2.00, 2.00] | 2.00 [-3.41, 7.41] | not shown |"
     assert panel.format_gap_table({"m": {"over_runs": [0.3, 0.1, 0.5], "over_deals": [0.3, 0.1, 0.5]}})[2].endswith(
         "| yes |"
@@ -41,7 +41,7 @@ def test_by_hand() -> None:
 
 
 def test_a_deal_with_a_missing_match_is_left_out() -> None:
-    found = panel.compute_gaps([judged([3, None, 5], [2, 2, 2], {}), judged([4, 6, 2], [2, 2, 2], {})])
-    assert found["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
-    assert found["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
-    assert "panel, not knowing whom" not in found, "theory does not know it of nim"
+    gaps = panel.compute_gaps([make_evaluation([3, None, 5], [2, 2, 2], {}), make_evaluation([4, 6, 2], [2, 2, 2], {})])
+    assert gaps["m, one"]["over_deals"] == pytest.approx([*mean_ci([0.5, 4.5])])
+    assert gaps["panel"]["over_deals"] == pytest.approx([*mean_ci([0.25, 2.25])])
+    assert "panel, not knowing whom" not in gaps, "theory does not know it of nim"

@@ -8,7 +8,7 @@ import landing
 import pytest
 
 from analysis.panels import MAX_PANELS
-from tests.legible import complaints, joined
+from tests.legible import find_overlaps, find_sparse_lines
 
 RESULTS = landing.RESULTS
 PICTURES = sorted(path.stem for path in RESULTS.glob("*.png"))
@@ -16,14 +16,14 @@ PICTURES = sorted(path.stem for path in RESULTS.glob("*.png"))
 
 def draw_again(picture: str) -> Any:
     """Draw a picture from its kept numbers."""
-    kept = json.loads((RESULTS / f"{picture}.json").read_text())
+    results = json.loads((RESULTS / f"{picture}.json").read_text())
     script = importlib.import_module(picture.partition("-")[0])
     if picture == "verdicts":
-        return script.draw(kept["rates"])
+        return script.draw(results["rates"])
     if picture == "simulated_scale":
-        return script.draw(kept["simulated"])
+        return script.draw(results["simulated"])
     if picture.startswith("panel"):
-        return script.draw(kept)
+        return script.draw(results)
     return script.draw(RESULTS / f"{picture}.json")
 
 
@@ -42,5 +42,5 @@ def test_every_picture_is_shown_on_a_page() -> None:
 @pytest.mark.parametrize("picture", PICTURES)
 def test_a_picture_is_legible(picture: str) -> None:
     figure = draw_again(picture)
-    assert complaints(figure) == []
-    assert 0 < len(figure.axes) <= MAX_PANELS and not joined(figure, few=5)
+    assert find_overlaps(figure) == []
+    assert 0 < len(figure.axes) <= MAX_PANELS and not find_sparse_lines(figure, minimum=5)

@@ -9,7 +9,7 @@ import games
 Adapted = TypeVar("Adapted")
 
 
-def dealt(kind: type[Adapted], name: str, seed: int = 0, **options: Any) -> Adapted:
+def make_dealt_game(kind: type[Adapted], name: str, seed: int = 0, **options: Any) -> Adapted:
     """Make and reset the game of this name, which must be of this class."""
     game = games.make(name, **options)
     assert isinstance(game, kind)
@@ -17,9 +17,9 @@ def dealt(kind: type[Adapted], name: str, seed: int = 0, **options: Any) -> Adap
     return game
 
 
-def reason(name: str, **options: Any) -> str:
+def get_refusal_reason(name: str, **options: Any) -> str:
     """Return the reason, which must be one line, why the game cannot be made."""
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as error:
         games.make(name, **options)
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)

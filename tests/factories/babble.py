@@ -1,4 +1,4 @@
-"""Tables at which a policy without weights babbles: it writes texts drawn by the request's seed alone."""
+"""Tables with a policy without weights, which writes texts drawn by the request's seed alone."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,19 +27,19 @@ POLICIES = {
 }
 
 
-class Babbler:
-    """An engine that answers anything, with log-probabilities made up by the same draw."""
+class RandomTextEngine:
+    """Engine that answers any request with a random text and random log-probabilities, by the request's seed."""
 
     max_context = 10**9
 
     def __init__(self) -> None:
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
-        self.asked.append(request)
+    def _complete(self, request: Request) -> Completion:
+        self.requests.append(request)
         rng = np.random.default_rng(request.seed)
         ids = (*FRAME.encode(str(rng.choice(TEXTS))), FRAME.stop_id)
         return Completion(ids, tuple(rng.normal(-1.0, 0.1, len(ids)).tolist()), "stop", 3)
@@ -48,19 +48,21 @@ class Babbler:
         pass
 
 
-class Nobody:
-    """PastVersions, of which there are none."""
+class NoPastVersions:
+    """Stand-in for `PastVersions` without any past version."""
 
     @asynccontextmanager
     async def reserve(self, policies: Collection[str]) -> AsyncIterator[None]:
         yield
 
 
-def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any) -> Lineup:
-    """One table of a game, seats held by `p`, `q`, or scripted policies."""
+def make_lineup(
+    game: str, holders: Mapping[str, str], roles: Mapping[str, str] | None = None, **options: Any
+) -> Lineup:
+    """Return a lineup with one table, whose seats are held by `p`, `q`, or scripted policies."""
     if roles is None:
         roles = {seat: f"nano_{seat}" for seat in holders}
-    engine: Any = Babbler()
+    engine: Any = RandomTextEngine()
     return Lineup(
         tables=[make_table(GameSpec(name=game, options=options), roles)],
         policies=POLICIES,
@@ -71,10 +73,10 @@ def lineup(game: str, holders: Mapping[str, str], roles: Mapping[str, str] | Non
     )
 
 
-def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
-    """A match at its table."""
-    (table,) = on.tables
-    seats, game = seatings(table, holders, on.policies), table.game
+def make_plan(lineup: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any) -> MatchPlan:
+    """Return the plan of a match at the lineup's table."""
+    (table,) = lineup.tables
+    seats, game = seatings(table, holders, lineup.policies), table.game
     return MatchPlan(
         identity=MatchId(1, number),
         game=game.name,
@@ -85,7 +87,7 @@ def plan(on: Lineup, holders: Mapping[str, str], number: int = 0, **changes: Any
     )
 
 
-def untimed(record: MatchRecord) -> dict[str, Any]:
-    """The record without clock times."""
+def drop_times(record: MatchRecord) -> dict[str, Any]:
+    """Return the record's row without clock times."""
     row = record.to_json()
     return row | {"started": "", "seconds": 0.0, "turns": [{**turn, "seconds": 0.0} for turn in row["turns"]]}

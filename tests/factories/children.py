@@ -1,4 +1,4 @@
-"""The command line in forked children of one warm process: real processes that start at once and may be killed."""
+"""The command line in forked children of one warm process, which start fast and may be killed."""
 
 import multiprocessing
 import os
@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 import pytest
 
 from arena.cli import main as cli
-from tests.factories.commands import Told
+from tests.factories.commands import CommandResult
 
 
 @dataclass(frozen=True)
-class Hurt:
+class ChildFault:
     """Fault to inject into a child: SIGKILL at its n-th durable step (fsync, rename or removal)."""
 
     kill_at_step: int = 0
@@ -37,78 +37,78 @@ _CONTEXT.set_forkserver_preload(
 
 
 class Child:
-    """The command line in a process of its own, which may be killed."""
+    """The command line in a child process, which may be killed."""
 
-    def __init__(self, folder: Path, *arguments: object, hurt: Hurt | None = None) -> None:
-        """Starts it; what it says is kept in files in `folder`."""
+    def __init__(self, folder: Path, *arguments: object, fault: ChildFault | None = None) -> None:
+        """Start the child; its output goes to files in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._said = folder / "out", folder / "err"
+        self._output_files = folder / "out", folder / "err"
         self.process: BaseProcess = _CONTEXT.Process(
-            target=_child, args=([str(a) for a in arguments], *self._said, hurt or Hurt())
+            target=_run_child, args=([str(a) for a in arguments], *self._output_files, fault or ChildFault())
         )
         self.process.start()
-        self.begun = time.monotonic()
+        self.started_at = time.monotonic()
 
     def signal(self, number: int) -> None:
-        """Send it a signal; nothing happens if it has ended."""
+        """Send a signal, unless the child has ended."""
         assert self.process.pid is not None
         with suppress(ProcessLookupError):
             os.kill(self.process.pid, number)
 
-    def until(self, what: Callable[[], bool], limit: float = 120) -> bool:
-        """Wait until something is so; false if the process ended first."""
+    def wait_until(self, condition: Callable[[], bool], limit: float = 120) -> bool:
+        """Wait until the condition holds; False if the child ended first."""
         deadline = time.monotonic() + limit
-        while not what():
+        while not condition():
             if not self.process.is_alive():
-                return what()
+                return condition()
             assert time.monotonic() < deadline, "the child is stuck"
             time.sleep(0.001)
         return True
 
-    def end(self, limit: float = 240) -> Told:
-        """Wait for its end."""
+    def end(self, limit: float = 240) -> CommandResult:
+        """Wait for the child and return its result."""
         self.process.join(limit)
         if self.process.exitcode is None:
             self.process.kill()
             pytest.fail("the child is stuck")
-        out, err = (file.read_text() if file.exists() else "" for file in self._said)
-        return Told(self.process.exitcode, out, err)
+        out, err = (file.read_text() if file.exists() else "" for file in self._output_files)
+        return CommandResult(self.process.exitcode, out, err)
 
 
-def arena_child(folder: Path, *arguments: object, hurt: Hurt | None = None) -> Told:
-    """The command line in a process of its own, to its end."""
-    return Child(folder, *arguments, hurt=hurt).end()
+def run_arena_child(folder: Path, *arguments: object, fault: ChildFault | None = None) -> CommandResult:
+    """Run the command line in a child process to its end."""
+    return Child(folder, *arguments, fault=fault).end()
 
 
-def _child(arguments: list[str], out: Path, err: Path, hurt: Hurt) -> NoReturn:
+def _run_child(arguments: list[str], out: Path, err: Path, fault: ChildFault) -> NoReturn:
     for descriptor, path in ((1, out), (2, err)):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         os.dup2(opened, descriptor)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["arena", *arguments]
     os.fsync = lambda fd: None  # as in tests/conftest.py; it counts as a step all the same
-    steps = _count_steps(hurt.kill_at_step)
+    steps = _count_steps(fault.kill_at_step)
     try:
         code: Any = cli.run_cli()
     except SystemExit as end:
         code = end.code
     sys.stdout.flush()
     sys.stderr.flush()
-    if hurt.count_steps:
-        hurt.count_steps.write_text(str(steps[0]))
+    if fault.count_steps:
+        fault.count_steps.write_text(str(steps[0]))
     os._exit(int(code or 0))
 
 
 def _count_steps(kill_at: int) -> list[int]:
-    """Counts what makes files durable; SIGKILL before the step of this number."""
+    """Count the calls that make files durable, and kill this process before the `kill_at`-th one."""
     steps = [0]
 
     def counted(call: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*arguments: Any, **keywords: Any) -> Any:
+        def step(*arguments: Any, **options: Any) -> Any:
             steps[0] += 1
             if steps[0] == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **keywords)
+            return call(*arguments, **options)
 
         return step
 

@@ -1,4 +1,4 @@
-"""Ray clusters of a test's own, on loopback, of as many nodes as are started on this machine."""
+"""Ray clusters on loopback, all of whose nodes run on this machine."""
 
 import os
 import secrets
@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RAY = Path(sys.executable).with_name("ray")
 
 
-class Nodes:
-    """A head and what joins it; their processes are children, which `stop` ends."""
+class Cluster:
+    """Head and further nodes of a cluster; their processes are children, which `stop` ends."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -35,35 +35,35 @@ class Nodes:
             "OMP_NUM_THREADS": "1",
         }
         self._folder = folder
-        self._blocking: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, cpus: int) -> None:
-        """One more node, the head first; it is up when this returns."""
+        """Start one more node, the head first, and wait until it is up."""
         head = ["--head", f"--port={self.address.partition(':')[2]}", "--include-dashboard=false"]
-        first = [*head, f"--temp-dir={self._folder}"] if not self._blocking else [f"--address={self.address}"]
+        first = [*head, f"--temp-dir={self._folder}"] if not self._processes else [f"--address={self.address}"]
         command = [str(RAY), "start", *first, f"--num-cpus={cpus}", "--object-store-memory=100000000", "--block"]
-        with (self._folder / f"node-{len(self._blocking)}.log").open("wb") as log:
-            self._blocking.append(subprocess.Popen(command, env=self.environ, stdout=log, stderr=log))
+        with (self._folder / f"node-{len(self._processes)}.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(command, env=self.environ, stdout=log, stderr=log))
         deadline = time.monotonic() + 400
         while "Ray runtime started" not in (text := Path(log.name).read_text()):
-            assert self._blocking[-1].poll() is None and time.monotonic() < deadline, text
+            assert self._processes[-1].poll() is None and time.monotonic() < deadline, text
             time.sleep(0.2)
 
     def processes(self) -> list[psutil.Process]:
-        """All processes of all nodes."""
-        return [each for node in self._blocking if node.poll() is None for each in _below(node.pid)]
+        """Return all processes of all nodes."""
+        return [each for node in self._processes if node.poll() is None for each in _list_process_tree(node.pid)]
 
     def stop(self) -> None:
-        """End all of them."""
-        left = self.processes()
-        for process in left:
+        """Kill all nodes."""
+        running = self.processes()
+        for process in running:
             process.kill()
-        psutil.wait_procs(left, 30)
-        for node in self._blocking:
+        psutil.wait_procs(running, 30)
+        for node in self._processes:
             node.wait(30)
 
 
-def _below(pid: int) -> list[psutil.Process]:
+def _list_process_tree(pid: int) -> list[psutil.Process]:
     try:
         node = psutil.Process(pid)
         return [node, *node.children(recursive=True)]
@@ -72,10 +72,10 @@ def _below(pid: int) -> list[psutil.Process]:
 
 
 @contextmanager
-def nodes() -> Iterator[Nodes]:
-    """A cluster without nodes yet; its socket paths are short."""
+def make_cluster() -> Iterator[Cluster]:
+    """Yield a cluster without nodes, in a folder with a short path for its sockets."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        cluster = Nodes(Path(folder))
+        cluster = Cluster(Path(folder))
         try:
             yield cluster
         finally:

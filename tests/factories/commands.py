@@ -1,4 +1,4 @@
-"""The command line in this process, and the arguments of a run of seconds."""
+"""The command line in this process, and the arguments of a run that takes seconds."""
 
 import io
 import resource
@@ -23,8 +23,8 @@ NO_IMITATION = ["--set", "policies.shared.imitate=null"]
 
 
 @dataclass(frozen=True)
-class Told:
-    """How a command ended: its exit code and what it said."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -32,14 +32,14 @@ class Told:
 
     @property
     def line(self) -> str:
-        """The single line of an expected failure, without `arena: `; fails the test for anything else."""
+        """The one error line of an expected failure, without `arena: `; fails the test for any other output."""
         assert self.err.startswith("arena: ") and self.err.count("\n") == 1 and self.err.endswith("\n"), self.err
         assert "Traceback" not in self.out + self.err
         return self.err.removeprefix("arena: ").rstrip("\n")
 
 
-def arena(*arguments: object) -> Told:
-    """The command line in this process."""
+def arena(*arguments: object) -> CommandResult:
+    """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", ["arena", *map(str, arguments)])
@@ -47,11 +47,11 @@ def arena(*arguments: object) -> Told:
             code = cli.run_cli()
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    return Told(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())
 
 
 @contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
+def limit_file_size(size: int) -> Iterator[None]:
     """Limit the size in bytes of files that this process writes, so that writes fail as on a full disk."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -61,9 +61,9 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def refused(*arguments: object) -> str:
-    """The one line with which a command that must fail does so, with exit code 2."""
-    told = arena(*arguments)
-    assert told.code == 2, told
-    assert told.out == ""
-    return told.line
+def get_refusal(*arguments: object) -> str:
+    """Run a command that must fail with exit code 2, and return its one error line."""
+    result = arena(*arguments)
+    assert result.code == 2, result
+    assert result.out == ""
+    return result.line

@@ -21,8 +21,8 @@ tracker: []
 LOSSES = {"pairs": "{dpo: {reference: initial}}", "labels": "kto"}
 
 
-def chats(count: int) -> list[dict[str, Any]]:
-    """Chats of one exchange, of different lengths."""
+def make_chats(count: int) -> list[dict[str, Any]]:
+    """Return chats of one exchange, of different lengths."""
     return [
         {
             "messages": [
@@ -34,30 +34,30 @@ def chats(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def pairs(count: int) -> list[dict[str, Any]]:
-    """Preference pairs in which a number is better than none."""
+def make_pairs(count: int) -> list[dict[str, Any]]:
+    """Return preference pairs in which an offer is better than a refusal."""
     return [
         {"prompt": f"take {i % 3}", "chosen": f"offer {i % 3} 0", "rejected": ["walk", "no deal"][i % 2]}
         for i in range(count)
     ]
 
 
-def labels(count: int) -> list[dict[str, Any]]:
-    """Labelled completions: an offer is desirable, else not."""
+def make_labels(count: int) -> list[dict[str, Any]]:
+    """Return labelled completions, of which offers are desirable."""
     return [
         {"prompt": f"take {i % 3}", "completion": f"offer {i} 0" if i % 2 else f"walk {i}", "label": bool(i % 2)}
         for i in range(count)
     ]
 
 
-def written(path: Path, rows: Iterable[Any]) -> Path:
+def write_rows(path: Path, rows: Iterable[Any]) -> Path:
     """Write rows to a JSON Lines file, texts as they are, and return its path."""
     path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
     return path
 
 
-def taught(data: Path, kind: str = "chats", *assignments: str) -> Experiment:
-    """An experiment in which a nano policy learns from a data set of this kind."""
+def make_data_experiment(data: Path, kind: str = "chats", *assignments: str) -> Experiment:
+    """Return an experiment in which a nano policy learns from a data set of this kind."""
     layers = [text_layer("test", SOURCE.replace("DATA", str(data)))]
     if kind in LOSSES:
         layers += [set_layer(f"learn.loss={LOSSES[kind]}"), set_layer("learn.aggregate=turn_mean")]

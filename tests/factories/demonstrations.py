@@ -1,4 +1,4 @@
-"""A lab whose responder plays at random, and what its demonstrations say."""
+"""A lab whose responder plays at random, and the texts of its demonstrations."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from arena.lab import Lab
 from arena.learn.samples import Sample
 from arena.store.run import RunFolder
 from tests.factories.babble import FRAME
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 
 CONFIG = """\
 name: mixed
@@ -26,19 +26,19 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {}, gate_tolerance: 0.01}
 """
 
 
-def experiment(*assignments: str) -> Experiment:
-    """`CONFIG` with assignments such as `iterations=1` applied to it."""
+def make_experiment(*assignments: str) -> Experiment:
+    """Return `CONFIG` with assignments such as `iterations=1`."""
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def started(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
-    """A lab with a new run folder, before its first iteration."""
-    given = experiment(*assignments)
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
+def open_lab(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Lab:
+    """Return a lab with a new run folder, before its first iteration."""
+    experiment = make_experiment(*assignments)
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(experiment), {}), experiment, watcher or RecordingWatcher()))
 
 
-def said(sample: Sample) -> list[str]:
-    """The text of each of the sample's own turns."""
+def decode_turns(sample: Sample) -> list[str]:
+    """Return the text of each of the sample's own turns."""
     stream = sample.stream
     turns = sorted({turn for turn in stream.turns if turn >= 0})
     return [FRAME.decode([i for i, t in zip(stream.ids, stream.turns, strict=True) if t == turn]) for turn in turns]

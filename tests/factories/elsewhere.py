@@ -1,4 +1,4 @@
-"""An engine in a process of its own: a second implementation of `Engine`, over a pipe."""
+"""An engine in a child process: a second implementation of `Engine`, over a pipe."""
 
 import asyncio
 import multiprocessing
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import agents.attention  # noqa: F401 a model that comes over a pipe computes with it
+import agents.attention  # noqa: F401 unpickled models use it
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.precision import Precision
@@ -19,22 +19,22 @@ from agents.published import FolderWeights, ModuleWeights, Weights
 from agents.stream import Stream
 
 
-def served(pipe: Connection, threads: int, precision: Precision) -> None:
-    """What runs there: an engine, asked over a pipe, in a loop of its own."""
+def serve_engine(pipe: Connection, threads: int, precision: Precision) -> None:
+    """Serve an engine over the pipe until it sends None."""
     torch.set_num_threads(threads)
     engine = InProcessEngine(precision)
 
     async def answer() -> None:
-        while asked := await asyncio.to_thread(pipe.recv):
-            name, given = asked
-            told = getattr(engine, name)(*given)
-            pipe.send(await told if asyncio.iscoroutine(told) else told)
+        while call := await asyncio.to_thread(pipe.recv):
+            name, arguments = call
+            reply = getattr(engine, name)(*arguments)
+            pipe.send(await reply if asyncio.iscoroutine(reply) else reply)
 
     asyncio.run(answer())
 
 
-class EngineElsewhere:
-    """Serves weights there; what is asked together is answered together."""
+class ProcessEngine:
+    """Engine in a child process, which batches concurrent requests."""
 
     capabilities, max_context = InProcessEngine.capabilities, 10**9
 
@@ -47,48 +47,50 @@ class EngineElsewhere:
 
     async def open(self) -> None:
         """Start the process."""
-        self._pipe, theirs = multiprocessing.Pipe()
+        self._pipe, child_end = multiprocessing.Pipe()
         spawn = multiprocessing.get_context("spawn")
-        self._child = spawn.Process(target=served, args=(theirs, torch.get_num_threads(), self.precision), daemon=True)
+        self._child = spawn.Process(
+            target=serve_engine, args=(child_end, torch.get_num_threads(), self.precision), daemon=True
+        )
         self._child.start()
-        theirs.close()
+        child_end.close()
 
     async def close(self) -> None:
-        """End it."""
+        """End the process."""
         if self._child is not None:
             self._pipe.send(None)
             await asyncio.to_thread(self._child.join)
             self._child = None
 
     def figures(self) -> dict[str, float]:
-        """It keeps none."""
+        """Return no figures."""
         return {"seconds": 0.0}
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """A folder is read there; a module goes through the pipe as it is now."""
+        """Publish a folder, which the child reads, or a module, which goes through the pipe."""
         assert isinstance(weights, ModuleWeights | FolderWeights)
-        await self._ask("publish", policy, version, replace(weights, gather=nullcontext))
+        await self._call("publish", policy, version, replace(weights, gather=nullcontext))
 
     async def release(self, policy: str) -> None:
-        """The other process lets go of its caches."""
-        await self._ask("release", policy)
+        """Release the child's caches."""
+        await self._call("release", policy)
 
     async def retire(self, policy: str) -> None:
-        """Serve nothing under that name any more."""
-        await self._ask("retire", policy)
+        """Stop serving the policy."""
+        await self._call("retire", policy)
 
     def forget(self, key: str) -> None:
-        """Nothing: what is published next makes room."""
+        """Do nothing; the next publication frees the cache."""
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
     ) -> list[np.ndarray]:
-        """Log-probabilities of the sampled tokens."""
-        scores: list[np.ndarray] = await self._ask("score", policy, list(streams), list(temperatures), full_vocabulary)
+        """Return log-probabilities of the sampled tokens."""
+        scores: list[np.ndarray] = await self._call("score", policy, list(streams), list(temperatures), full_vocabulary)
         return scores
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion per request; goes off once the loop has brought no other request for a while."""
+        """Return one completion per request; waits briefly for further requests of the batch."""
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in requests]
         self._waiting += zip(requests, futures, strict=True)
@@ -99,18 +101,18 @@ class EngineElsewhere:
                 for _ in range(3):
                     await asyncio.sleep(0)
             waiting, self._waiting = self._waiting, []
-            replies = await self._asked("generate", [request for request, _ in waiting]) if waiting else []
+            replies = await self._exchange("generate", [request for request, _ in waiting]) if waiting else []
             for (_, future), reply in zip(waiting, replies, strict=True):
                 future.set_result(reply)
         return [await future for future in futures]
 
-    async def _ask(self, name: str, *given: Any) -> Any:
+    async def _call(self, name: str, *arguments: Any) -> Any:
         async with self._one_at_a_time:
-            return await self._asked(name, *given)
+            return await self._exchange(name, *arguments)
 
-    async def _asked(self, name: str, *given: Any) -> Any:
+    async def _exchange(self, name: str, *arguments: Any) -> Any:
         def exchange() -> Any:
-            self._pipe.send((name, given))
+            self._pipe.send((name, arguments))
             return self._pipe.recv()
 
         return await asyncio.to_thread(exchange)

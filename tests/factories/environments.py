@@ -1,4 +1,4 @@
-"""Matches of scripted players in Arena, to be played again act by act through environments of other libraries."""
+"""Matches of scripted players in Arena, to be replayed through environments of other libraries."""
 
 import asyncio
 import importlib.util
@@ -15,7 +15,7 @@ from games.contracts import MatchId
 from tests.factories.commands import arena
 
 
-class Played(NamedTuple):
+class FinishedMatch(NamedTuple):
     """A finished match: the learner's acts, all acts in order, and the payoffs by seat."""
 
     seed: int
@@ -24,33 +24,35 @@ class Played(NamedTuple):
     payoffs: dict[str, float]
 
 
-def play(task: Task, seed: int, learner: str) -> MatchRecord:
+def play_match(task: Task, seed: int, learner: str) -> MatchRecord:
     """Play the match of `arena play --seed` in which the scripted policy `learner` has the task's seat."""
     game = task.make()
-    who = {seat: ScriptedContender(learner if seat == task.seat else task.against) for seat in game.possible_agents}
-    seats = {seat: contender.seating(task.game, seat) for seat, contender in who.items()}
+    contenders = {
+        seat: ScriptedContender(learner if seat == task.seat else task.against) for seat in game.possible_agents
+    }
+    seats = {seat: contender.seating(task.game, seat) for seat, contender in contenders.items()}
     plan = MatchPlan(identity=MatchId(0, 0), game=task.game, options=dict(task.options), seed=seed, seats=seats)
-    return asyncio.run(play_one(plan, who, seed, Limits()))
+    return asyncio.run(play_one(plan, contenders, seed, Limits()))
 
 
-def matches(task: Task, learner: str, number: int = 5) -> list[Played]:
+def play_matches(task: Task, learner: str, number: int = 5) -> list[FinishedMatch]:
     """Return the first matches, by seed, in which the learner moves."""
-    found = []
+    matches = []
     for seed in range(10 * number):
-        record = play(task, seed, learner)
+        record = play_match(task, seed, learner)
         assert record.status == "finished", record.reason
-        own = [turn.action for turn in record.turns if turn.seat == task.seat]
-        if own:
-            found.append(Played(seed, own, [turn.action for turn in record.turns], record.payoffs))
-        if len(found) == number:
-            return found
+        acts = [turn.action for turn in record.turns if turn.seat == task.seat]
+        if acts:
+            matches.append(FinishedMatch(seed, acts, [turn.action for turn in record.turns], record.payoffs))
+        if len(matches) == number:
+            return matches
     raise AssertionError("too few matches in which the learner moves")
 
 
-def written(name: str, library: str, folder: Path, *options: str) -> ModuleType:
+def export_environment(name: str, library: str, folder: Path, *options: str) -> ModuleType:
     """Write the game as an environment by the command, and import the module."""
-    told = arena("export-env", name, "--as", library, "--to", folder, *options)
-    assert told.code == 0, told.err
+    result = arena("export-env", name, "--as", library, "--to", folder, *options)
+    assert result.code == 0, result.err
     (path,) = folder.glob("*.py")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader

@@ -32,14 +32,14 @@ def load(folder: Path) -> Any:
 
 
 class Layer:
-    """Parameters that are loaded together, and the tensors of a checkpoint that have come so far."""
+    """Parameters that are loaded together, and the checkpoint tensors received so far."""
 
     def __init__(self) -> None:
         self.parameters: dict[str, torch.Tensor] = {}
         self.loaded: list[tuple[str, torch.Tensor]] | None = None
 
     def process(self) -> None:
-        """Replace the parameters by what has come; elements that have not are garbage."""
+        """Replace the parameters by the received tensors; missing elements become NaN."""
         for parameter in self.parameters.values():
             parameter.fill_(float("nan"))
         for name, tensor in self.loaded or ():
@@ -48,7 +48,7 @@ class Layer:
 
 
 class Model:
-    """Model of a worker, which loads weights layer by layer."""
+    """A worker's model, which loads weights layer by layer."""
 
     def __init__(self, folder: Path) -> None:
         self.module = load(folder)
@@ -62,25 +62,25 @@ class Model:
         return self.layers[".".join([*path, PACKED.get(last, last)])]
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Take tensors by reference; fill a layer that has all."""
+        """Take tensors by reference; fill a layer once it is complete."""
         for name, tensor in weights:
             layer = self._layer(name)
             assert tensor.shape == layer.parameters[name].shape
             if layer.loaded is None:
-                continue  # vLLM ignores what comes after a layer is full
+                continue  # vLLM ignores further tensors of a full layer
             layer.loaded.append((name, tensor))
             if sum(t.numel() for _, t in layer.loaded) >= sum(p.numel() for p in layer.parameters.values()):
                 layer.process()
 
 
 def initialize_layerwise_reload(model: Model) -> None:
-    """Let layers be loaded, except those that are being loaded already."""
+    """Start loading all layers that are not being loaded."""
     for layer in model.layers.values():
         layer.loaded = [] if layer.loaded is None else layer.loaded
 
 
 def finalize_layerwise_reload(model: Model, config: Any) -> None:
-    """Fill layers that have got a part of their elements; those without any keep theirs."""
+    """Fill partly loaded layers; layers without received tensors keep their weights."""
     for layer in model.layers.values():
         if layer.loaded:
             layer.process()
@@ -143,7 +143,7 @@ class WeightTransferConfig:
 
 
 class BaseWorker:
-    """Worker process with a model; its weights, and nothing else, can be asleep."""
+    """Worker with a model, whose weights alone can sleep."""
 
     def __init__(self, arguments: "AsyncEngineArgs", rank: int) -> None:
         self.model_runner = SimpleNamespace(model=Model(Path(arguments.model)), reload_weights=self._reload)
@@ -151,14 +151,14 @@ class BaseWorker:
         self.weight_transfer_engine: Any = None
         if transfer:
             parallel = SimpleNamespace(rank=rank, world_size=arguments.tensor_parallel_size)
-            made = WeightTransferEngineFactory.registry[transfer.backend]
+            engine = WeightTransferEngineFactory.registry[transfer.backend]
             config = SimpleNamespace(parallel_config=parallel)
-            self.weight_transfer_engine = made(transfer, config, torch.device("cpu"), self.model_runner.model)
+            self.weight_transfer_engine = engine(transfer, config, torch.device("cpu"), self.model_runner.model)
 
     def _reload(self, weights_path: str) -> None:
-        found = load(Path(weights_path)).named_parameters()
+        parameters = load(Path(weights_path)).named_parameters()
         initialize_layerwise_reload(self.model_runner.model)
-        self.model_runner.model.load_weights((name, tensor.data) for name, tensor in found)
+        self.model_runner.model.load_weights((name, tensor.data) for name, tensor in parameters)
         finalize_layerwise_reload(self.model_runner.model, None)
 
     def start_weight_update(self) -> None:
@@ -225,7 +225,7 @@ class AsyncLLM:
         self.asleep, self.paused, self.running = set[str](), False, 0
         self.changed, self.prefixes = asyncio.Condition(), dict[tuple[int, ...], list[int]]()
         self.asleep_during: list[tuple[str, set[str]]] = []
-        """Methods of workers that were called, and what was asleep then."""
+        """Called worker methods, each with the tags asleep at the time."""
 
     @classmethod
     def from_engine_args(cls, arguments: AsyncEngineArgs) -> "AsyncLLM":
@@ -235,7 +235,7 @@ class AsyncLLM:
     def shutdown(self) -> None:
         """As in vLLM."""
 
-    async def generate(self, prompt: Any, asked: Any, key: str, lora_request: Any = None) -> AsyncIterator[Any]:
+    async def generate(self, prompt: Any, sampling: Any, key: str, lora_request: Any = None) -> AsyncIterator[Any]:
         """Yield the reply, by the weights that the workers have when it is computed."""
         await asyncio.sleep(self.way)
         await self._state(lambda: not self.paused and not self.asleep)
@@ -244,12 +244,12 @@ class AsyncLLM:
             await asyncio.sleep(self.speed)
             assert not self.asleep, "illegal memory access"
             ids = list(prompt["prompt_token_ids"])
-            said = self.prefixes.setdefault((*ids, -asked.max_tokens), self._write(ids, asked.max_tokens))
+            reply = self.prefixes.setdefault((*ids, -sampling.max_tokens), self._write(ids, sampling.max_tokens))
         finally:
             self.running -= 1
             await self._state()
-        logprobs = [{token: SimpleNamespace(logprob=0.0)} for token in said]
-        yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=said, logprobs=logprobs)], num_cached_tokens=0)
+        logprobs = [{token: SimpleNamespace(logprob=0.0)} for token in reply]
+        yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=reply, logprobs=logprobs)], num_cached_tokens=0)
 
     def _write(self, ids: list[int], count: int) -> list[int]:
         model, context = self.workers[0].model_runner.model, list(ids)
@@ -259,7 +259,7 @@ class AsyncLLM:
         return context[len(ids) :]
 
     async def _state(self, wanted: Callable[[], bool] | None = None) -> None:
-        """Tell of a change, or wait for one."""
+        """Announce a change of state, or wait for one."""
         async with self.changed:
             if wanted is None:
                 self.changed.notify_all()
@@ -327,7 +327,7 @@ class AsyncLLM:
 def install(patch: pytest.MonkeyPatch, *, gpu: bool = True, transfer: bool = True) -> type[AsyncLLM]:
     """Make `vllm` this module until the patch ends; return its class of servers.
 
-    `gpu`: whether it can sleep; `transfer`: whether it has the interface for weight transfer.
+    `gpu`: whether it can sleep. `transfer`: whether it supports weight transfer.
     """
     llm = type("AsyncLLM", (AsyncLLM,), {"__module__": __name__})
     if not transfer:
@@ -335,7 +335,7 @@ def install(patch: pytest.MonkeyPatch, *, gpu: bool = True, transfer: bool = Tru
         llm = type("AsyncLLM", (), {k: v for k, v in bare.items() if k not in ("__dict__", "__weakref__")})
     patch.setattr(WeightTransferEngineFactory, "registry", {})
     platform = SimpleNamespace(is_cpu=lambda: False, is_sleep_mode_available=lambda: gpu)
-    found: dict[str, dict[str, Any]] = {
+    modules: dict[str, dict[str, Any]] = {
         "vllm": {"SamplingParams": SimpleNamespace},
         "vllm.config": {"WeightTransferConfig": WeightTransferConfig},
         "vllm.inputs": {"TokensPrompt": dict},
@@ -347,17 +347,17 @@ def install(patch: pytest.MonkeyPatch, *, gpu: bool = True, transfer: bool = Tru
     if transfer:
         base = WeightTransferEngine, WeightTransferInitInfo, WeightTransferUpdateInfo, WeightTransferUpdateRequest
         reload = initialize_layerwise_reload, finalize_layerwise_reload
-        found |= {
+        modules |= {
             "vllm.distributed.weight_transfer.base": {one.__name__: one for one in base},
             "vllm.distributed.weight_transfer.factory": {"WeightTransferEngineFactory": WeightTransferEngineFactory},
             "vllm.model_executor.model_loader.reload": {one.__name__: one for one in reload},
         }
-    for name in [one for one in sys.modules if one == "vllm" or one.startswith("vllm.")]:
+    for name in [module for module in sys.modules if module == "vllm" or module.startswith("vllm.")]:
         patch.delitem(sys.modules, name)
-    for name in ("agents.engines.vllm_worker", "agents.engines.vllm_transfer"):  # they read it when they are imported
+    for name in ("agents.engines.vllm_worker", "agents.engines.vllm_transfer"):  # which read vllm on import
         patch.setitem(sys.modules, name, ModuleType(name))
         patch.delitem(sys.modules, name)
-    for path, members in found.items():
+    for path, members in modules.items():
         parts = path.split(".")
         for end in range(1, len(parts) + 1):
             name = ".".join(parts[:end])

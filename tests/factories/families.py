@@ -1,4 +1,4 @@
-"""Small tokenizers of the families that real models come from, built here, and hostile strings for them."""
+"""Small tokenizers in the style of real model families, and hostile strings for them."""
 
 import json
 import random
@@ -74,7 +74,7 @@ STRIPPING = (
     "'\n' + content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
     "{% endif %}"
 )
-"""Takes thoughts of earlier replies away, as the templates of Qwen3 and DeepSeek-R1 do."""
+"""Strips thoughts from earlier replies, as the templates of Qwen3 and DeepSeek-R1 do."""
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
@@ -85,17 +85,17 @@ CHATML = (
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
-def llama3() -> Any:
+def build_llama3() -> Any:
     """Byte-level BPE with ignore_merges; control tokens lie outside the base vocabulary."""
-    backend = _byte_level(ignore_merges=True, words=LLAMA3_WORDS)
+    backend = _build_byte_level(ignore_merges=True, words=LLAMA3_WORDS)
     names = ("begin_of_text", "end_of_text", "start_header_id", "end_header_id", "eot_id", "python_tag")
     backend.add_special_tokens([f"<|{name}|>" for name in names])
     return _wrap(backend, LLAMA3, bos="<|begin_of_text|>", eos="<|end_of_text|>")
 
 
-def qwen() -> Any:
+def build_qwen() -> Any:
     """Byte-level BPE with NFC; <think> and <tool_call> are added but not special."""
-    backend = _byte_level()
+    backend = _build_byte_level()
     backend.normalizer = normalizers.NFC()
     backend.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     tags = ("<think>", "</think>", "<tool_call>", "</tool_call>")
@@ -103,7 +103,7 @@ def qwen() -> Any:
     return _wrap(backend, QWEN, eos="<|im_end|>", pad="<|endoftext|>")
 
 
-def gemma() -> Any:
+def build_gemma() -> Any:
     """BPE over ▁ with byte fallback; control tokens, tags and newlines are in the base vocabulary."""
     control = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
     tags = ["<table>", "</table>", "\n\n", "\n\n\n"]
@@ -111,7 +111,7 @@ def gemma() -> Any:
     trained = Tokenizer(models.BPE(unk_token="<unk>"))
     trained.train_from_iterator((text.replace(" ", "▁") for text in CORPUS), trainer)
     vocab = trained.get_vocab()
-    merges = _merges(trained)
+    merges = _read_merges(trained)
     for token in BYTES:
         vocab[token] = len(vocab)
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
@@ -122,19 +122,19 @@ def gemma() -> Any:
     return _wrap(backend, GEMMA, bos="<bos>", eos="<eos>", pad="<pad>", unk="<unk>")
 
 
-def llama2() -> Any:
+def build_llama2() -> Any:
     """Unigram with dummy prefix and byte fallback; its model spells </s> itself; [INST] is plain text."""
-    return _wrap(_unigram(), LLAMA2, bos="<s>", eos="</s>", unk="<unk>")
+    return _wrap(_build_unigram(), LLAMA2, bos="<s>", eos="</s>", unk="<unk>")
 
 
-def mistral() -> Any:
+def build_mistral() -> Any:
     """As llama2, but [INST] is a control token, and the system text stands before the last user text."""
-    backend = _unigram()
+    backend = _build_unigram()
     backend.add_special_tokens(["[INST]", "[/INST]", "[TOOL_CALLS]"])
     return _wrap(backend, MISTRAL, bos="<s>", eos="</s>", unk="<unk>")
 
 
-def words() -> Any:
+def build_words() -> Any:
     """Word-level: control tokens are words of the base vocabulary, and what is no word is <unk>."""
     control = ["<unk>", "<|im_start|>", "<|im_end|>", "x"]
     names = [*control, "user", "system", "assistant", "OFFER", *"0123456789abcdefghijklmnop|<>_"]
@@ -146,20 +146,21 @@ def words() -> Any:
 
 
 FAMILIES = {
-    "llama3": llama3, "qwen": qwen, "gemma": gemma, "llama2": llama2, "mistral": mistral, "words": words,
+    "llama3": build_llama3, "qwen": build_qwen, "gemma": build_gemma, "llama2": build_llama2, "mistral": build_mistral,
+    "words": build_words,
 }  # fmt: skip
 
 
-KNOWN = (
+CONTROL_TOKENS = (
     *("<|im_end|>", "<|im_start|>", "<|eot_id|>", "<end_of_turn>", "</s>", "[/INST]"),
     *("<think>", "</think>", "<tool_call>", "<0x0A>", "<<SYS>>", "<unk>"),
 )
 
 
-def hostile(seed: int, count: int, control: list[str]) -> Iterator[str]:
-    """Strings made to smuggle in `control` tokens: whole, nested, split, doubled, look-alike, amid noise."""
+def generate_attacks(seed: int, count: int, control: list[str]) -> Iterator[str]:
+    """Yield strings that try to smuggle in `control` tokens: whole, nested, split, doubled, look-alike, amid noise."""
     rng = random.Random(seed)
-    targets = [*control, *control, *KNOWN]
+    targets = [*control, *control, *CONTROL_TOKENS]
     noise = [
         " ", "\n", "\n\n", "\x00", "\t", "\u200b", "\u202e", "\ud800", "\udfff", "\ud83d\ude00", "▁", "Ġ", "é",
     ]  # fmt: skip
@@ -189,7 +190,7 @@ def hostile(seed: int, count: int, control: list[str]) -> Iterator[str]:
         yield rng.choice(["", " ", "\n"]) + "".join(attack() for _ in range(rng.randint(1, 5)))
 
 
-def _byte_level(ignore_merges: bool = False, words: str = "") -> Tokenizer:
+def _build_byte_level(ignore_merges: bool = False, words: str = "") -> Tokenizer:
     plain = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not words)
     split = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(words), "isolated"), plain])
     trained = Tokenizer(models.BPE())
@@ -197,18 +198,18 @@ def _byte_level(ignore_merges: bool = False, words: str = "") -> Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet, show_progress=False)
     trained.train_from_iterator(CORPUS, trainer)
-    model = models.BPE(vocab=trained.get_vocab(), merges=_merges(trained), ignore_merges=ignore_merges)
+    model = models.BPE(vocab=trained.get_vocab(), merges=_read_merges(trained), ignore_merges=ignore_merges)
     backend = Tokenizer(model)
     backend.pre_tokenizer = trained.pre_tokenizer
     backend.decoder = decoders.ByteLevel()
     return backend
 
 
-def _merges(trained: Tokenizer) -> list[tuple[str, str]]:
+def _read_merges(trained: Tokenizer) -> list[tuple[str, str]]:
     return [tuple(pair) for pair in json.loads(trained.to_str())["model"]["merges"]]
 
 
-def _unigram() -> Tokenizer:
+def _build_unigram() -> Tokenizer:
     trained = Tokenizer(models.Unigram())
     trained.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     control = ["<unk>", "<s>", "</s>"]

@@ -1,4 +1,4 @@
-"""Faults of a game's outside processes, injected into matches, and what must hold after them."""
+"""Fault injection into a game's child processes, and checks of what must hold afterwards."""
 
 import asyncio
 import signal
@@ -18,17 +18,17 @@ from arena.play.match import Limits, MatchPlan, SeatedPlayer
 from arena.play.orchestrator import play_all
 from arena.records import MatchRecord, Seating
 from games.contracts import Act, Game, MatchId, View
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 FAULTS = {"kill": signal.SIGKILL, "hang": signal.SIGSTOP, "crash": signal.SIGABRT}
 """Signals: `kill` goes to the process that Arena started, the others to the `inner` one that does the work."""
-TIMES = cases(2, 50)
+TIMES = count_cases(2, 50)
 """Injections of each fault."""
 
 
 @dataclass(frozen=True)
-class Says(ScriptedContender):
-    """Contender that writes its acts in turn, and the last one again and again."""
+class ScriptedActs(ScriptedContender):
+    """Contender that plays its acts in turn and then repeats the last one."""
 
     acts: Sequence[str] = ()
 
@@ -37,20 +37,20 @@ class Says(ScriptedContender):
         return ScriptedPlayer(FunctionPlayer(lambda view: self.acts[min(view.turn, len(self.acts) - 1)]))
 
 
-class Harm(MatchControl):
-    """Control that does harm before the second turn's step."""
+class FaultControl(MatchControl):
+    """Control that injects the fault before the second turn's step."""
 
     def __init__(self, harm: Callable[[], None]) -> None:
         self.harm = harm
 
     def before(self, view: View, act: Act) -> Decision:
-        """Do the harm at turn 1."""
+        """Inject the fault at turn 1."""
         if view.turn == 1:
             self.harm()
         return CONTINUE
 
 
-def attempts(
+def play_attempts(
     name: str, options: dict[str, Any], acts: Sequence[str], number: int,
     before: Callable[[bool], Limits] = lambda first: Limits(), harm: Callable[[Game], None] = lambda game: None,
     seats: Sequence[str] = ("agent",),
@@ -60,22 +60,22 @@ def attempts(
     `before` is called before every attempt, with True at the first, and returns its limits; `harm` is called with the
     game at turn 1 of the first attempt.
     """
-    found: list[MatchRecord] = []
+    records: list[MatchRecord] = []
 
     def control(plan: MatchPlan, game: Game) -> list[MatchControl]:
-        return [] if plan.identity.attempt else [Harm(lambda: harm(game))]
+        return [] if plan.identity.attempt else [FaultControl(lambda: harm(game))]
 
     async def play(plan: MatchPlan) -> MatchRecord:
         limits = before(not plan.identity.attempt)
-        return await play_one(plan, dict.fromkeys(seats, Says("says", acts=acts)), 0, limits, control=control)
+        return await play_one(plan, dict.fromkeys(seats, ScriptedActs("says", acts=acts)), 0, limits, control=control)
 
     seated = dict.fromkeys(seats, Seating.of("brain", "says", None))
     plan = MatchPlan(identity=MatchId(0, number), game=name, options=options, seed=number, seats=seated)
-    asyncio.run(play_all([plan], play, found.append, 1))
-    return found
+    asyncio.run(play_all([plan], play, records.append, 1))
+    return records
 
 
-def injected(
+def inject_faults(
     name: str, options: dict[str, Any], acts: Sequence[str], fault: str, pid: Callable[[Any], int],
     limit: tuple[ModuleType, str], limits: Limits | None = None, seats: Sequence[str] = ("agent",),
     inner: Callable[[list[psutil.Process]], psutil.Process] = lambda tree: tree[-1],
@@ -99,25 +99,25 @@ def injected(
             setattr(*limit, 1.0)
         (harmed[0] if fault == "kill" else inner(harmed)).send_signal(FAULTS[fault])
 
-    kept = Kept()
+    check = ResourceCheck()
     for number in range(TIMES):
-        kept.check(attempts(name, options, acts, number, before, harm, seats), harmed)
-    return kept.reasons
+        check.check(play_attempts(name, options, acts, number, before, harm, seats), harmed)
+    return check.reasons
 
 
-class Kept:
-    """What was open after the first of several failed matches, and the reasons of all."""
+class ResourceCheck:
+    """Checks that repeated failed matches leak no files, threads or processes; collects their reasons."""
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
         self._first: tuple[int, int] | None = None
 
     def check(self, records: Sequence[MatchRecord], harmed: Sequence[psutil.Process]) -> None:
-        """Assert that a match failed once and then finished, that the harmed processes have ended, and nothing stays.
+        """Assert that a match failed once and then finished, and that its processes have ended without leaks.
 
         Ended processes may wait to be reaped by others, but not by this one. Open files and threads may not grow.
         """
-        assert [record.status for record in records] == ["failed", "finished"], [each.reason for each in records]
+        assert [record.status for record in records] == ["failed", "finished"], [record.reason for record in records]
         assert records[0].failure is not None and records[0].failure.kind != "bug"
         self.reasons.add(records[0].reason)
         _, alive = psutil.wait_procs(harmed, timeout=20)

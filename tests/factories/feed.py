@@ -14,6 +14,7 @@ TURN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def lines(match: str, turns: int = 1, **more: Any) -> list[tuple[str, str]]:
-    taken = [{"match": match, "turn": TURN | {"index": k} | more} for k in range(turns)]
-    return [(match, json.dumps(row)) for row in ({"match": match, "head": HEAD}, *taken)]
+def make_lines(match: str, turns: int = 1, **more: Any) -> list[tuple[str, str]]:
+    """Return a match's feed lines, each with the match id: its head and `turns` turns."""
+    turn_rows = [{"match": match, "turn": TURN | {"index": k} | more} for k in range(turns)]
+    return [(match, json.dumps(row)) for row in ({"match": match, "head": HEAD}, *turn_rows)]

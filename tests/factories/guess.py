@@ -1,4 +1,4 @@
-"""A game of one answer for tests: say the number that the rules tell; with `judged` a second seat says yes or no."""
+"""A game of one answer: state the secret number. In `JudgedGuess` a second seat then says yes or no."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,14 +70,17 @@ class JudgedGuess(Guess):
 
 
 def third(game: Guess, seed: int) -> Callable[[View], str]:
-    """Right with probability `CHANCE`, else one of a million wrong numbers, so that no two wrong ones agree."""
+    """Return a player that is right with probability `CHANCE`, else names one of a million wrong numbers.
+
+    So no two wrong answers agree.
+    """
     rng = np.random.default_rng(seed)
     is_right, wrong = rng.random() < CHANCE, 10 + int(rng.integers(10**6))
     return lambda view: str(game.number if is_right else wrong)
 
 
 def sure(game: Guess, seed: int) -> Callable[[View], str]:
-    """Always right, with as many zeros before it as the seed says, and with talk."""
+    """Return a player that is always right, with leading zeros by the seed, and talk."""
     return lambda view: "0" * (seed % 3) + f"{game.number} | surely"
 
 

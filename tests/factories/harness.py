@@ -1,4 +1,4 @@
-"""Matches of agent programs with an engine that writes calls and texts in odd tokens, drawn by the request's seed."""
+"""Matches of agent programs with an engine that samples calls and texts in unusual tokens, by the request's seed."""
 
 import asyncio
 import json
@@ -25,47 +25,47 @@ from arena.play.settings import GameSpec
 from arena.play.tables import make_table
 from arena.records import MatchRecord
 from games.contracts import MatchId
-from tests.factories.babble import Nobody
-from tests.factories.tool_templates import tool_tokenizer
+from tests.factories.babble import NoPastVersions
+from tests.factories.tool_templates import build_tool_tokenizer
 
 PROGRAMS = Path(__file__).parent / "agent_programs"
 PATIENT = Limits(turn_seconds=60.0)
 WORDS = ("fine", "a  b", "é 🙂", "no|yes", '{"act": "x"}', "<think>hm</think> so", "\n\nwell\n")
 
 
-HI: dict[str, Any] = {"role": "user", "content": "Hi"}
+GREETING: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 
-def chat(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
-    """A request of chat completions, parsed."""
+def make_chat_request(*messages: dict[str, Any], **fields: Any) -> AgentRequest:
+    """Return a parsed request of chat completions."""
     return parse("chat", json.dumps({"model": "m", "messages": list(messages), **fields}).encode())
 
 
 @cache
-def frame(family: str) -> ChatFrame:
-    """The chat frame of a tool family, or of `nano`, which has no tool turns, or of `seeing`, a nano that sees."""
+def load_frame(family: str) -> ChatFrame:
+    """Return the chat frame of a tool family, of `nano` (no tool turns) or of `seeing` (a nano with vision)."""
     if family == "seeing":
         tokenizer = load_tokenizer(resolve("nano"))
         tokenizer.add_tokens(["<image>"], special_tokens=True)
         return ChatFrame(tokenizer, ImageToken(tokenizer.convert_tokens_to_ids("<image>"), 4))
-    return ChatFrame(load_tokenizer(resolve("nano")) if family == "nano" else tool_tokenizer(family))
+    return ChatFrame(load_tokenizer(resolve("nano")) if family == "nano" else build_tool_tokenizer(family))
 
 
-class Caller:
-    """An engine whose replies are calls or texts, in other tokens than their text would be encoded in."""
+class ToolCallEngine:
+    """Engine whose replies are calls or texts, in other tokens than their text encodes to."""
 
     max_context = 4000
     capabilities = Capabilities(has_vision=True)
 
     def __init__(self, of: ChatFrame) -> None:
         self.frame = of
-        self.made: list[tuple[Request, Completion]] = []
+        self.completions: list[tuple[Request, Completion]] = []
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
         await asyncio.sleep(0)
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
+    def _complete(self, request: Request) -> Completion:
         rng = np.random.default_rng(request.seed)
         word = str(rng.choice(WORDS))
         calls = [
@@ -78,45 +78,47 @@ class Caller:
         if calls:
             calls = calls if not self.frame.tools or self.frame.tools.several else calls[:1]
             ids = self.frame.write_calls("" if rng.random() < 0.5 else word, calls)
-        whole = (*ids, self.frame.stop_id)
-        done = Completion(whole, tuple(rng.normal(-1.0, 0.1, len(whole)).tolist()), "stop", 3)
-        self.made.append((request, done))
-        return done
+        full = (*ids, self.frame.stop_id)
+        completion = Completion(full, tuple(rng.normal(-1.0, 0.1, len(full)).tolist()), "stop", 3)
+        self.completions.append((request, completion))
+        return completion
 
     def forget(self, key: str) -> None:
         pass
 
 
-def command(program: str, *arguments: str) -> str:
-    """The command that runs a test agent with this interpreter."""
+def make_command(program: str, *arguments: str) -> str:
+    """Return the command that runs a test agent with this interpreter."""
     return " ".join([sys.executable, str(PROGRAMS / f"{program}.py"), *arguments])
 
 
-def lineup(
+def make_lineup(
     harness: str,
     family: str = "qwen25",
     limits: Limits = PATIENT,
     game: str = "tasks",
     **options: Any,
-) -> tuple[Lineup, Caller, list[str]]:
-    """A table at which an agent program plays, its engine, and a list for the notes."""
+) -> tuple[Lineup, ToolCallEngine, list[str]]:
+    """Return a lineup with one table at which an agent program plays, its engine, and the list of notes."""
     notes: list[str] = []
-    engine: Any = Caller(frame(family))
-    policy = Policy(name="p", source=Path(), model=None, tokenizer=None, frame=frame(family), trained=True, version=3)
+    engine: Any = ToolCallEngine(load_frame(family))
+    policy = Policy(
+        name="p", source=Path(), model=None, tokenizer=None, frame=load_frame(family), trained=True, version=3
+    )
     table = make_table(GameSpec(name=game, options=options), {"agent": str(PROGRAMS / "agent.yaml")})
     object.__setattr__(table, "harnesses", {"agent": harness})
     object.__setattr__(table, "holders", {"agent": "p"})
-    made = Lineup(
+    lineup = Lineup(
         tables=[table], policies={"p": policy}, engine=engine, seed=5, limits=limits, endpoints=Endpoints(),
         harnesses=HarnessServer(notes.append),
     )  # fmt: skip
-    return made, engine, notes
+    return lineup, engine, notes
 
 
-def plan(on: Lineup, number: int = 0) -> MatchPlan:
-    """A match at its table."""
-    (table,) = on.tables
-    seats = seatings(table, table.holders, on.policies)
+def make_plan(lineup: Lineup, number: int = 0) -> MatchPlan:
+    """Return the plan of a match at the lineup's table."""
+    (table,) = lineup.tables
+    seats = seatings(table, table.holders, lineup.policies)
     return MatchPlan(
         identity=MatchId(1, number),
         game=table.game.name,
@@ -126,27 +128,29 @@ def plan(on: Lineup, number: int = 0) -> MatchPlan:
     )
 
 
-async def played(on: Lineup, count: int = 1) -> list[MatchRecord]:
-    """Matches of the table, all at once, after which the server is closed."""
+async def play_matches(lineup: Lineup, count: int = 1) -> list[MatchRecord]:
+    """Play matches of the table concurrently, and close the server."""
     try:
-        past: Any = Nobody()
-        return list(await asyncio.gather(*(on.play(plan(on, n), past) for n in range(count))))
+        past: Any = NoPastVersions()
+        return list(await asyncio.gather(*(lineup.play(make_plan(lineup, n), past) for n in range(count))))
     finally:
-        await on.close()
+        await lineup.close()
 
 
-def exact(record: MatchRecord, engine: Caller) -> None:
-    """Check that each turn's tokens are what the engine sampled in the context that the stream has before them."""
-    made = {(request.key, request.ids): done for request, done in engine.made if request.key.startswith(record.id)}
-    seen = []
+def assert_exact_tokens(record: MatchRecord, engine: ToolCallEngine) -> None:
+    """Assert that each turn's tokens are what the engine sampled in the context before them in the stream."""
+    completions = {
+        (request.key, request.ids): done for request, done in engine.completions if request.key.startswith(record.id)
+    }
+    turns = []
     for stream in record.streams["agent"]:
         for turn in sorted({turn for turn in stream.turns if turn >= 0}):
             begin, count = stream.turns.index(turn), stream.turns.count(turn)
-            (done,) = [d for (_, ids), d in made.items() if ids == tuple(stream.ids[:begin])]
+            (done,) = [d for (_, ids), d in completions.items() if ids == tuple(stream.ids[:begin])]
             assert tuple(stream.ids[begin : begin + count]) == done.ids
             assert tuple(stream.logprobs[begin : begin + count]) == done.logprobs
             assert all(stream.mask[begin : begin + count])
-            seen.append(turn)
+            turns.append(turn)
         assert all(not own for own, turn in zip(stream.mask, stream.turns, strict=True) if turn < 0)
-    assert sorted(seen) == [turn.index for turn in record.turns if turn.tokens]
-    assert len(seen) == len(made)
+    assert sorted(turns) == [turn.index for turn in record.turns if turn.tokens]
+    assert len(turns) == len(completions)

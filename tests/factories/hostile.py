@@ -1,4 +1,4 @@
-"""Mutations of experiments, roles and `--set` values: what a slip, a fool or an attacker may write into them."""
+"""Mutated experiments, roles and `--set` values, as a typing mistake or an attacker may write them."""
 
 import copy
 import json
@@ -35,118 +35,123 @@ NOISE = "\t\n\r\0\x1b\u202e\u0085é{}[]:,#&*!|>'\"%@`-?<=~.0xe \\"
 
 
 @contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """No longer than this, TimeoutError where something hangs; 0: no limit."""
+def limit_seconds(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError after this many seconds; 0 means no limit."""
 
-    def late(number: int, frame: FrameType | None) -> None:
+    def raise_timeout(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"it hangs: {seconds} s are over")
 
-    before = signal.signal(signal.SIGALRM, late)
+    previous = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(seconds)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @cache
-def experiments() -> tuple[tuple[str, str], ...]:
-    """The shipped experiments, by name."""
+def read_experiments() -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of the shipped experiments."""
     folder = Path(arena.recipes.__path__[0])
     return tuple((path.stem, path.read_text("utf-8")) for path in sorted(folder.glob("*.yaml")))
 
 
 @cache
-def roles() -> tuple[tuple[str, str], ...]:
-    """The shipped roles, by name."""
+def read_roles() -> tuple[tuple[str, str], ...]:
+    """Return the names and texts of the shipped roles."""
     return tuple((path.stem, path.read_text("utf-8")) for path in sorted(BUILT_IN.glob("*.yaml")))
 
 
-def mutants(sources: tuple[tuple[str, str], ...], rng: random.Random, count: int) -> Iterator[tuple[str, str]]:
-    """So many mutated texts, each with the name of what it was."""
+def generate_mutants(sources: tuple[tuple[str, str], ...], rng: random.Random, count: int) -> Iterator[tuple[str, str]]:
+    """Yield `count` mutated texts, each with the name of its source."""
     for _ in range(count):
         name, text = rng.choice(sources)
-        yield name, mutant(text, rng)
+        yield name, mutate_text(text, rng)
 
 
-def mutant(text: str, rng: random.Random) -> str:
-    """One text with one to three mutations: of its values, of its keys, or of its characters."""
+def mutate_text(text: str, rng: random.Random) -> str:
+    """Return the text with one to three mutations of its values, keys or characters."""
     if rng.random() < 0.3:
-        return _noisy(text, rng)
-    data = copy.deepcopy(_read(text))
+        return _add_noise(text, rng)
+    data = copy.deepcopy(_parse(text))
     for _ in range(rng.choice((1, 1, 2, 3))):
         _mutate(data, rng)
     return json.dumps(data, ensure_ascii=rng.random() < 0.5)
 
 
-def setting(rng: random.Random) -> tuple[str, str]:
-    """An experiment's name, and `A.B=C` for `--set`: one of its paths, or one with a slip, and a hostile value."""
-    name, text = rng.choice(experiments())
-    path, value = rng.choice(list(_leaves(_read(text))))
+def generate_setting(rng: random.Random) -> tuple[str, str]:
+    """Return an experiment's name and a `--set` assignment of a hostile value to a path that may be misspelt."""
+    name, text = rng.choice(read_experiments())
+    path, value = rng.choice(list(_iterate_places(_parse(text))))
     keys = [str(key) for key in path]
     if rng.random() < 0.2:
         keys[rng.randrange(len(keys))] = rng.choice(["", "x", "0", "lr", "weight", "é"])
-    value = _hostile(value, rng)
-    written = json.dumps(value) if rng.random() < 0.8 else "".join(rng.choice(NOISE) for _ in range(rng.randint(0, 9)))
-    return name, f"{'.'.join(keys)}={written}"
+    value = _pick_hostile_value(value, rng)
+    raw_value = (
+        json.dumps(value) if rng.random() < 0.8 else "".join(rng.choice(NOISE) for _ in range(rng.randint(0, 9)))
+    )
+    return name, f"{'.'.join(keys)}={raw_value}"
 
 
 @cache
-def _read(text: str) -> Any:
+def _parse(text: str) -> Any:
     return strict_yaml.load(text, "a shipped file")
 
 
-def _leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every place in the data, inner ones too."""
+def _iterate_places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the path and value of every node of the data."""
     if path:
         yield path, data
     for key, value in data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ():
-        yield from _leaves(value, (*path, key))
+        yield from _iterate_places(value, (*path, key))
 
 
 def _mutate(data: Any, rng: random.Random) -> None:
-    """Changes one place of the data."""
-    places = list(_leaves(data))
-    if not places:
+    """Change one node of the data."""
+    positions = list(_iterate_places(data))
+    if not positions:
         return
-    path, value = rng.choice(places)
-    above = data
+    path, value = rng.choice(positions)
+    parent = data
     for key in path[:-1]:
-        above = above[key]
-    last, how = path[-1], rng.random()
-    if how < 0.1 and isinstance(above, dict):
-        del above[last]
-    elif how < 0.2 and isinstance(above, dict):
-        above[_slip(str(last), rng)] = above.pop(last)
-    elif how < 0.25:
-        above[last] = copy.deepcopy(rng.choice(places)[1])
-    elif how < 0.3:
-        above[last] = [value] if rng.random() < 0.5 else {str(last): value}
+        parent = parent[key]
+    last, kind = path[-1], rng.random()
+    if kind < 0.1 and isinstance(parent, dict):
+        del parent[last]
+    elif kind < 0.2 and isinstance(parent, dict):
+        parent[_misspell(str(last), rng)] = parent.pop(last)
+    elif kind < 0.25:
+        parent[last] = copy.deepcopy(rng.choice(positions)[1])
+    elif kind < 0.3:
+        parent[last] = [value] if rng.random() < 0.5 else {str(last): value}
     else:
-        above[last] = copy.deepcopy(_hostile(value, rng))
+        parent[last] = copy.deepcopy(_pick_hostile_value(value, rng))
 
 
-def _hostile(value: Any, rng: random.Random) -> Any:
-    """Something else in the place of a value, often of its own kind."""
+def _pick_hostile_value(value: Any, rng: random.Random) -> Any:
+    """Return a replacement for a value, often of its own type."""
     if isinstance(value, int | float) and not isinstance(value, bool) and rng.random() < 0.6:
         return rng.choice(NUMBERS)
     if isinstance(value, str) and value and rng.random() < 0.3:
-        return _slip(value, rng)
+        return _misspell(value, rng)
     return rng.choice(VALUES)
 
 
-def _slip(word: str, rng: random.Random) -> str:
-    """The word with a character left out, doubled or put in."""
-    at = rng.randrange(len(word)) if word else 0
-    return rng.choice([word[:at] + word[at + 1 :], word[:at] + word[at : at + 1] * 2 + word[at + 1 :],
-                       word[:at] + rng.choice(NOISE) + word[at:], word.upper()])  # fmt: skip
+def _misspell(word: str, rng: random.Random) -> str:
+    """Return the word with a character dropped, doubled or inserted."""
+    position = rng.randrange(len(word)) if word else 0
+    before, after = word[:position], word[position + 1 :]
+    doubled = word[position : position + 1] * 2
+    return rng.choice(
+        [before + after, before + doubled + after, before + rng.choice(NOISE) + word[position:], word.upper()]
+    )
 
 
-def _noisy(text: str, rng: random.Random) -> str:
-    """The text with a few of its characters left out, changed or doubled."""
+def _add_noise(text: str, rng: random.Random) -> str:
+    """Return the text with a few characters dropped, changed or doubled."""
     for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(text)) if text else 0
-        end = min(len(text), at + rng.choice((1, 1, 2, 20)))
-        text = text[:at] + rng.choice(["", rng.choice(NOISE), text[at:end] * 2]) + text[end:]
+        position = rng.randrange(len(text)) if text else 0
+        end = min(len(text), position + rng.choice((1, 1, 2, 20)))
+        text = text[:position] + rng.choice(["", rng.choice(NOISE), text[position:end] * 2]) + text[end:]
     return text

@@ -1,4 +1,4 @@
-"""A run in which every text that somebody else writes is hostile: scripts, markup, escapes, bidi, length."""
+"""A run in which every foreign text is hostile: scripts, markup, escapes, bidi, length."""
 
 from pathlib import Path
 
@@ -24,16 +24,16 @@ TEXTS = (
 LONG = "<b>m</b>" * 125_000
 
 
-def hostile(number: int) -> MatchRecord:
-    """A match in which every name and text is one of the hostile ones; every sixth one is long, too."""
+def make_hostile_match(number: int) -> MatchRecord:
+    """Return a match all of whose names and texts are hostile; every sixth one is also long."""
     bad = TEXTS[number % len(TEXTS)]
     seats = (f"one {bad}"[:300], f"two {bad}"[:300])
-    said = LONG if number % 6 == 0 else bad
+    text = LONG if number % 6 == 0 else bad
     turns = tuple(
         Turn(
             index=i, seat=seats[i % 2], role=f"role {bad}", policy=f"policy {bad}", version=1,
-            messages=(Message.of(f"referee {bad}", said), Message.of(seats[1 - i % 2], bad)),
-            raw=said, public=said, private=f"thought {said}", action=bad, valid=i != 1,
+            messages=(Message.of(f"referee {bad}", text), Message.of(seats[1 - i % 2], bad)),
+            raw=text, public=text, private=f"thought {text}", action=bad, valid=i != 1,
             rewards={f"reward {bad}": 0.5 - i}, finish="stop", tokens=1, seconds=0.2, situation=bad,
         )
         for i in range(3)
@@ -49,15 +49,15 @@ def hostile(number: int) -> MatchRecord:
     )  # fmt: skip
 
 
-def hostile_run(path: Path) -> Path:
-    """A run of such matches, in two iterations' metrics with such names."""
+def make_hostile_run(path: Path) -> Path:
+    """Write a run of hostile matches, with hostile names of metrics."""
     run = RunFolder.create(path, "game: x\n", {"experiment": {"name": TEXTS[0], "game": {"name": TEXTS[1]}}})
     for number in range(len(TEXTS)):
-        run.log.append(hostile(number))
+        run.log.append(make_hostile_match(number))
     run.log.seal(1)
     for iteration in (1, 2):
         figures = {f"report.{bad}": 0.1 * iteration for bad in TEXTS[:3]}
-        own = {f"payoff.{bad}": float(iteration) for bad in TEXTS}
-        run.metrics.append({"iteration": iteration, "reward": {bad: iteration for bad in TEXTS}, **figures, **own})
+        payoffs = {f"payoff.{bad}": float(iteration) for bad in TEXTS}
+        run.metrics.append({"iteration": iteration, "reward": {bad: iteration for bad in TEXTS}, **figures, **payoffs})
     run.log.close()
     return path

@@ -1,4 +1,4 @@
-"""Judges of matches made by hand: rubrics, talks, and a judge whose answers come from a real server."""
+"""Rubrics, short matches, and a judge whose answers come from a local server."""
 
 import re
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from arena.credit.rewards.judge import Judge
 from arena.credit.rubric import Rubric
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from games.contracts import MatchId, Message
-from tests.factories.server import Server, completion, says
-from tests.factories.trajectories import turn
+from tests.factories.server import Server, make_completion, reply_with
+from tests.factories.trajectories import make_turn
 
 RUBRIC: dict[str, Any] = {
     "rubric": "goodness", "seats": ["agent"], "pays": "good", "criteria": [{"name": "good", "ask": "Is it good?"}],
@@ -20,53 +20,55 @@ RUBRIC: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rubric(**changes: Any) -> Rubric:
-    """A rubric of one criterion that shows the agent's acts."""
+def make_rubric(**changes: Any) -> Rubric:
+    """Return a rubric of one criterion that shows the agent's acts."""
     return Rubric.model_validate(RUBRIC | changes)
 
 
-def talk(
+def make_talk(
     text: str, number: int = 0, seed: int = 0, payoff: float = 0.0, turns: int = 1, private: str = "", **changes: Any
 ) -> Trajectory:
-    """The agent's trajectory of a match in which a person says hi, and the agent says `text` so many times."""
-    found = [turn(0, {}, seat="person", role="person", policy="script", action="hi")]
+    """Return the agent's trajectory of a match in which a person says hi and the agent says `text` in every turn."""
+    all_turns = [make_turn(0, {}, seat="person", role="person", policy="script", action="hi")]
     for k in range(turns):
-        read = (Message.of("person", "hi"), Message.of("tool", "3 rows")) if k == 0 else ()
-        found.append(turn(k + 1, {}, seat="agent", role="agent", action=text, private=private, messages=read))
+        messages = (Message.of("person", "hi"), Message.of("tool", "3 rows")) if k == 0 else ()
+        all_turns.append(
+            make_turn(k + 1, {}, seat="agent", role="agent", action=text, private=private, messages=messages)
+        )
     seats = {
         "person": Seating("person", "script", 0, False, "brain"),
         "agent": Seating("agent", "shared", 1, True, "model"),
     }
     record = MatchRecord(
         identity=MatchId(1, number), game="g", options={}, seed=seed, seats=seats, status="finished", reason="",
-        payoffs={"agent": payoff}, report=changes.get("report", {}), turns=tuple(found), streams={}, started="now",
+        payoffs={"agent": payoff}, report=changes.get("report", {}), turns=tuple(all_turns), streams={}, started="now",
         seconds=1.0,
     )  # fmt: skip
     return next(one for one in trajectories(record) if one.seat == "agent")
 
 
-def judging(answer: Callable[[str], str], usage: tuple[int, int] = (10, 2)) -> Server:
-    """A server whose reply to a question's text is `answer(text)`."""
+def serve_judge(answer: Callable[[str], str], usage: tuple[int, int] = (10, 2)) -> Server:
+    """Return a server that replies to a question's text with `answer(text)`."""
 
     def reply(handler: Any) -> None:
-        says(completion(answer(handler.body["messages"][1]["content"]), usage=usage))(handler)
+        reply_with(make_completion(answer(handler.body["messages"][1]["content"]), usage=usage))(handler)
 
     return Server(reply)
 
 
-def judge(server: Server, notes: list[str] | None = None, state: Any = None, **settings: Any) -> Judge:
-    """A judge that asks this server."""
-    plain: dict[str, Any] = {
-        "policy": "endpoint:wise", "rubric": rubric(), "mode": "score", "rounds": None, "most": 8, "attempts": 2,
+def make_judge(server: Server, notes: list[str] | None = None, state: Any = None, **settings: Any) -> Judge:
+    """Return a judge that asks this server."""
+    fields: dict[str, Any] = {
+        "policy": "endpoint:wise", "rubric": make_rubric(), "mode": "score", "rounds": None, "most": 8, "attempts": 2,
         "temperature": 0.0, "max_tokens": 16, "calls": None, "tokens": None, "fallback": "zero", "window": 4,
     }  # fmt: skip
     engine: Any = None  # no policy is asked
     asker = Asker({}, engine, Endpoints({"": EndpointSpec(url=server.url, attempts=1, seconds=5.0)}))
-    told = [] if notes is None else notes
-    return Judge(AskContext(asker, lambda game, seed: "", told.append), state or {}, **plain | settings)
+    noted = [] if notes is None else notes
+    return Judge(AskContext(asker, lambda game, seed: "", noted.append), state or {}, **fields | settings)
 
 
-def quoted(text: str) -> list[str]:
-    """The matches that a question quotes, without bars."""
-    runs = re.findall(r"(?:^\| .*\n)+", text, re.MULTILINE)
-    return [re.sub(r"^\| ", "", run, flags=re.MULTILINE).strip() for run in runs]
+def find_quotes(text: str) -> list[str]:
+    """Return the matches that a question quotes, without bars."""
+    quotes = re.findall(r"(?:^\| .*\n)+", text, re.MULTILINE)
+    return [re.sub(r"^\| ", "", run, flags=re.MULTILINE).strip() for run in quotes]

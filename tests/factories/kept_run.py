@@ -1,4 +1,4 @@
-"""A run folder as a run leaves it, made without training: real weights, real checkpoints, two policies of their own."""
+"""A run folder made without training, with real weights and checkpoints."""
 
 import shutil
 from pathlib import Path
@@ -29,15 +29,15 @@ policies: {one: {model: nano-1}, two: {model: nano-2}}
 """
 
 
-def kept_run(folder: Path, config: str = SHARED, **weights: str) -> Path:
-    """A run of `config` with a checkpoint per `_3="nano-3"`: its iteration, and the weights of every policy then."""
+def make_checkpointed_run(folder: Path, config: str = SHARED, **weights: str) -> Path:
+    """Write a run of `config` with checkpoints: `_3="nano-3"` gives every policy these weights at iteration 3."""
     experiment = compose([text_layer("test", config)])
     run = RunFolder.create(folder, to_yaml(experiment), {})
     for name, model in weights.items():
 
-        def fill(into: Path, model: str = model) -> None:
+        def fill(target: Path, model: str = model) -> None:
             for policy in experiment.policies:
-                shutil.copytree(resolve(model), into / "policies" / policy)
+                shutil.copytree(resolve(model), target / "policies" / policy)
 
         run.checkpoint(int(name.removeprefix("_")), fill)
     return folder

@@ -1,4 +1,4 @@
-"""A lab small enough to run in a second, a watcher that stops it, and what its run folder keeps."""
+"""A lab that runs in a second, a watcher that may stop it, and readers of its run folder."""
 
 import asyncio
 import shutil
@@ -41,8 +41,8 @@ learn: {lr: 1e-3, minibatches: 2, regularisers: {kl: {weight: 0.01}}, gate_toler
 FILES = ("model.safetensors", "optimizer.safetensors")
 
 
-class Quiet:
-    """A watcher that records a run's phases and metrics, and raises KeyboardInterrupt where `stop` says so."""
+class RecordingWatcher:
+    """Watcher that records phases and metrics, and raises KeyboardInterrupt where `stop` returns True."""
 
     def __init__(self, stop: Callable[[str, Any], bool] = lambda what, value: False) -> None:
         self.stop = stop
@@ -51,70 +51,70 @@ class Quiet:
 
     def phase(self, iteration: int, name: str) -> None:
         self.phases.append((iteration, name))
-        self._look("phase", (iteration, name))
+        self._check_stop("phase", (iteration, name))
 
     def note(self, text: str) -> None:
         self.phases.append((0, text))
 
     def match(self, record: MatchRecord) -> None:
-        self._look("match", record.id)
+        self._check_stop("match", record.id)
 
     def iteration(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        self._look("iteration", row["iteration"])
+        self._check_stop("iteration", row["iteration"])
 
-    def _look(self, what: str, value: Any) -> None:
+    def _check_stop(self, what: str, value: Any) -> None:
         if self.stop(what, value):
             raise KeyboardInterrupt(f"stopped at {what} {value}")
 
 
-def experiment(*assignments: str) -> Experiment:
-    """`CONFIG` with assignments such as `iterations=1` applied to it."""
+def make_experiment(*assignments: str) -> Experiment:
+    """Return `CONFIG` with assignments such as `iterations=1`."""
     return compose([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def start(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
-    """A lab with a new run folder, before its first iteration."""
-    return wait(Lab.open(RunFolder.create(folder, to_yaml(given), {}), given, watcher or Quiet()))
+def open_lab(folder: Path, experiment: Experiment, watcher: RecordingWatcher | None = None) -> Lab:
+    """Return a lab with a new run folder, before its first iteration."""
+    return wait(Lab.open(RunFolder.create(folder, to_yaml(experiment), {}), experiment, watcher or RecordingWatcher()))
 
 
-def finished(folder: Path, given: Experiment, watcher: Quiet | None = None) -> Lab:
-    """A lab that has run to its end."""
-    lab = start(folder, given, watcher)
+def run_lab(folder: Path, experiment: Experiment, watcher: RecordingWatcher | None = None) -> Lab:
+    """Run a lab to its end and return it."""
+    lab = open_lab(folder, experiment, watcher)
     wait(lab.run())
     return lab
 
 
-def run_reversed(folder: Path, given: Experiment, role: str) -> None:
+def run_with_negated_advantages(folder: Path, experiment: Experiment, role: str) -> None:
     """Run to the end, with the advantages of one role negated and shifted by -1."""
 
     class Reversed(Lab):
         async def learn(self, k: int, credited: Any, *others: Any) -> dict[str, dict[str, float]]:
-            found = [
+            negated = [
                 CreditedTrajectory(trajectory=c.trajectory, rewards=c.rewards, advantages=-c.advantages - 1)
                 if c.trajectory.role == role
                 else c
                 for c in credited
             ]
-            return await super().learn(k, found, *others)
+            return await super().learn(k, negated, *others)
 
-    wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(given), {}), given, Quiet())).run())
+    wait(wait(Reversed.open(RunFolder.create(folder, to_yaml(experiment), {}), experiment, RecordingWatcher())).run())
 
 
-def resumed(given: Experiment, tmp_path: Path) -> Iterator[Path]:
-    """A run of three iterations, kept in `whole`, and copies that went on after the first and after the second."""
-    finished(tmp_path / "whole", given)
+def run_and_resume(experiment: Experiment, tmp_path: Path) -> Iterator[Path]:
+    """Run three iterations in `whole`, and yield copies that were resumed after the first and the second."""
+    run_lab(tmp_path / "whole", experiment)
     for done in (1, 2):
         folder = tmp_path / f"broken{done}"
         shutil.copytree(tmp_path / "whole", folder)
         for later in range(done + 1, 4):
             shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-        wait(wait(Lab.open(RunFolder.open(folder), given, Quiet())).run())
+        wait(wait(Lab.open(RunFolder.open(folder), experiment, RecordingWatcher())).run())
         yield folder
 
 
-def log(folder: Path) -> list[dict[str, Any]]:
-    """All rows of the match log, without clock times."""
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the match log without clock times."""
     rows = list(RunFolder.open(folder).log.rows())
     for row in rows:
         row.update(started="", seconds=0.0)
@@ -123,22 +123,22 @@ def log(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
-    """The bytes of a policy's weights and optimiser in the checkpoint of an iteration."""
-    where = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
-    return [(where / name).read_bytes() for name in FILES]
+def read_weight_files(folder: Path, iteration: int, policy: str = "shared") -> list[bytes]:
+    """Return the bytes of a policy's weights and optimiser state in an iteration's checkpoint."""
+    policy_folder = folder / "checkpoints" / f"{iteration:04d}" / "policies" / policy
+    return [(policy_folder / name).read_bytes() for name in FILES]
 
 
-def started_warm(warm: str, *assignments: str) -> Experiment:
-    """The experiment, begun from the weights in the folder `warm` instead of imitation."""
-    return experiment(f"policies={{shared: {{model: {warm}}}}}", "policies.shared.imitate=null", *assignments)
+def make_warm_experiment(folder: str, *assignments: str) -> Experiment:
+    """Return the experiment that starts from the weights in `folder` instead of imitation."""
+    return make_experiment(f"policies={{shared: {{model: {folder}}}}}", "policies.shared.imitate=null", *assignments)
 
 
-class Fetching(InProcessEngine):
-    """An engine in this process that fetches weights that other processes hold."""
+class FetchingEngine(InProcessEngine):
+    """In-process engine that fetches weights held by other processes."""
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
-        """Publish weights, by way of a folder if they are elsewhere."""
+        """Publish weights, remote ones by way of a folder."""
         if not isinstance(weights, RemoteWeights):
             await super().publish(policy, version, weights)
             return
@@ -150,14 +150,17 @@ class Fetching(InProcessEngine):
             await super().publish(policy, version, FolderWeights(Path(folder)))
 
 
-def run_by(text: str, folder: Path, by: MakeTrainer, *changes: str) -> None:
-    """A run of an experiment whose trainers are made so, or the rest of one."""
-    given = compose([text_layer("test", text), *map(set_layer, changes)])
-    there = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(given), {})
+def run_with_trainers(text: str, folder: Path, make_trainer: MakeTrainer, *changes: str) -> None:
+    """Run or resume an experiment with these trainers."""
+    experiment = compose([text_layer("test", text), *map(set_layer, changes)])
+    run = RunFolder.open(folder) if folder.exists() else RunFolder.create(folder, to_yaml(experiment), {})
 
     async def through() -> None:
         lab = await Lab.open(
-            there, given, Quiet(), makers=Makers(lambda spec, precision: Fetching.create(spec, precision, 1), by)
+            run,
+            experiment,
+            RecordingWatcher(),
+            makers=Makers(lambda spec, precision: FetchingEngine.create(spec, precision, 1), make_trainer),
         )
         try:
             await lab.run()

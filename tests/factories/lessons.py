@@ -1,4 +1,4 @@
-"""A game of pictures with lessons: blocks of colours, whose cells are labelled, and settings that learn them."""
+"""A game of pictures with grounding lessons on labelled colour blocks, and settings to learn them."""
 
 import hashlib
 import io
@@ -15,7 +15,7 @@ from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
 from games.abilities import GroundingLesson
 from games.contracts import Image
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.factories.seeing import COLOURS, SIZE, Colours
 
 CELL = SIZE // 3
@@ -54,19 +54,19 @@ class Blocks(Colours):
 GAME = {"name": f"{__file__}:Blocks", "options": {}}
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    """Settings of the stage `ground` for a few steps."""
-    plain: dict[str, Any] = {
+def make_settings(**changes: Any) -> dict[str, Any]:
+    """Return settings of the stage `ground` for a few steps."""
+    fields: dict[str, Any] = {
         "policy": "viewer", "kinds": {"cells": 1.0}, "game": GAME, "loss": "tokens", "system": "", "steps": 6,
         "batch": 8, "lessons": 64, "lr": 1e-3, "warmup_steps": 2, "decay": 0.1, "grad_clip": 1.0, "held_out": 8,
         "nonfinite": "stop", "iterations": 3, "model": "nano-vlm", "seed": 7, "bf16": False, "keep": 9,
     }  # fmt: skip
-    return plain | changes
+    return fields | changes
 
 
-def grounding(folder: Path, watcher: Quiet | None = None, **changes: Any) -> GroundingLoop:
-    """The grounding of a policy in a folder, new or begun."""
+def make_grounding(folder: Path, watcher: RecordingWatcher | None = None, **changes: Any) -> GroundingLoop:
+    """Return the grounding loop of a folder, new or resumed."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "ground: {}\n")
-    given = settings(**changes)
-    return GroundingLoop(RunFolder.open(folder), resolve(given["model"]), given, watcher or Quiet())
+    settings = make_settings(**changes)
+    return GroundingLoop(RunFolder.open(folder), resolve(settings["model"]), settings, watcher or RecordingWatcher())

@@ -1,4 +1,4 @@
-"""A small run folder made with the real store: iterations of negotiations that go better each time."""
+"""A small run folder written by the real store, with negotiations that improve each iteration."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from games.contracts import MatchId, Message
 SEATS = ("opener", "responder")
 
 
-def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
-    """One match of two turns: an offer with talk and a hidden thought, then an acceptance; or failed."""
+def make_match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
+    """Return a match of two turns: an offer with talk and a hidden thought, then an acceptance; or a failed one."""
     gain = float(iteration + number)
-    parts = [{"deal": gain}, {"deal": 10.0 - gain, "illegal": -1.0}]
-    said = ["OFFER 1 0 2", "ACCEPT"]
+    rewards = [{"deal": gain}, {"deal": 10.0 - gain, "illegal": -1.0}]
+    acts = ["OFFER 1 0 2", "ACCEPT"]
     turns = tuple(
         Turn(
             index=i,
@@ -23,12 +23,12 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
             policy="shared",
             version=iteration,
             messages=(Message.of("referee", "Your turn."),),
-            raw=f"{said[i]} | $fair$ [/b]",
+            raw=f"{acts[i]} | $fair$ [/b]",
             public="$fair$ [/b]",
             private="\x1b[2Jgreed" if i == 0 else "",
-            action=said[i],
+            action=acts[i],
             valid=i == 0,
-            rewards=parts[i],
+            rewards=rewards[i],
             finish="stop",
             tokens=7,
             seconds=0.25,
@@ -53,18 +53,18 @@ def match(iteration: int, number: int, failed: bool = False) -> MatchRecord:
 
 
 def make_run(path: Path, iterations: int = 3, live: bool = True, shift: float = 0.0) -> RunFolder:
-    """A run whose last iteration, when `live`, is neither sealed nor credited."""
+    """Write a run; with `live` its last iteration is neither sealed nor credited."""
     run = RunFolder.create(path, "game: negotiation\n", {"python": "3.11"})
     for iteration in range(iterations):
-        played = [match(iteration, number) for number in range(3)] + [match(iteration, 3, failed=True)]
-        for record in played:
+        records = [make_match(iteration, number) for number in range(3)] + [make_match(iteration, 3, failed=True)]
+        for record in records:
             run.log.append(record)
         if live and iteration == iterations - 1:
             break
         run.log.seal(iteration)
         credited = [
             one.credited([sum(t.rewards.values()) for t in one.turns], [0.125 for _ in one.turns])
-            for record in played
+            for record in records
             for one in trajectories(record)
         ]
         run.log.write_credit(iteration, credited)

@@ -1,4 +1,4 @@
-"""Matches without a model: a game whose pay is scripted, players that say given lines, matches of scripted policies."""
+"""Matches without a model: a game with scripted payoffs, players of given lines, and scripted policies."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from games.base import IllegalAct, TextGame
 from games.contracts import Act, Game, MatchId, View
 
 
-def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
-    """A match between scripted policies, as a run would log it."""
+def play_scripted(game: str, seed: int, scripted: Mapping[str, str], **options: Any) -> MatchRecord:
+    """Play a match between scripted policies, as a run would log it."""
     plan = MatchPlan(identity=MatchId(1, seed), game=game, options=options, seed=seed, seats={})
     contenders: dict[str, Contender] = {seat: ScriptedContender(name) for seat, name in scripted.items()}
     seats = {seat: who.seating(game, seat) for seat, who in contenders.items()}
@@ -27,8 +27,8 @@ def played(game: str, seed: int, scripted: Mapping[str, str], **options: Any) ->
 Pays = dict[int, list[tuple[str, str, float]]]
 
 
-class Beats(TextGame):
-    """Two seats take turns; `pays` names who gets what at which step."""
+class ScriptedPayGame(TextGame):
+    """Game in which two seats take turns; `pays` lists the payments of each step."""
 
     name = "beats"
     seats = ("a", "b")
@@ -74,8 +74,8 @@ class Beats(TextGame):
         return super().report()
 
 
-class Scripted:
-    """Says what it is told, in order, then "fine"; may tire, or fail."""
+class LinePlayer:
+    """Player that says its lines in order, then "fine"; may be slow or fail."""
 
     def __init__(self, *lines: str, tokens: int = 0, slow: float = 0.0, fails: bool = False) -> None:
         self.lines, self.tokens, self.slow, self.fails = list(lines), tokens, slow, fails
@@ -93,11 +93,11 @@ class Scripted:
         return Act(line, line, "", "", "script", self.tokens)
 
 
-def match(
+def play_game(
     game: Game, players: Mapping[str, SeatedPlayer] | None = None, limits: Limits | None = None, seed: int = 1
 ) -> MatchRecord:
     """Play a game between players, who say "fine" unless others are given."""
-    players = players or {"a": Scripted(), "b": Scripted()}
+    players = players or {"a": LinePlayer(), "b": LinePlayer()}
     plan = MatchPlan(
         identity=MatchId(2, 3),
         game="beats",

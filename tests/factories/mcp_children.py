@@ -7,13 +7,13 @@ import psutil
 SERVER = Path(__file__).with_name("mcp_server.py")
 
 
-def running() -> int:
+def count_servers() -> int:
     """Return the number of test servers that run as children of this process."""
     children = psutil.Process().children(recursive=True)
-    return sum(child.is_running() and str(SERVER) in " ".join(_command(child)) for child in children)
+    return sum(child.is_running() and str(SERVER) in " ".join(_read_command(child)) for child in children)
 
 
-def _command(child: psutil.Process) -> list[str]:
+def _read_command(child: psutil.Process) -> list[str]:
     try:
         return list(child.cmdline())
     except psutil.Error:

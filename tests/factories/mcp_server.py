@@ -32,18 +32,18 @@ TOOLS = [
 calls = 0
 
 
-def say(message: Any) -> None:
+def write_message(message: Any) -> None:
     """Write one message."""
     sys.stdout.write(f"{json.dumps(message)}\n")
     sys.stdout.flush()
 
 
-def text(value: Any, is_error: bool = False) -> dict[str, Any]:
+def make_text_result(value: Any, is_error: bool = False) -> dict[str, Any]:
     """Return a result with one text."""
     return {"content": [{"type": "text", "text": str(value)}], "isError": is_error}
 
 
-def act() -> Any:
+def misbehave() -> Any:
     """Misbehave."""
     match FAULT:
         case "crash":
@@ -51,7 +51,7 @@ def act() -> Any:
         case "hang":
             time.sleep(1000)
         case "huge":
-            return text("x" * 5_000_000)
+            return make_text_result("x" * 5_000_000)
         case "endless":
             while True:
                 sys.stdout.write("x" * 1_000_000)
@@ -63,22 +63,22 @@ def act() -> Any:
         case "malformed":
             return {"content": 7}
         case "error":
-            return text("out of order", True)
+            return make_text_result("out of order", True)
         case "picture":
             return {"content": [{"type": "image", "data": PICTURE, "mimeType": "image/png"}]}
         case "bomb":
             data = base64.b64encode(b"GIF89a" + b"\xff" * 40).decode()
             return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
-    return text("fine")
+    return make_text_result("fine")
 
 
-def answer(method: str, given: dict[str, Any]) -> Any:
+def answer_request(method: str, params: dict[str, Any]) -> Any:
     """Return the result of a request; None if there is none."""
     global calls
     match method:
         case "initialize":
             return {
-                "protocolVersion": given["protocolVersion"], "capabilities": {"tools": {}},
+                "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "test", "version": "1"},
             }  # fmt: skip
         case "tools/list":
@@ -86,17 +86,17 @@ def answer(method: str, given: dict[str, Any]) -> Any:
                 {"tools": [{**TOOLS[0], "inputSchema": {"type": "array"}}]} if FAULT == "schema" else {"tools": TOOLS}
             )
         case "tools/call":
-            arguments = given.get("arguments") or {}
-            match given["name"]:
+            arguments = params.get("arguments") or {}
+            match params["name"]:
                 case "add":
-                    return text(arguments["a"] + arguments.get("b", 1))
+                    return make_text_result(arguments["a"] + arguments.get("b", 1))
                 case "count":
                     calls += 1
-                    return text(calls)
+                    return make_text_result(calls)
                 case "act":
-                    return act()
+                    return misbehave()
                 case "greet":
-                    return text(" ".join(f"{key}={value}" for key, value in sorted(arguments.items())))
+                    return make_text_result(" ".join(f"{key}={value}" for key, value in sorted(arguments.items())))
     return None
 
 
@@ -117,9 +117,11 @@ def main() -> None:
         request = json.loads(line)
         if "id" not in request:
             continue
-        found = answer(request["method"], request.get("params") or {})
+        result = answer_request(request["method"], request.get("params") or {})
         unknown = {"code": -32601, "message": "there is no such method"}
-        say({"jsonrpc": "2.0", "id": request["id"], **({"error": unknown} if found is None else {"result": found})})
+        write_message(
+            {"jsonrpc": "2.0", "id": request["id"], **({"error": unknown} if result is None else {"result": result})}
+        )
     if FAULT == "stubborn":
         time.sleep(1000)
 

@@ -1,4 +1,4 @@
-"""Small models with random weights, and what tests compare of them."""
+"""Small models with random weights, and comparisons of their weights."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ from agents.adapter import low_rank_layers
 VOCABULARY = 24
 
 
-def tiny(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
-    """A Llama of two layers, in float32, whose random weights are wide enough to prefer some tokens to others."""
+def make_tiny_llama(seed: int = 0, *, vocabulary: int = VOCABULARY) -> LlamaForCausalLM:
+    """Return a random float32 Llama of two layers with clearly unequal token probabilities."""
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, initializer_range=0.3, tie_word_embeddings=True,
@@ -46,8 +46,8 @@ CONFIGS = {
 }
 
 
-def model_of(name: str) -> Any:
-    """Small random weights of the architecture of this name in `CONFIGS`."""
+def make_model(name: str) -> Any:
+    """Return a small random model of an architecture in `CONFIGS`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(CONFIGS[name]).eval()
@@ -73,18 +73,18 @@ STEPPED: dict[str, PreTrainedConfig] = {
 """Models whose decoding steps `agents.engines.step` computes."""
 
 
-def stepped(name: str) -> Any:
-    """A model with random weights, biases and norms, in float64: what is left of a difference is no rounding."""
+def make_float64_model(name: str) -> Any:
+    """Return a random float64 model of `STEPPED`, whose differences are not due to rounding."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(STEPPED[name]).eval().double()
-        for place, parameter in model.named_parameters():
-            torch.nn.init.normal_(parameter, 1.0 if "norm" in place else 0.0, 0.3)
+        for parameter_name, parameter in model.named_parameters():
+            torch.nn.init.normal_(parameter, 1.0 if "norm" in parameter_name else 0.0, 0.3)
     return model
 
 
-def stirred(model: Any, seed: int = 1) -> Any:
-    """The same model, the B of all its low-rank layers drawn at random: an adapter that changes what it computes."""
+def randomise_adapter(model: Any, seed: int = 1) -> Any:
+    """Draw the B matrices of the model's adapter at random, so that it has an effect; return the model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for _, layer in low_rank_layers(model):
@@ -92,18 +92,18 @@ def stirred(model: Any, seed: int = 1) -> Any:
     return model
 
 
-def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copies of all parameters by name, where tests compute."""
+def copy_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return CPU copies of all parameters by name."""
     return {name: p.detach().cpu().clone() for name, p in model.named_parameters()}
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    """Whether two models' parameters are equal bit by bit."""
-    return all(torch.equal(value, other[name]) for name, value in one.items())
+def are_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    """Whether two models' parameters are bit-equal."""
+    return all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-def near(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
-    """Assert that parameters are equal up to what rounding does to Adam, which enlarges gradients of nearly nothing."""
-    theirs = weights(other)
-    off = torch.cat([(p - theirs[n]).abs().flatten() for n, p in weights(model).items()]) / lr
-    assert off.mean() < 0.01 and (off > 0.1).float().mean() < 0.01, f"{off.mean()=} {off.max()=}"
+def assert_nearly_equal(model: torch.nn.Module, other: torch.nn.Module, lr: float) -> None:
+    """Assert that parameters are equal up to rounding, which Adam amplifies for tiny gradients."""
+    reference = copy_weights(other)
+    steps = torch.cat([(p - reference[n]).abs().flatten() for n, p in copy_weights(model).items()]) / lr
+    assert steps.mean() < 0.01 and (steps > 0.1).float().mean() < 0.01, f"{steps.mean()=} {steps.max()=}"

@@ -15,8 +15,8 @@ from games.negotiation import Negotiation
 SEATS = {s: Seating(s, "random", 0, False, "brain") for s in Negotiation.seats}
 
 
-class Dawdler(ScriptedPlayer):
-    """A scripted policy that lets the others go first now and then."""
+class SlowPlayer(ScriptedPlayer):
+    """Scripted player that yields to others for a random number of loop steps."""
 
     def __init__(self, script: Any, seed: int) -> None:
         super().__init__(script)
@@ -28,14 +28,14 @@ class Dawdler(ScriptedPlayer):
         return await super().act(view)
 
 
-def plans(count: int) -> list[MatchPlan]:
+def make_plans(count: int) -> list[MatchPlan]:
     return [
         MatchPlan(identity=MatchId(1, i), game="negotiation", options={}, seed=1000 + i, seats=dict(SEATS))
         for i in range(count)
     ]
 
 
-async def negotiate(plan: MatchPlan) -> MatchRecord:
+async def play_negotiation(plan: MatchPlan) -> MatchRecord:
     seed = plan.seed + 7 * plan.identity.attempt
-    players = {seat: Dawdler(SCRIPTED["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
+    players = {seat: SlowPlayer(SCRIPTED["random"](seed + i), plan.seed) for i, seat in enumerate(SEATS)}
     return await play_match(plan, Negotiation(max_turns=6), players, Limits())

@@ -1,36 +1,36 @@
-"""A window of a real browser on the page of `arena view`, which fails at its end for anything that went wrong in it."""
+"""A browser window on the page of `arena view`, which fails on closing if any error occurred."""
 
 import time
 from typing import Any
 
-PATIENCE = 60_000
+TIMEOUT = 60_000
 """Milliseconds: the machine may be busy."""
 
 
 class Page:
-    """A window on the page, with all that goes wrong in it."""
+    """Browser window on the page, which collects its errors."""
 
     def __init__(self, browser: Any, link: str, width: int = 1280, scheme: str = "light") -> None:
         self.base = link.partition("/#")[0]
         self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.view = self.context.new_page()
-        self.view.set_default_timeout(PATIENCE)
-        self.wrong: list[str] = []
+        self.view.set_default_timeout(TIMEOUT)
+        self.errors: list[str] = []
         self.clicks = 0
-        """How often a person would have clicked."""
-        self.view.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.view.on("console", lambda m: self.wrong.append(m.text) if m.type == "error" else None)
-        self.view.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
-        self.view.on("request", self._asked)
+        """Number of clicks a person would need."""
+        self.view.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.view.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.view.on("dialog", lambda dialog: (self.errors.append("dialog"), dialog.dismiss()))
+        self.view.on("request", self._on_request)
         self.view.goto(link)
         self.view.wait_for_selector("h1")
 
-    def _asked(self, request: Any) -> None:
+    def _on_request(self, request: Any) -> None:
         if not request.url.startswith((self.base, "blob:", "data:")):
-            self.wrong.append(request.url)
+            self.errors.append(request.url)
 
-    def to(self, route: str, selector: str) -> Any:
-        """Go to a route, and wait for something there."""
+    def open_route(self, route: str, selector: str) -> Any:
+        """Open a route and wait for the selector."""
         self.view.evaluate("route => { location.hash = route }", route)
         return self.view.wait_for_selector(selector)
 
@@ -47,13 +47,13 @@ class Page:
     def text(self, selector: str) -> str:
         return str(self.view.inner_text(selector))
 
-    def until(self, condition: str) -> None:
-        """Wait until a JavaScript condition holds; the page's own policy lets no other script do that."""
-        ends = time.monotonic() + PATIENCE / 1000
+    def wait_until(self, condition: str) -> None:
+        """Wait until a JavaScript condition holds; the page's security policy rules out playwright's own wait."""
+        ends = time.monotonic() + TIMEOUT / 1000
         while not self.view.evaluate(condition):
-            assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.wrong}"
+            assert time.monotonic() < ends, f"{condition}: {self.view.inner_text('body')[:500]} {self.errors}"
             self.view.wait_for_timeout(50)
 
     def close(self) -> None:
         self.context.close()
-        assert self.wrong == []
+        assert self.errors == []

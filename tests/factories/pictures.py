@@ -5,7 +5,7 @@ import io
 from PIL import Image as Pixels
 
 
-def png_of(width: int, height: int) -> bytes:
+def make_png(width: int, height: int) -> bytes:
     """Return a red PNG."""
     file = io.BytesIO()
     Pixels.new("RGB", (width, height), (200, 10, 10)).save(file, "PNG")

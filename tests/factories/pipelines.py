@@ -12,7 +12,7 @@ from arena.store import checkpoints
 from arena.store.contents import METRICS
 from arena.store.reader import read_metrics
 from arena.store.stages import find_begun_stages
-from tests.factories.labs import Quiet, log, weight_files
+from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
 
 CONFIG = """\
 name: chain
@@ -44,7 +44,7 @@ stages:
       seats: {second: {policy: old}}
 """
 STAGES = ("01-first", "02-play", "03-last")
-STUDIED = (
+STUDY = (
     """\
 evaluate: {games: [{name: kuhn_poker, options: {illegal: end, talk: false, penalty: 2}}], against: [random], matches: 8}
 study:
@@ -63,7 +63,7 @@ study:
     + CONFIG
 )
 """`CONFIG` with a study of an arm that learns nothing in the last stage."""
-KINDS = (
+ALL_STAGES = (
     CONFIG[: CONFIG.index("stages:")].replace("matches: 8", "matches: 12, group: 4")
     + """\
 stages:
@@ -85,38 +85,38 @@ stages:
 """A pipeline in which stages learn from matches, rows, weights and a reward model of earlier ones."""
 
 
-def pipeline(*assignments: str) -> Pipeline:
-    """`CONFIG` with assignments such as `stages.play.play.iterations=1` applied to it."""
+def make_pipeline(*assignments: str) -> Pipeline:
+    """Return `CONFIG` with assignments such as `stages.play.play.iterations=1`."""
     return read_pipeline([text_layer("test", CONFIG), *map(set_layer, assignments)])
 
 
-def staged_recipe(text: str = STUDIED) -> Pipeline:
+def compose_pipeline(text: str = STUDY) -> Pipeline:
     """Return the pipeline of a file's text, as a study composes it."""
-    found = compose_recipe([text_layer("chain.yaml", text)])
-    assert isinstance(found, Pipeline)
-    return found
+    pipeline = compose_recipe([text_layer("chain.yaml", text)])
+    assert isinstance(pipeline, Pipeline)
+    return pipeline
 
 
-def finished(folder: Path, *assignments: str) -> Path:
-    """A pipeline that has run to its end."""
-    return wait(start_pipeline(pipeline(*assignments), folder, Quiet()))
+def run_pipeline(folder: Path, *assignments: str) -> Path:
+    """Run a pipeline to its end and return its folder."""
+    return wait(start_pipeline(make_pipeline(*assignments), folder, RecordingWatcher()))
 
 
-def results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
+def read_results(folder: Path) -> dict[str, tuple[Any, Any, list[bytes]]]:
     """Return each stage's match log, metrics without times, and bytes of its newest weights and optimiser.
 
     A stage that averages weights has no log, metrics or optimiser.
     """
-    found: dict[str, tuple[Any, Any, list[bytes]]] = {}
+    results: dict[str, tuple[Any, Any, list[bytes]]] = {}
     for stage in find_begun_stages(folder):
         newest = checkpoints.newest(stage)
         (policy,) = (path.name for path in (newest.folder / "policies").iterdir())
         if not (newest.folder / "policies" / policy / "optimizer.safetensors").exists():
-            found[stage.name] = [], [], [(newest.folder / "policies" / policy / "model.safetensors").read_bytes()]
+            results[stage.name] = [], [], [(newest.folder / "policies" / policy / "model.safetensors").read_bytes()]
             continue
         metrics = [{k: v for k, v in row.items() if k not in TIMES} for row in read_metrics(stage / METRICS)]
-        found[stage.name] = log(stage), metrics, weight_files(stage, newest.iteration, policy)
-    return found
+        results[stage.name] = read_log(stage), metrics, read_weight_files(stage, newest.iteration, policy)
+    return results
 
 
 TIMES = ("seconds", "matches_per_second", "tokens_per_second")

@@ -18,7 +18,7 @@ ACTS = ("10 20", "5 6 30 40", "red", "-9 -9 999 999")
 
 
 class Pointing(Colours):
-    """A seat points into pictures: two numbers name a point, four a box. The words tell of a picture before it."""
+    """Game in which a seat points into pictures: two numbers name a point, four a box."""
 
     name = "pointing"
     metadata: ClassVar[dict[str, Any]] = {"name": "pointing_v0"}
@@ -35,7 +35,7 @@ class Pointing(Colours):
             self._tell(Message(sender, ("𝒯here: ", *images, f" {text}")), seats)
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """The point or box, in the newest picture."""
+        """Return the point or box in the newest picture."""
         try:
             numbers = [float(word) for word in act.split()]
         except ValueError:
@@ -50,8 +50,8 @@ class _Script:
         return ACTS[view.turn]
 
 
-def pointing_run(path: Path) -> tuple[RunFolder, MatchRecord]:
-    """A run with one match, in which `ACTS` were played."""
+def make_pointing_run(path: Path) -> tuple[RunFolder, MatchRecord]:
+    """Write a run with one match in which `ACTS` were played."""
     name = f"{__file__}:Pointing"
     seat = {"viewer": Seating("viewer", "random", 0, False, "brain")}
     plan = MatchPlan(identity=MatchId(0, 0), game=name, options={}, seed=3, seats=seat)

@@ -1,4 +1,4 @@
-"""As much of a lab's policies as a critic needs: one model, without a tokenizer."""
+"""A stand-in for a lab's policies with the members that critics use."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,6 @@ class _Policies(dict[str, Any]):
         self[name].tokenizer.save_pretrained(folder)
 
 
-def policies_of(model: Any) -> Any:
-    """In place of `Policies`: the policy `shared` with this model, and no more of it than a critic asks for."""
+def make_policies(model: Any) -> Any:
+    """Return a stand-in for `Policies` whose policy `shared` has this model."""
     return _Policies(model)

@@ -1,4 +1,4 @@
-"""Preferences that are planted in streams, and the training of a reward model on them."""
+"""Streams with planted preferences, and the training of a reward model on them."""
 
 from pathlib import Path
 from typing import Any
@@ -12,50 +12,54 @@ from arena.reward_models.examples import Examples, Outcome, make_examples
 from arena.reward_models.training import FitSettings, RewardModelTraining
 from arena.store.files import CONFIG, write_atomic
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 
 LIKED = 300
-"""Token of which the better stream has more."""
+"""Token whose count makes a stream better."""
 
 
-def spoken(ids: list[int]) -> Stream:
-    """A stream that reads three tokens and says `ids`."""
+def make_stream(ids: list[int]) -> Stream:
+    """Return a stream that observes three tokens and samples `ids`."""
     stream = Stream()
     stream.observe([673, 10, 11])
     stream.append_sampled(ids, [-1.0] * len(ids), 0)
     return stream
 
 
-def outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> list[Outcome]:
-    """Streams of which those with more tokens `LIKED` are worth more; `group` of them share a deal."""
-    rng, found = np.random.default_rng(seed), []
+def make_outcomes(count: int, seed: int = 0, group: int = 2, longest: int = 12) -> list[Outcome]:
+    """Return streams valued by their number of `LIKED` tokens; `group` of them share a deal."""
+    rng, outcomes = np.random.default_rng(seed), []
     for n in range(count):
         ids = rng.integers(280, 290, int(rng.integers(4, longest + 1))).tolist()
-        liked = int(rng.integers(0, 4))
-        for place in rng.choice(len(ids), min(liked, len(ids)), replace=False).tolist():
-            ids[place] = LIKED
+        liked_count = int(rng.integers(0, 4))
+        for position in rng.choice(len(ids), min(liked_count, len(ids)), replace=False).tolist():
+            ids[position] = LIKED
         deal = n // group
-        found.append(Outcome(spoken([*ids, 670]), float(ids.count(LIKED)), deal, deal))
-    return found
+        outcomes.append(Outcome(make_stream([*ids, 670]), float(ids.count(LIKED)), deal, deal))
+    return outcomes
 
 
-def examples(count: int = 240, objective: Any = "bradley_terry", **changes: Any) -> Examples:
-    """Examples of planted preferences."""
-    return make_examples(outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
+def make_planted_examples(count: int = 240, objective: Any = "bradley_terry", **changes: Any) -> Examples:
+    """Return examples of planted preferences."""
+    return make_examples(make_outcomes(count, **changes), objective, 0.2, 4, 0.0, generator(0, 0, "examples"))
 
 
-def fit(**changes: Any) -> FitSettings:
-    """Settings of a short training."""
-    plain: dict[str, Any] = {
+def make_fit_settings(**changes: Any) -> FitSettings:
+    """Return settings of a short training."""
+    fields: dict[str, Any] = {
         "objective": "bradley_terry", "epochs": 1, "batch": 16, "lr": 1e-3, "warmup_steps": 2, "grad_clip": 1.0,
         "token_budget": 512, "nonfinite": "stop", "iterations": 3, "seed": 7, "keep": 9,
     }  # fmt: skip
-    return FitSettings(**plain | changes)
+    return FitSettings(**fields | changes)
 
 
-def training(folder: Path, given: Examples, watcher: Quiet | None = None, **changes: Any) -> RewardModelTraining:
-    """The training of a nano model in a folder, new or begun."""
+def make_training(
+    folder: Path, examples: Examples, watcher: RecordingWatcher | None = None, **changes: Any
+) -> RewardModelTraining:
+    """Return the training of a nano model in a folder, new or resumed."""
     folder.mkdir(exist_ok=True)
     write_atomic(folder / CONFIG, "reward_model: {}\n")
     model = changes.pop("model", None) or resolve("nano")
-    return RewardModelTraining(RunFolder.open(folder), model, fit(**changes), given, watcher or Quiet())
+    return RewardModelTraining(
+        RunFolder.open(folder), model, make_fit_settings(**changes), examples, watcher or RecordingWatcher()
+    )

@@ -1,4 +1,4 @@
-"""Requests to an engine, and the log-probabilities that a whole forward gives of its completions."""
+"""Requests to an engine, and reference log-probabilities of its completions by full forward passes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from agents.engines.decoding import Decoder
 from agents.engines.in_process import InProcessEngine
 
 
-def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
-    """A request of policy `p` for six tokens, sampled without truncation, but for what is changed."""
+def make_request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -> Request:
+    """Return a request of policy `p` for six tokens without truncation, with changes."""
     fields: dict[str, Any] = {
         "policy": "p", "ids": tuple(ids), "key": key, "max_tokens": 6, "temperature": 1.0, "top_p": 1.0,
         "top_k": 0, "stop_ids": frozenset(), "seed": (seed,),
@@ -23,33 +23,35 @@ def request(ids: Sequence[int], seed: int = 0, key: str = "k", **changes: Any) -
 
 
 def generate(engine: InProcessEngine, requests: Sequence[Request]) -> list[Completion]:
-    """What the engine answers, in a loop of its own."""
+    """Run the requests in a new event loop."""
     return asyncio.run(engine.generate(requests))
 
 
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The shapes, rows and new columns, of all passes of in-process engines from now on."""
+def record_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return a list that collects the shapes (rows, new columns) of all later in-process passes."""
     shapes: list[tuple[int, int]] = []
-    one_pass = Decoder._pass
+    run_pass = Decoder._pass
 
-    def counted(decoder: Decoder, policies: list[str], batch: Any, tokens: torch.Tensor, *more: Any) -> torch.Tensor:
+    def record_pass(
+        decoder: Decoder, policies: list[str], batch: Any, tokens: torch.Tensor, *more: Any
+    ) -> torch.Tensor:
         shapes.append((tokens.shape[0], tokens.shape[1]))
-        return one_pass(decoder, policies, batch, tokens, *more)
+        return run_pass(decoder, policies, batch, tokens, *more)
 
-    monkeypatch.setattr(Decoder, "_pass", counted)
+    monkeypatch.setattr(Decoder, "_pass", record_pass)
     return shapes
 
 
-def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """Log-probabilities after temperature, top-k and top-p, one token at a time: the slow, plain way."""
+def truncate_distribution(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
+    """Return log-probabilities after temperature, top-k and top-p: a slow reference."""
     p = np.exp((logits - logits.max()) / temperature)
     order = np.argsort(-p, kind="stable")
-    kept = order[: top_k or len(order)]
-    p = np.where(np.isin(np.arange(len(p)), kept), p, 0.0)
+    candidates = order[: top_k or len(order)]
+    p = np.where(np.isin(np.arange(len(p)), candidates), p, 0.0)
     p /= p.sum()
     if top_p < 1:
         nucleus, mass = [], 0.0
-        for token in kept:
+        for token in candidates:
             if mass >= top_p:
                 break
             nucleus.append(token)
@@ -60,25 +62,25 @@ def truncated(logits: np.ndarray, temperature: float, top_k: int, top_p: float) 
         return np.log(p)
 
 
-def forced(model: Any, asked: Request, ids: Sequence[int]) -> list[float]:
-    """What one whole forward says of a completion's ids."""
+def score_completion(model: Any, request: Request, ids: Sequence[int]) -> list[float]:
+    """Return the log-probabilities of a completion's ids by one full forward pass."""
     with torch.no_grad():
-        whole = torch.tensor([[*asked.ids, *ids]], device=next(model.parameters()).device)
-        logits = model(input_ids=whole).logits[0].double().cpu().numpy()
-    places = range(len(asked.ids) - 1, len(asked.ids) + len(ids) - 1)
+        full = torch.tensor([[*request.ids, *ids]], device=next(model.parameters()).device)
+        logits = model(input_ids=full).logits[0].double().cpu().numpy()
+    positions = range(len(request.ids) - 1, len(request.ids) + len(ids) - 1)
     return [
-        float(truncated(logits[k], asked.temperature, asked.top_k, asked.top_p)[token])
-        for k, token in zip(places, ids, strict=True)
+        float(truncate_distribution(logits[k], request.temperature, request.top_k, request.top_p)[token])
+        for k, token in zip(positions, ids, strict=True)
     ]
 
 
-def agrees(model: Any, asked: Request, got: Completion, atol: float = 1e-4) -> None:
-    """Assert that a completion's log-probabilities are those of one whole forward."""
-    np.testing.assert_allclose(got.logprobs, forced(model, asked, got.ids), atol=atol)
+def assert_agrees(model: Any, request: Request, completion: Completion, atol: float = 1e-4) -> None:
+    """Assert that a completion's log-probabilities are those of one full forward pass."""
+    np.testing.assert_allclose(completion.logprobs, score_completion(model, request, completion.ids), atol=atol)
 
 
-def contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
-    """Contexts of uneven length, half of them with a common opening."""
+def make_contexts(vocabulary: int, count: int, seed: int = 0) -> list[list[int]]:
+    """Return contexts of different lengths, half of them with a common prefix."""
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, vocabulary, 20).tolist()
     return [

@@ -25,12 +25,12 @@ def make_part(name: str, *, seed: int = 0, iterations: int = 10, **settings: Any
     return choose(ROLLOUT_PART, name, **settings)(context)
 
 
-def planned_by(part: RolloutPart, plans: list[MatchPlan], k: int = 1) -> list[MatchPlan]:
+def plan_with(part: RolloutPart, plans: list[MatchPlan], k: int = 1) -> list[MatchPlan]:
     """Return the plans that the part makes of these."""
     return asyncio.run(part.plan(k, plans))
 
 
-def expanded_by(part: RolloutPart, records: Sequence[MatchRecord], k: int = 1, deals: int = 0) -> list[MatchPlan]:
+def expand_with(part: RolloutPart, records: Sequence[MatchRecord], k: int = 1, deals: int = 0) -> list[MatchPlan]:
     """Return the further plans of the part after these matches."""
     progress = Progress(ended=records, records=records, given_up=[], deals=deals)
     return [*asyncio.run(part.expand(k, progress)).plans]

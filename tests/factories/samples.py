@@ -1,4 +1,4 @@
-"""Samples for a trainer, and their scores by one whole forward."""
+"""Samples for a trainer, and their reference scores by full forward passes."""
 
 from typing import Literal
 
@@ -17,8 +17,8 @@ Stage = Literal[0, 1, 2, 3]
 STAGES: list[Stage] = [0, 1, 2, 3]
 
 
-def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
-    """Streams with a common opening whose behaviour is the model's own."""
+def make_samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: float | None = None) -> list[Sample]:
+    """Return samples with a common prefix whose behaviour policy is the model."""
     rng = np.random.default_rng(seed)
     opening = rng.integers(0, VOCABULARY, 18).tolist()
     streams = []
@@ -27,40 +27,43 @@ def samples(model: torch.nn.Module, seed: int = 0, count: int = 6, advantage: fl
         stream.observe(opening)
         for turn in range(rng.integers(1, 4)):
             stream.observe(rng.integers(0, VOCABULARY, rng.integers(1, 4)).tolist())
-            said = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
-            stream.append_sampled(said, [0.0] * len(said), turn)
+            sampled = rng.integers(0, VOCABULARY, rng.integers(1, 5)).tolist()
+            stream.append_sampled(sampled, [0.0] * len(sampled), turn)
         streams.append(stream)
-    heat = [float(t) for t in rng.choice([1.0, 0.7], count)]
-    behaviour = score_streams(StreamScorer(model), streams, heat)
-    drawn = [
+    temperatures = [float(t) for t in rng.choice([1.0, 0.7], count)]
+    behaviour = score_streams(StreamScorer(model), streams, temperatures)
+    advantages = [
         rng.normal(size=s.sampled_count) if advantage is None else np.full(s.sampled_count, advantage) for s in streams
     ]
-    return [sample(s, a.astype(np.float32), b, t) for s, a, b, t in zip(streams, drawn, behaviour, heat, strict=True)]
+    return [
+        make_sample(s, a.astype(np.float32), b, t)
+        for s, a, b, t in zip(streams, advantages, behaviour, temperatures, strict=True)
+    ]
 
 
-def sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
-    """All of a stream's sampled tokens in the loss."""
+def make_sample(stream: Stream, advantages: np.ndarray, behaviour: np.ndarray, temperature: float) -> Sample:
+    """Return a sample with all of the stream's sampled tokens in the loss."""
     turns = [turn for turn, own in zip(stream.turns, stream.mask, strict=True) if own]
-    places = np.unique(turns, return_inverse=True)[1]
+    positions = np.unique(turns, return_inverse=True)[1]
     return Sample(
         stream=stream,
         advantages=advantages,
         behaviour=behaviour,
         temperature=temperature,
-        places=places,
+        places=positions,
         learned=np.ones(len(turns), bool),
     )
 
 
-def plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities and entropies of a sample's own tokens, by one whole forward."""
+def compute_plain_scores(model: torch.nn.Module, sample: Sample) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log-probabilities and entropies of a sample's tokens by one full forward pass."""
     ids = sample.stream.ids
     logprobs = torch.log_softmax(model(input_ids=torch.tensor([ids])).logits[0].float() / sample.temperature, -1)
-    places = [k for k, own in enumerate(sample.stream.mask) if own]
+    positions = [k for k, own in enumerate(sample.stream.mask) if own]
     entropy = -(logprobs.exp() * logprobs).sum(-1)
-    return torch.stack([logprobs[k - 1, ids[k]] for k in places]), torch.stack([entropy[k - 1] for k in places])
+    return torch.stack([logprobs[k - 1, ids[k]] for k in positions]), torch.stack([entropy[k - 1] for k in positions])
 
 
-def terms(**weight: float) -> dict[str, PartConfig]:
-    """Regularisers by name, with these weights."""
+def make_regularisers(**weight: float) -> dict[str, PartConfig]:
+    """Return regularisers by name, with these weights."""
     return {name: choose("regulariser", name, weight=value) for name, value in weight.items()}

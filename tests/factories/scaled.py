@@ -1,4 +1,4 @@
-"""Updates that one rank and several have to come out of alike: the cases, and what is compared of them.
+"""Updates that must give equal results on one rank and on several: the cases and the comparison.
 
 Advantages and weights of terms are small, and so are gradients. Adam divides each weight's gradient by its own size,
 but for an epsilon of 1e-8: where a gradient consists of rounding alone, another order of the same sum may turn its
@@ -23,43 +23,44 @@ from arena.learn.base import MakeTrainer, Trainer
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.schedules import Clock
-from tests.factories.samples import samples, terms
+from tests.factories.samples import make_regularisers, make_samples
 
 ITERATIONS = 5
-SMALL = 0.01
-ANSWERS = {"loss": {"refuel": {"eta": 10.0}}, "aggregate": "turn_mean", "lr": 2e-6}  # gaps grow with the steps
-CHOICES = {"loss": {"dpo": {"beta": SMALL}}, "aggregate": "turn_mean"}
+SCALE = 0.01
+REFUEL = {"loss": {"refuel": {"eta": 10.0}}, "aggregate": "turn_mean", "lr": 2e-6}  # gaps grow with the steps
+DPO = {"loss": {"dpo": {"beta": SCALE}}, "aggregate": "turn_mean"}
 
 
 @cache
-def first() -> Any:
-    """The weights that every policy begins as."""
+def load_initial_model() -> Any:
+    """Return the model that every policy starts as."""
     return load_module(resolve("nano"), frozen=True)
 
 
-def ragged(k: int, count: int = 7) -> list[Sample]:
-    """Streams of several lengths and turns, with some turns out of the loss and a reference."""
-    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(first(), k, count)]
-    played = [replace(s, advantages=s.advantages * np.float32(SMALL)) for s in played]
-    return [replace(s, learned=s.learned & (s.places != 1) | (s.places.max() == 0)) for s in played]
+def make_ragged_samples(k: int, count: int = 7) -> list[Sample]:
+    """Return samples of different lengths with a reference and with some turns out of the loss."""
+    matches = [s.with_reference(s.behaviour + np.float32(0.3)) for s in make_samples(load_initial_model(), k, count)]
+    matches = [replace(s, advantages=s.advantages * np.float32(SCALE)) for s in matches]
+    return [replace(s, learned=s.learned & (s.places != 1) | (s.places.max() == 0)) for s in matches]
 
 
-def paired(k: int) -> list[Sample]:
-    """Answers in pairs across the streams: whatever rank the two are on."""
-    return [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(ragged(k, 8))]
+def make_paired_samples(k: int) -> list[Sample]:
+    """Return samples whose turns are paired across streams, possibly on different ranks."""
+    return [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(make_ragged_samples(k, 8))]
 
 
-def shown_too(k: int) -> list[Sample]:
-    """Demonstrations beside what was played."""
-    shown = [
-        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(first(), 50 + k, 5)
+def make_samples_with_demonstrations(k: int) -> list[Sample]:
+    """Return played samples and demonstrations."""
+    demonstrations = [
+        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour))
+        for s in make_samples(load_initial_model(), 50 + k, 5)
     ]
-    return [*ragged(k), *shown]
+    return [*make_ragged_samples(k), *demonstrations]
 
 
-def alone(k: int) -> list[Sample]:
-    """Fewer streams than ranks."""
-    return ragged(k, 1)
+def make_one_stream(k: int) -> list[Sample]:
+    """Return one sample, fewer than ranks."""
+    return make_ragged_samples(k, 1)
 
 
 @dataclass(frozen=True)
@@ -67,28 +68,34 @@ class Case:
     """Updates of one kind."""
 
     rule: Mapping[str, Any] = field(default_factory=dict)
-    given: Callable[[int], list[Sample]] = ragged
-    """By iteration, what is learned from."""
+    draw_samples: Callable[[int], list[Sample]] = make_ragged_samples
+    """Returns the samples of an iteration."""
     policies: tuple[str, ...] = ("p",)
     adapter: bool = False
 
     def spec(self, **more: Any) -> LearnSpec:
-        """Settings of the update; no gradient is clipped, which would hide a wrong scale."""
-        held = terms(kl=0.1 * SMALL, entropy=0.05 * SMALL)
-        usual = {"regularisers": held, "token_budget": 90, "gate_tolerance": 9.0, "lr": 2e-5, "grad_clip": 0.0}
-        return LearnSpec.model_validate({**usual, "minibatches": 2, **self.rule, **more})
+        """Return settings of the update; gradients are not clipped, which would hide a wrong scale."""
+        regularisers = make_regularisers(kl=0.1 * SCALE, entropy=0.05 * SCALE)
+        defaults = {
+            "regularisers": regularisers,
+            "token_budget": 90,
+            "gate_tolerance": 9.0,
+            "lr": 2e-5,
+            "grad_clip": 0.0,
+        }
+        return LearnSpec.model_validate({**defaults, "minibatches": 2, **self.rule, **more})
 
 
-SHOWN = DemonstrationsSpec.model_validate({"weight": 0.7 * SMALL, "scripted": ["random"]})
-BAND = {"entropy_band": {"low": 0.999, "high": 1.001, "weight": SMALL}}
+DEMONSTRATIONS = DemonstrationsSpec.model_validate({"weight": 0.7 * SCALE, "scripted": ["random"]})
+BAND = {"entropy_band": {"low": 0.999, "high": 1.001, "weight": SCALE}}
 CASES = {
     "packed ragged": Case(),
     "one step": Case({"minibatches": 1}),
     "several epochs": Case({"epochs": 2, "minibatches": 3}),
-    "empty ranks": Case({"minibatches": 1}, alone),
-    "pairs": Case(ANSWERS, paired),
-    "pairs by dpo": Case(CHOICES, paired),
-    "demonstrations": Case({"demonstrations": SHOWN}, shown_too),
+    "empty ranks": Case({"minibatches": 1}, make_one_stream),
+    "pairs": Case(REFUEL, make_paired_samples),
+    "pairs by dpo": Case(DPO, make_paired_samples),
+    "demonstrations": Case({"demonstrations": DEMONSTRATIONS}, make_samples_with_demonstrations),
     "what regularisers remember": Case({"regularisers": BAND}),
     "sequence ratio, turn level correction": Case(
         {
@@ -112,8 +119,8 @@ CASES = {
 }
 
 
-class Learned(NamedTuple):
-    """What has become of a case's policies."""
+class TrainingResult(NamedTuple):
+    """Weights, optimiser moments, metrics and scores after a case."""
 
     weights: dict[str, np.ndarray]
     moments: dict[str, np.ndarray]
@@ -122,32 +129,34 @@ class Learned(NamedTuple):
     scores: np.ndarray
     """Log-probabilities of the last iteration's streams afterwards."""
 
-    def off(self, other: "Learned") -> "Off":
-        """How far another one is from this."""
+    def compute_differences(self, other: "TrainingResult") -> "Differences":
+        """Return the largest differences to another result."""
         means = {name: value for name, value in self.moments.items() if name.endswith("exp_avg")}
-        size = max(float(np.abs(value).max()) for value in means.values())
-        return Off(worst(self.weights, other.weights), worst(means, other.moments) / size)
+        largest = max(float(np.abs(value).max()) for value in means.values())
+        return Differences(max_difference(self.weights, other.weights), max_difference(means, other.moments) / largest)
 
-    def moved(self, case: "Case") -> float:
-        """The largest difference of a weight to what it was at first."""
-        return worst(self.weights, _weights([ModuleWeights(p.model, p.base) for p in policies(case)]))
+    def max_change(self, case: "Case") -> float:
+        """Return the largest change of a weight."""
+        return max_difference(
+            self.weights, _copy_all_weights([ModuleWeights(p.model, p.base) for p in load_policies(case)])
+        )
 
 
-class Off(NamedTuple):
-    """Worst differences."""
+class Differences(NamedTuple):
+    """Largest differences of weights and moments."""
 
     weight: float
     moment: float
-    """Of a first moment, so of gradients, as a share of the largest."""
+    """Of first moments (so of gradients), relative to the largest."""
 
 
-def worst(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
-    """The largest difference of arrays by name."""
-    return max(float(np.abs(value - other[name]).max()) for name, value in one.items())
+def max_difference(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:
+    """Return the largest difference of arrays by name."""
+    return max(float(np.abs(value - second[name]).max()) for name, value in first.items())
 
 
-def policies(case: Case) -> list[Policy]:
-    """The case's policies as they begin, adapters on one base."""
+def load_policies(case: Case) -> list[Policy]:
+    """Return the case's initial policies; adapters share one base."""
     source, bases = resolve("nano"), Bases()
     new = {
         name: NewAdapter(AdapterSpec(rank=4), seed, "nano") if case.adapter else None
@@ -156,57 +165,59 @@ def policies(case: Case) -> list[Policy]:
     return [Policy.load(name, source, source, True, adapter, bases) for name, adapter in new.items()]
 
 
-def makers(make: MakeTrainer, case: Case, **rule: Any) -> list[Trainer]:
-    """Trainers of a case's policies."""
-    return [make(policy, case.spec(**rule), False) for policy in policies(case)]
+def make_trainers(make: MakeTrainer, case: Case, **rule: Any) -> list[Trainer]:
+    """Return trainers of a case's policies."""
+    return [make(policy, case.spec(**rule), False) for policy in load_policies(case)]
 
 
-async def learn(trainers: list[Trainer], case: Case, first: int = 1, last: int = ITERATIONS) -> list[dict[str, float]]:
-    """The iterations from `first` to `last`, each policy in turn; their metrics."""
-    found = []
+async def run_iterations(
+    trainers: list[Trainer], case: Case, first: int = 1, last: int = ITERATIONS
+) -> list[dict[str, float]]:
+    """Train iterations `first` to `last`, each policy in turn, and return their metrics."""
+    metrics = []
     for k in range(first, last + 1):
         for number, trainer in enumerate(trainers):
-            plan = trainer.plan(case.given(10 * k + number), np.random.default_rng(k), Clock(k, ITERATIONS))
-            found.append(await trainer.update(plan))
-    return found
+            plan = trainer.plan(case.draw_samples(10 * k + number), np.random.default_rng(k), Clock(k, ITERATIONS))
+            metrics.append(await trainer.update(plan))
+    return metrics
 
 
-async def told(trainers: list[Trainer], case: Case, metrics: list[dict[str, float]]) -> Learned:
-    """What is compared."""
-    weights = _weights([await trainer.weights() for trainer in trainers])
+async def collect_result(trainers: list[Trainer], case: Case, metrics: list[dict[str, float]]) -> TrainingResult:
+    """Collect the values to compare."""
+    weights = _copy_all_weights([await trainer.weights() for trainer in trainers])
     moments: dict[str, Any] = {}
     scores = []
     for number, trainer in enumerate(trainers):
         moments |= {f"{number}.{name}": value.numpy().copy() for name, value in (await trainer.save()).items()}
-        given = case.given(10 * ITERATIONS + number)
-        found = await trainer.score([s.stream for s in given], [s.temperature for s in given])
-        scores += [one.logprobs for one in found]
-    return Learned(weights, moments, metrics, [trainer.state() for trainer in trainers], np.concatenate(scores))
+        samples = case.draw_samples(10 * ITERATIONS + number)
+        scored = await trainer.score([s.stream for s in samples], [s.temperature for s in samples])
+        scores += [one.logprobs for one in scored]
+    return TrainingResult(weights, moments, metrics, [trainer.state() for trainer in trainers], np.concatenate(scores))
 
 
-def learned(make: MakeTrainer, case: Case, **rule: Any) -> Learned:
-    """All iterations of a case by trainers of a kind, which are closed again."""
-    trainers = makers(make, case, **rule)
+def train_case(make: MakeTrainer, case: Case, **rule: Any) -> TrainingResult:
+    """Train all iterations of a case, and close the trainers."""
+    trainers = make_trainers(make, case, **rule)
 
-    async def through() -> Learned:
-        found = await told(trainers, case, await learn(trainers, case))
+    async def through() -> TrainingResult:
+        result = await collect_result(trainers, case, await run_iterations(trainers, case))
         for trainer in trainers:
             await trainer.close()
-        return found
+        return result
 
     return asyncio.run(through())
 
 
-def _weights(held: Sequence[Weights]) -> dict[str, np.ndarray]:
-    """Copies of what learns in all of these."""
-    found: dict[str, np.ndarray] = {}
-    for number, weights in enumerate(held):
-        found |= {f"{number}.{name}": value for name, value in arrays(weights).items()}
-    return found
+def _copy_all_weights(all_weights: Sequence[Weights]) -> dict[str, np.ndarray]:
+    """Return copies of the trainable parameters of all weights."""
+    copies: dict[str, np.ndarray] = {}
+    for number, weights in enumerate(all_weights):
+        copies |= {f"{number}.{name}": value for name, value in copy_arrays(weights).items()}
+    return copies
 
 
-def arrays(weights: Weights) -> dict[str, np.ndarray]:
-    """Copies of the parameters that learn, of a module here or of weights on ranks."""
+def copy_arrays(weights: Weights) -> dict[str, np.ndarray]:
+    """Return copies of the trainable parameters of a local module or of weights on ranks."""
     if isinstance(weights, ModuleWeights):
         with weights.gather():
             return {name: value.detach().numpy().copy() for name, value in trainable_parameters(weights.module).items()}

@@ -1,17 +1,17 @@
-"""Brains at a table of any text game: what the players' tests share."""
+"""Scripted players at a table of any text game."""
 
 from games.contracts import View
 
 
-def view_of(game):
-    """What the seat to move may know, as a player gets it."""
+def make_view(game):
+    """Return the view of the seat to move."""
     return View.of(game, game.agent_selection, game.turns)
 
 
-def play(game, scripted):
-    """Plays a match that was reset to its end, with legal acts only; what each seat got, in the seats' order."""
+def play_match(game, players):
+    """Play a reset match to its end, asserting that acts are legal; return the payoffs in seat order."""
     while not game.ended:
         seat = game.agent_selection
-        game.step(scripted[seat].act(view_of(game)))
+        game.step(players[seat].act(make_view(game)))
         assert game.infos[seat]["valid"]
     return tuple(game.payoffs().values())

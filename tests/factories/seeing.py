@@ -1,4 +1,4 @@
-"""A game of pictures, and a random model of a million parameters that sees them."""
+"""A game of pictures, and a random vision model of a million parameters."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ COLOURS = {"red": (220, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 220)}
 
 
 class Colours(TextGame):
-    """A seat names the colours of pictures, one after the other.
+    """Game in which a seat names the colours of pictures, one after the other.
 
     `change` is added to one level of a pixel; `fault` spoils the pictures' bytes.
     """
@@ -74,7 +74,7 @@ class Colours(TextGame):
         return b"" if self.fault == "none" else self.pictures[hash]
 
 
-def build_seeing(folder: Path, seed: int = 0) -> Path:
+def save_vision_model(folder: Path, seed: int = 0) -> Path:
     """Write a random SmolVLM of a million parameters, with nano's tokenizer and 9 tokens per image, to a folder."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
@@ -107,8 +107,8 @@ sampling: {max_tokens: 6, temperature: 1.0}
 """
 
 
-def seeing_config(folder: Path, seed: int = 0, build: Callable[[Path, int], object] = build_seeing) -> str:
-    """Write a model that sees, by `build`, and a role to a folder; return the YAML of an experiment with them."""
+def make_vision_config(folder: Path, seed: int = 0, build: Callable[[Path, int], object] = save_vision_model) -> str:
+    """Write a vision model (by `build`) and a role to a folder, and return the YAML of an experiment with them."""
     build(folder / "model", seed)
     (folder / "roles").mkdir(exist_ok=True)
     (folder / "roles" / "viewer.yaml").write_text(ROLE)

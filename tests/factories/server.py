@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers like an OpenAI-compatible one, or as badly as a test wants."""
+"""An OpenAI-compatible HTTP server on loopback with scripted, possibly malformed answers."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-def completion(content="BET", finish="stop", usage=(10, 2)):
+def make_completion(content="BET", finish="stop", usage=(10, 2)):
     body: dict[str, Any] = {
         "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}]
     }
@@ -23,27 +23,27 @@ class Listener(ThreadingHTTPServer):
 
 
 class Server:
-    """Answers requests in turn with what it is given; the last answer stays. Keeps what it was asked."""
+    """Server that gives its answers in turn and then repeats the last one; records all requests."""
 
     def __init__(self, *answers, models=None):
         self.answers = list(answers)
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.times: list[float] = []
-        self.looked: list[Any] = []
-        self.models = models or says({"error": {"message": "no such route"}}, 404)
+        self.model_requests: list[Any] = []
+        self.models = models or reply_with({"error": {"message": "no such route"}}, 404)
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                server.asked.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                server.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 server.times.append(time.monotonic())
                 answer = server.answers.pop(0) if len(server.answers) > 1 else server.answers[0]
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     answer(self)
 
             def do_GET(self):
-                server.looked.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+                server.model_requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                     server.models(self)
 
@@ -62,8 +62,8 @@ class Server:
         self.http.server_close()
 
 
-def says(body, status=200, **headers):
-    """An answer of this status and body: JSON, or bytes as they are."""
+def reply_with(body, status=200, **headers):
+    """Return an answer with this status and body (JSON, or raw bytes)."""
 
     def answer(handler):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -76,6 +76,6 @@ def says(body, status=200, **headers):
     return answer
 
 
-def lists(*models):
-    """An answer to `/models`."""
-    return says({"object": "list", "data": [{"id": model, "object": "model"} for model in models]})
+def reply_with_models(*models):
+    """Return an answer to `/models`."""
+    return reply_with({"object": "list", "data": [{"id": model, "object": "model"} for model in models]})

@@ -1,4 +1,4 @@
-"""A PettingZoo environment as the standard allows: agents are numbers, and nobody observes out of turn."""
+"""A valid PettingZoo environment with unusual properties: agents are numbers, and only the agent to move observes."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from pettingzoo import AECEnv
 
 
 class Shy(AECEnv):  # type: ignore[misc]  # pettingzoo is not checked
-    """Agents are numbers; only who is to move may be asked what it observes."""
+    """Environment whose agents are numbers and observe only in their own turn."""
 
     metadata: ClassVar = {"name": "shy_v0", "render_modes": []}
 
@@ -42,7 +42,7 @@ class Shy(AECEnv):  # type: ignore[misc]  # pettingzoo is not checked
         self._clear_rewards()
         if self.taken == self.rounds * len(self.possible_agents):
             self.terminations = dict.fromkeys(self.agents, True)
-            self.rewards = {each: float(self.sums[each]) for each in self.agents}
+            self.rewards = {agent: float(self.sums[agent]) for agent in self.agents}
         order = self.possible_agents
         self.agent_selection = order[(order.index(agent) + 1) % len(order)]
         self._accumulate_rewards()

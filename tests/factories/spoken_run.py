@@ -1,4 +1,4 @@
-"""A run folder of matches that consist of what is said, made with the real store."""
+"""A run folder of matches of free dialogue, written by the real store."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from games.contracts import MatchId, Message
 SEATS = ("opener", "responder")
 
 
-def spoken(
+def make_dialogue(
     iteration: int, number: int, lines: Sequence[str], seats: Mapping[str, str] | None = None,
     payoffs: Mapping[str, float] | None = None,
 ) -> MatchRecord:  # fmt: skip
-    """A match in which the seats say these lines in turn, heard by all; `seats` says which policy sits where."""
+    """Return a match in which the seats say these lines in turn; `seats` maps seats to policies."""
     seats = seats or dict.fromkeys(SEATS, "shared")
     order = list(seats)
     turns = tuple(
@@ -24,10 +24,10 @@ def spoken(
             messages=tuple(
                 Message.of(order[j % len(order)], lines[j]) for j in range(max(0, i - len(order) + 1), i)
             ),
-            raw=said, public=said, private="", action=said, valid=True, rewards={}, finish="script", tokens=0,
+            raw=line, public=line, private="", action=line, valid=True, rewards={}, finish="script", tokens=0,
             seconds=0.0,
         )
-        for i, said in enumerate(lines)
+        for i, line in enumerate(lines)
     )  # fmt: skip
     return MatchRecord(
         identity=MatchId(iteration, number), game="parley", options={}, seed=number,
@@ -37,18 +37,22 @@ def spoken(
     )  # fmt: skip
 
 
-def spoken_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
-    """A run whose iterations, from 0, hold matches of these lines."""
-    return recorded(
-        path, [[spoken(k, number, lines) for number, lines in enumerate(played)] for k, played in enumerate(iterations)]
+def make_dialogue_run(path: Path, *iterations: Sequence[Sequence[str]]) -> Path:
+    """Write a run whose iterations (from 0) hold matches of these lines."""
+    return write_run(
+        path,
+        [
+            [make_dialogue(k, number, lines) for number, lines in enumerate(matches)]
+            for k, matches in enumerate(iterations)
+        ],
     )
 
 
-def recorded(path: Path, iterations: Sequence[Sequence[MatchRecord]]) -> Path:
-    """A run of these matches, iteration by iteration from 0."""
+def write_run(path: Path, iterations: Sequence[Sequence[MatchRecord]]) -> Path:
+    """Write a run of these matches, iteration by iteration from 0."""
     run = RunFolder.create(path, "game: parley\n", {"python": "3.11"})
-    for k, played in enumerate(iterations):
-        run.log.extend(played)
+    for k, records in enumerate(iterations):
+        run.log.extend(records)
         run.log.seal(k)
         run.metrics.append({"iteration": k, "valid_rate": 1.0})
     run.log.close()

@@ -1,4 +1,4 @@
-"""Records and checkpoints as small as can be, for the store's own tests."""
+"""Minimal records and checkpoints for tests of the store."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,12 @@ CONFIG = "game: negotiation\n"
 
 
 def write_state(folder: Path) -> None:
-    """Write the least that a checkpoint holds."""
+    """Write a minimal checkpoint."""
     (folder / "state.json").write_text("{}")
 
 
-def fill(folder: Path, mark: str = "a") -> None:
-    """Write what a checkpoint holds, of a few hundred bytes that say `mark`."""
+def write_checkpoint(folder: Path, mark: str = "a") -> None:
+    """Write a checkpoint of a few hundred bytes that repeat `mark`."""
     weights = folder / "policies" / "shared"
     weights.mkdir(parents=True)
     (weights / "model.safetensors").write_bytes(mark.encode() * 300)
@@ -25,8 +25,8 @@ def fill(folder: Path, mark: str = "a") -> None:
     (folder / "empty.json").write_bytes(b"")
 
 
-def record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
-    """A finished match of one turn, but for what is changed."""
+def make_record(iteration: int = 0, number: int = 0, text: str = "hi", **changes: object) -> MatchRecord:
+    """Return a finished match of one turn, with changes."""
     turn = Turn(
         index=0,
         seat="opener",

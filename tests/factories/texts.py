@@ -1,4 +1,4 @@
-"""Experiments as texts, which tests of settings share."""
+"""Texts of experiments for tests of settings."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ iterations: 1
 """
 
 
-def sampling_so(folder: Path, rule: str) -> Experiment:
-    """A trained policy at a seat whose role `odd` samples by this rule."""
+def make_sampling_experiment(folder: Path, rule: str) -> Experiment:
+    """Return an experiment whose trained seat has a role with this sampling rule."""
     (folder / "odd.yaml").write_text(f"role: odd\nreply: {{format: free}}\nsampling: {rule}\n")
     text = (
         f"name: here\ngame: {{name: kuhn_poker}}\nroles: {folder}\nseats: {{first: {{role: odd, policy: p}}, "

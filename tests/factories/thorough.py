@@ -5,6 +5,6 @@ import os
 THOROUGH = bool(os.environ.get("ARENA_THOROUGH"))
 
 
-def cases(usual: int, thorough: int) -> int:
+def count_cases(usual: int, thorough: int) -> int:
     """Return the number of cases to run. Mark the test `thorough`, unless hypothesis draws its cases."""
     return thorough if THOROUGH else usual

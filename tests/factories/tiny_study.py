@@ -1,4 +1,4 @@
-"""An experiment of seconds with a study."""
+"""An experiment with a study that runs in seconds."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -17,11 +17,11 @@ SECTION = {
 ITERATIONS = 3
 
 
-def written(folder: Path, **changed: object) -> Path:
-    """A tiny experiment with a study."""
+def write_study(folder: Path, **changes: object) -> Path:
+    """Write a tiny experiment with a study and return its file."""
     layers = [recipe_layer("negotiation-nano"), *map(set_layer, [*SETTINGS, f"iterations={ITERATIONS}"])]
     data = yaml.safe_load(to_yaml(compose(layers)))
-    data["study"] = {**SECTION, **changed}
+    data["study"] = {**SECTION, **changes}
     data["evaluate"] = {"games": [deepcopy(data["game"])], "matches": 4}
     file = folder / "tiny.yaml"
     file.write_text(yaml.safe_dump(data))

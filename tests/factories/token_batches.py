@@ -1,4 +1,4 @@
-"""Micro-batches of tokens made by hand, in float64."""
+"""Micro-batches of tokens, in float64."""
 
 from typing import Any
 
@@ -7,25 +7,26 @@ import torch
 from arena.learn.batches import TokenBatch
 
 
-def tensor(*values: float) -> torch.Tensor:
+def make_floats(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def numbers(*values: int) -> torch.Tensor:
+def make_integers(*values: int) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.int64)
 
 
-def batch(logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, **changes: Any) -> TokenBatch:
-    """Each token a turn and a stream of its own, in the loss, sampled by the old weights; but for what is changed."""
-    own = torch.arange(len(logprobs))
+def make_batch(logprobs: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, **changes: Any) -> TokenBatch:
+    """Return a batch in which each token is its own turn and stream, on-policy and in the loss, with changes."""
+    positions = torch.arange(len(logprobs))
     fields: dict[str, Any] = {
         "logprobs": logprobs, "entropy": torch.ones_like(old), "old": old, "behaviour": old, "advantages": advantages,
-        "turns": own, "streams": own, "places": torch.zeros_like(own), "learned": torch.ones_like(own) > 0,
+        "turns": positions, "streams": positions, "places": torch.zeros_like(positions),
+        "learned": torch.ones_like(positions) > 0,
     }  # fmt: skip
     return TokenBatch(**{**fields, **changes})
 
 
-def gradient(value: torch.Tensor, by: torch.Tensor) -> list[float]:
-    """The gradient of the sum."""
-    (found,) = torch.autograd.grad(value.sum(), by, retain_graph=True)
-    return [float(x) for x in found]
+def compute_gradient(value: torch.Tensor, variable: torch.Tensor) -> list[float]:
+    """Return the gradient of the sum."""
+    (gradient,) = torch.autograd.grad(value.sum(), variable, retain_graph=True)
+    return [float(x) for x in gradient]

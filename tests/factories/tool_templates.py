@@ -116,7 +116,7 @@ MORE_MARKS = {
 }
 
 
-def tool_tokenizer(family: str) -> Any:
+def build_tool_tokenizer(family: str) -> Any:
     """Build the tokenizer of a family with its template."""
     build, template, _ = TOOL_FAMILIES[family]
     tokenizer = build()

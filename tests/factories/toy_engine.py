@@ -1,4 +1,4 @@
-"""A second engine of a few lines: it computes the whole context for every token, with neither caches nor batches."""
+"""A minimal second engine: it computes the full context for every token, without caches or batches."""
 
 import sys
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class ToyEngine:
 
 
 def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
-    """The images as transformers' own forward pass takes them: [1, M, 3, size, size]."""
+    """Return the images as transformers' forward pass takes them: [1, M, 3, size, size]."""
     vision = create_vision(model.config)
     if vision is None or not request.media:
         return {}
@@ -95,24 +95,24 @@ def _pixels(model: Any, request: Request) -> dict[str, torch.Tensor]:
 
 
 class OnlyOne(ToyEngine):
-    """It serves one policy."""
+    """Engine that serves one policy."""
 
     capabilities = Capabilities(serves_adapters=True)
 
 
 class Elsewhere(ToyEngine):
-    """It starts a process for each base model."""
+    """Engine with a process of its own."""
 
     capabilities = Capabilities(serves_adapters=True, serves_several=True, has_own_process=True)
 
 
 class Seeing(ToyEngine):
-    """It shows images to models with vision."""
+    """Engine that supports images."""
 
     capabilities = Capabilities(serves_several=True, has_vision=True)
 
 
 class Uninstalled(ToyEngine):
-    """It needs a package that does not exist."""
+    """Engine that needs a package that does not exist."""
 
     capabilities = Capabilities(package="no_such_engine", install="pip install no-such-engine")

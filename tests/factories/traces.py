@@ -1,4 +1,4 @@
-"""What a run left on disk, without clock times, to compare runs by; and damage to it."""
+"""A run's files without clock times, for comparison of runs; and damage to files."""
 
 import hashlib
 import json
@@ -11,52 +11,52 @@ from typing import Any
 from arena.store.reader import RunReader
 
 CLOCKED = ("contents.json", "manifest.json")
-"""Files of a checkpoint with hashes of logs and metrics, which have clock times in them."""
+"""Checkpoint files that depend on clock times by hashing logs and metrics."""
 CLOCKS = ("seconds", "started", "matches_per_second", "tokens_per_second")
 
 
 @dataclass(frozen=True)
-class Left:
-    """All that must be the same whether or not a run was interrupted."""
+class RunTrace:
+    """Everything that must not depend on whether a run was interrupted."""
 
     matches: list[dict[str, Any]]
     credit: list[Any]
     metrics: list[dict[str, Any]]
     files: dict[str, str]
-    """SHA-256 of every file in every checkpoint, but for those that hash clock times."""
+    """SHA-256 of every checkpoint file except `CLOCKED`."""
 
 
-def left(run: Path) -> Left:
-    """What the run left, without clock times."""
+def read_trace(run: Path) -> RunTrace:
+    """Read the run's logs, metrics and checkpoint hashes without clock times."""
     reader = RunReader(run)
     files = sorted(p for p in (run / "checkpoints").rglob("*") if p.is_file() and p.name not in CLOCKED)
-    return Left(
-        [_timeless(row) for row in reader.matches()],
+    return RunTrace(
+        [_drop_times(row) for row in reader.matches()],
         [row for k in reader.iterations() for row in reader.credit(k)],
-        [_timeless(row) for row in reader.metrics()],
+        [_drop_times(row) for row in reader.metrics()],
         {str(p.relative_to(run)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files},
     )
 
 
-def _timeless(value: Any) -> Any:
+def _drop_times(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _timeless(item) for key, item in value.items() if key not in CLOCKS}
-    return [_timeless(item) for item in value] if isinstance(value, list) else value
+        return {key: _drop_times(item) for key, item in value.items() if key not in CLOCKS}
+    return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
-def assert_same(found: Left, expected: Left) -> None:
-    """Both runs left the same; says which part is not."""
+def assert_same(actual: RunTrace, expected: RunTrace) -> None:
+    """Assert that two runs are equal; names the part that differs."""
     for part in ("files", "matches", "credit", "metrics"):
-        assert getattr(found, part) == getattr(expected, part), part
+        assert getattr(actual, part) == getattr(expected, part), part
 
 
-def flip_a_byte(path: Path, seed: int = 0) -> None:
-    """Damage one byte of a file, of the same length as before."""
+def flip_byte(path: Path, seed: int = 0) -> None:
+    """Damage one byte of a file without changing its length."""
     data = bytearray(path.read_bytes())
     data[random.Random(seed).randrange(len(data))] ^= 0x55
     path.write_bytes(data)
 
 
-def json_lines(text: str) -> list[dict[str, Any]]:
-    """The objects of output in JSON lines."""
+def parse_json_lines(text: str) -> list[dict[str, Any]]:
+    """Parse JSON lines."""
     return [json.loads(line) for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Trajectories made by hand: turns with given rewards, two sampled tokens each."""
+"""Trajectories with given rewards and two sampled tokens per turn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +14,8 @@ from games.contracts import MatchId
 from tests.factories.models import VOCABULARY
 
 
-def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
-    """A valid turn of the opener, but for what is changed."""
+def make_turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
+    """Return a valid turn of the opener, with changes."""
     fields: dict[str, Any] = {
         "index": index, "seat": "opener", "role": "opener", "policy": "shared", "version": 1, "messages": (),
         "raw": "x", "public": "", "private": "", "action": "x", "valid": True, "rewards": rewards,
@@ -24,8 +24,8 @@ def turn(index: int, rewards: dict[str, float], **changes: Any) -> Turn:
     return Turn(**{**fields, **changes})
 
 
-def trajectory_of(turns: Sequence[Turn], **changes: Any) -> Trajectory:
-    """A trained opener's trajectory without streams, but for what is changed."""
+def wrap_turns(turns: Sequence[Turn], **changes: Any) -> Trajectory:
+    """Return a trained opener's trajectory of these turns without streams, with changes."""
     fields: dict[str, Any] = {
         "match": "m", "game": "g", "seat": "opener", "role": "opener", "policy": "shared", "version": 1,
         "trained": True, "streams": (),
@@ -33,38 +33,40 @@ def trajectory_of(turns: Sequence[Turn], **changes: Any) -> Trajectory:
     return Trajectory(turns=tuple(turns), **{**fields, **changes})
 
 
-def record_of(one: Trajectory) -> MatchRecord:
-    """The record of a finished match in which the trajectory's seat is the only one."""
+def make_record(trajectory: Trajectory) -> MatchRecord:
+    """Return the record of a finished match with the trajectory's seat only."""
     return MatchRecord(
-        identity=MatchId.parse(one.match), game=one.game, options={}, seed=one.seed,
-        seats={one.seat: Seating(one.role, one.policy, one.version, True, "model")}, status="finished", reason="",
-        payoffs={}, report={}, turns=one.turns, streams={one.seat: one.streams}, started="now", seconds=1,
+        identity=MatchId.parse(trajectory.match), game=trajectory.game, options={}, seed=trajectory.seed,
+        seats={trajectory.seat: Seating(trajectory.role, trajectory.policy, trajectory.version, True, "model")},
+        status="finished", reason="",
+        payoffs={}, report={}, turns=trajectory.turns, streams={trajectory.seat: trajectory.streams},
+        started="now", seconds=1,
     )  # fmt: skip
 
 
-def trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
-    """Turns 0, 2, 4, …, each with two sampled tokens in one stream."""
-    turns = tuple(turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
+def make_trajectory(rewards: list[float], role: str = "opener", policy: str = "shared", match: str = "m") -> Trajectory:
+    """Return a trajectory of turns 0, 2, 4, … with two sampled tokens each in one stream."""
+    turns = tuple(make_turn(2 * k, {"deal": r} if r else {}, seat=role, role=role) for k, r in enumerate(rewards))
     stream = Stream()
-    for one in turns:
+    for turn in turns:
         stream.observe([1, 2, 3])
-        stream.append_sampled([5, 6], [-1.0, -2.0], one.index)
-    return trajectory_of(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
+        stream.append_sampled([5, 6], [-1.0, -2.0], turn.index)
+    return wrap_turns(turns, match=match, game="negotiation", seat=role, role=role, policy=policy, streams=(stream,))
 
 
-def spoken(seed: int, count: int = 6) -> list[CreditedTrajectory]:
+def make_token_trajectories(seed: int, count: int = 6) -> list[CreditedTrajectory]:
     """Trajectories whose reward is the share of token 3 among what they say."""
-    rng, found = np.random.default_rng(seed), []
+    rng, trajectories = np.random.default_rng(seed), []
     for i in range(count):
-        turns, stream = tuple(turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
+        turns, stream = tuple(make_turn(2 * k, {}) for k in range(int(rng.integers(1, 4)))), Stream()
         stream.observe([5, 6, 7])
-        for one in turns:
+        for turn in turns:
             stream.observe(rng.integers(8, VOCABULARY, 2).tolist())
-            said = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
-            stream.append_sampled(said, [-1.0] * len(said), one.index)
+            sampled = rng.integers(0, VOCABULARY, int(rng.integers(1, 4))).tolist()
+            stream.append_sampled(sampled, [-1.0] * len(sampled), turn.index)
         first = stream.ids[3]
         rewards = np.array([float(first % 2)] + [0.0] * (len(turns) - 1))
-        one_ = Trajectory(
+        trajectory = Trajectory(
             match=f"m{i}",
             game="g",
             seat="opener",
@@ -75,22 +77,22 @@ def spoken(seed: int, count: int = 6) -> list[CreditedTrajectory]:
             turns=turns,
             streams=(stream,),
         )
-        found.append(CreditedTrajectory(trajectory=one_, rewards=rewards, advantages=np.zeros(len(turns))))
-    return found
+        trajectories.append(CreditedTrajectory(trajectory=trajectory, rewards=rewards, advantages=np.zeros(len(turns))))
+    return trajectories
 
 
-def scored(
+def make_scored_trajectory(
     score: float, seed: int = 0, match: str = "0001-0000", role: str = "buyer", turns: int = 1, **changes: Any
 ) -> Trajectory:
-    """`turns` turns of two tokens each; the last earns the score, `changes` are the first's."""
-    plain: dict[str, Any] = {
+    """Return a trajectory of `turns` turns of two tokens; the last earns the score, `changes` apply to the first."""
+    fields: dict[str, Any] = {
         "seat": role, "role": role, "policy": "shared", "version": 1, "messages": (), "raw": "say: x",
         "public": "", "private": "", "action": "x", "valid": True, "finish": "stop", "tokens": 2, "seconds": 0.0,
     }  # fmt: skip
-    found, stream = [], Stream()
+    all_turns, stream = [], Stream()
     for k in range(turns):
-        earned = {"deal": score} if k == turns - 1 else {}
-        found.append(Turn(index=k, rewards=earned, **{**plain, **(changes if k == 0 else {})}))
+        rewards = {"deal": score} if k == turns - 1 else {}
+        all_turns.append(Turn(index=k, rewards=rewards, **{**fields, **(changes if k == 0 else {})}))
         stream.observe([1])
         stream.append_sampled([5, 6], [-1.0, -2.0], k)
     return Trajectory(
@@ -101,18 +103,21 @@ def scored(
         policy="shared",
         version=1,
         trained=True,
-        turns=tuple(found),
+        turns=tuple(all_turns),
         streams=(stream,),
         seed=seed,
     )
 
 
-def groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
-    """A group of matches for each list of scores, a deal each."""
-    numbered = [(seed, score) for seed, own in enumerate(scores) for score in own]
-    return [scored(score, seed, f"0001-{i:04d}", **settings) for i, (seed, score) in enumerate(numbered)]
+def make_groups(*scores: list[float], **settings: Any) -> list[Trajectory]:
+    """Return a group of matches of one deal for each list of scores."""
+    seeded_scores = [(seed, score) for seed, own in enumerate(scores) for score in own]
+    return [
+        make_scored_trajectory(score, seed, f"0001-{i:04d}", **settings)
+        for i, (seed, score) in enumerate(seeded_scores)
+    ]
 
 
-def credited(found: list[Trajectory], *rules: Any, **credit: Any) -> list[CreditedTrajectory]:
-    """The trajectories after selection by `rules` and credit."""
-    return assign(TurnBatch(found), CreditSpec(select=list(rules), **credit))
+def assign_credit(trajectories: list[Trajectory], *rules: Any, **credit: Any) -> list[CreditedTrajectory]:
+    """Select trajectories by `rules` and assign credit."""
+    return assign(TurnBatch(trajectories), CreditSpec(select=list(rules), **credit))

@@ -1,4 +1,4 @@
-"""Updates in one call, in the thread that asks: planned and carried out."""
+"""Updates planned and carried out in one call."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
 
 
-def updated(
+def run_update(
     trainer: PolicyTrainer, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()
 ) -> dict[str, float]:
-    """What an update from samples tells."""
+    """Run an update and return its metrics."""
     return trainer.carry_out(trainer.plan(samples, rng, clock))
 
 
-def imitated(
+def run_imitation(
     trainer: PolicyTrainer, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator
 ) -> dict[str, float]:
-    """What imitating samples tells."""
+    """Run imitation and return its metrics."""
     return trainer.carry_out(trainer.plan_imitation(samples, spec, rng))

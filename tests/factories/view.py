@@ -1,4 +1,4 @@
-"""The page of `arena view`: its application for tests that ask it directly, or served for a browser."""
+"""The application of `arena view`, called directly or served for a browser."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ SERVICES = Services(deal_facts, list_theory_values, compare_estimators, list_est
 
 
 class Client:
-    """Asks as the page does: with its token, and with its origin where it posts."""
+    """Client that sends the page's token, and its origin in posts."""
 
     def __init__(self, *paths: Path, services: Services = SERVICES) -> None:
         testing = pytest.importorskip("starlette.testclient")
@@ -33,13 +33,13 @@ class Client:
         self.headers = {"authorization": f"Bearer {TOKEN}"}
 
     def get(self, path: str, code: int = 200, /, **query: str) -> Any:
-        """The answer's JSON."""
+        """Get the path and return the JSON answer."""
         answer = self.client.get(path, params=query, headers=self.headers)
         assert answer.status_code == code, answer.text[:300]
         return answer.json()
 
     def post(self, path: str, body: Any, code: int = 200) -> Any:
-        """The answer's JSON."""
+        """Post the body and return the JSON answer."""
         headers = self.headers | {"origin": f"http://127.0.0.1:{PORT}", "content-type": "application/json"}
         answer = self.client.post(path, content=json.dumps(body), headers=headers)
         assert answer.status_code == code, answer.text[:300]
@@ -47,8 +47,8 @@ class Client:
 
 
 @contextmanager
-def served(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
-    """The link of a page that is served by a thread."""
+def serve_page(*paths: Path, services: Services = SERVICES) -> Iterator[str]:
+    """Serve the page by a thread, and yield its link."""
     uvicorn = pytest.importorskip("uvicorn")
     from analysis.view.server import prepare_server
 

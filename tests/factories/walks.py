@@ -1,4 +1,4 @@
-"""Matches in a small maze, walked at random by an engine without weights, under rules of play."""
+"""Random walks in a small maze by an engine without weights, with rollout parts."""
 
 import asyncio
 from typing import Any
@@ -22,19 +22,19 @@ STEPS = ("NORTH", "EAST", "SOUTH", "WEST")
 PATCHED: dict[str, Any] = {"patch": {"expert": "oracle"}}
 
 
-class Wanderer:
-    """An engine that steps at random, by the request's seed."""
+class RandomWalkEngine:
+    """Engine that walks at random, by the request's seed."""
 
     max_context = 10**9
 
     def __init__(self, acts: tuple[str, ...] = STEPS) -> None:
-        self.acts, self.asked = acts, list[Request]()
+        self.acts, self.requests = acts, list[Request]()
 
     async def generate(self, requests: Any) -> list[Completion]:
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
-        self.asked.append(request)
+    def _complete(self, request: Request) -> Completion:
+        self.requests.append(request)
         rng = np.random.default_rng(request.seed)
         ids = (*FRAME.encode(str(rng.choice(self.acts))), FRAME.stop_id)
         return Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), "stop", 3)
@@ -43,13 +43,13 @@ class Wanderer:
         pass
 
 
-def walk(
+def play_walk(
     number: int = 0, engine: Any = None, branch: Branch | None = None, options: Any = None, k: int = 1, **rules: Any
 ) -> MatchRecord:
-    """One match; `rules` are the settings of rollout parts by name."""
+    """Play a match; `rules` are the settings of rollout parts by name."""
     parts = [make_part(name, **settings) for name, settings in rules.items()]
-    served: Any = engine or Wanderer()
-    contender = ModelContender("p", served, lambda game, seat: (POLICIES["p"], WALKER))
+    used_engine: Any = engine or RandomWalkEngine()
+    contender = ModelContender("p", used_engine, lambda game, seat: (POLICIES["p"], WALKER))
     identity = branch.identity if branch else MatchId(k, number)
     seats = {"walker": Seating("nano_player", "p", 3, True, "model")}
     plan = MatchPlan(

@@ -8,9 +8,9 @@ import numpy as np
 
 from games.base import IllegalAct, TextGame
 from games.contracts import Image
-from tests.factories.pictures import png_of
+from tests.factories.pictures import make_png
 
-PIXELS = png_of(4, 4)
+PIXELS = make_png(4, 4)
 IMAGE = Image(hashlib.sha256(PIXELS).hexdigest(), "image/png", 4, 4)
 
 

@@ -17,7 +17,7 @@ from games.contracts import View
 from games.families.bargaining import find_nash_deals, subgame_perfect
 from games.families.pools import frontier, instances, remainder, splits, worth
 from games.negotiation import Negotiation
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 HOSTILE = [
     "", " ", "|", "OFFER", "OFFER 1 1", "OFFER 1 1 1 1", "OFFER -1 0 0", "OFFER 1.0 0 0", "OFFER ١ 0 0",
@@ -197,7 +197,7 @@ NEARLY = st.lists(st.one_of(WORD, NUMBER, SPACE, SPACE), max_size=9).map("".join
 OFFERS = st.tuples(SPACE, WORD, SPACE, NUMBER, SPACE, NUMBER, SPACE, NUMBER, SPACE).map("".join)
 
 
-@settings(deadline=None, max_examples=cases(70, 300))
+@settings(deadline=None, max_examples=count_cases(70, 300))
 @given(st.one_of(st.text(st.characters(), max_size=40), NEARLY, OFFERS), st.booleans())
 @example("OFFER 0 0 0", False)
 @example(" \n walk\t", True)

@@ -15,7 +15,7 @@ from PIL.JpegImagePlugin import MARKER
 from games.contracts import Image
 from games.picture_structure import _ALONE
 from games.pictures import LARGEST, check_picture, decode_picture
-from tests.factories.image_files import chunked, commented, scanned
+from tests.factories.image_files import make_jpeg_with_comments, make_jpeg_with_scans, make_png_with_chunks
 
 
 def encode_picture(kind: str = "PNG", size: tuple[int, int] = (6, 4), **options: Any) -> bytes:
@@ -59,15 +59,18 @@ HOSTILE = {
     "exif": (make_rotated_jpeg, "rotated by its EXIF data"),
     "gif": (lambda: encode_picture("GIF"), "format is unknown"),
     "bmp": (lambda: encode_picture("BMP"), "format is unknown"),
-    "scans": (scanned, "more than 40 scans"),
-    "segments": (commented, "more than 500 segments"),
+    "scans": (make_jpeg_with_scans, "more than 40 scans"),
+    "segments": (make_jpeg_with_comments, "more than 500 segments"),
     "stray": (
         lambda: (good := encode_picture("JPEG"))[:2] + bytes(1000) + good[2:],
         "more than 500 segments or stray bytes",
     ),
     "hidden": (lambda: (good := encode_picture("JPEG"))[:2] + HIDDEN * 300 + good[2:], "more than 500 segments"),
-    "chunks": (lambda: chunked(b"tEXt", b"a\0", 30_000), "more than 20,000 chunks"),
-    "profiles": (lambda: chunked(b"iCCP", b"a\0\0" + zlib.compress(b"x" * 9999), 2), "several colour profiles"),
+    "chunks": (lambda: make_png_with_chunks(b"tEXt", b"a\0", 30_000), "more than 20,000 chunks"),
+    "profiles": (
+        lambda: make_png_with_chunks(b"iCCP", b"a\0\0" + zlib.compress(b"x" * 9999), 2),
+        "several colour profiles",
+    ),
     "apng": (lambda: make_animation("PNG"), "animated"),
     "webp": (lambda: make_animation("WEBP"), "animated"),
     "torn": (lambda: encode_picture(size=(300, 300))[:-60], "cannot be read"),

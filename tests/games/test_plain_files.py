@@ -15,7 +15,7 @@ from arena.errors import ConfigError, StoreError
 from arena.panels.settings import load_panel
 from games.plain_files import read_plain
 from simulators.recommender import ratings
-from tests.factories.hostile import at_most
+from tests.factories.hostile import limit_seconds
 
 READERS: dict[str, tuple[Callable[[str], object], type[Exception] | tuple[type[Exception], ...]]] = {
     "itself": (lambda path: read_plain(path, 100), OSError),
@@ -38,7 +38,7 @@ def test_refuses_non_regular_file_in_one_line(tmp_path: Path, reader: str, kind:
     elif kind == "folder":
         path.mkdir()
     read, error = READERS[reader]
-    with pytest.raises(error) as refused, at_most(5):
+    with pytest.raises(error) as refused, limit_seconds(5):
         read(str(path))
     assert len(str(refused.value).splitlines()) == 1
     if kind in ("pipe", "zero"):

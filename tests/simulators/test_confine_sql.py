@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from simulators.confine import ConfineError, sql
 from simulators.confine.sql import MEMORY, Database, Limits
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 SHOP = """
 CREATE TABLE customers(id INTEGER PRIMARY KEY, name TEXT);
@@ -154,7 +154,7 @@ PIECES = [word.encode().decode("unicode_escape") if word.startswith("\\u") else 
 LONG_LIVED = Database(SHOP)
 
 
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join) | st.text(max_size=80))
 def test_any_statement_gets_an_answer_and_changes_nothing(query):
     before = list(LONG_LIVED.connection.iterdump())

@@ -14,7 +14,7 @@ from games.contracts import View
 from simulators import conformance
 from simulators.reasoning import Critique
 from simulators.reasoning.critique import TRIES, WITHHELD, find_numbers
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 
@@ -44,7 +44,9 @@ def make_wrong_answer(critique: Critique, offset: int = 100) -> str:
     ],
 )
 def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Critique(**{"task": SUMS, **options}), seeds=cases(3, 6), acts=cases(80, 200))
+    findings = conformance.check(
+        lambda: Critique(**{"task": SUMS, **options}), seeds=count_cases(3, 6), acts=count_cases(80, 200)
+    )
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 
@@ -154,7 +156,7 @@ def test_report_has_success_within_tries_and_slope() -> None:
 
 def test_halving_with_directions_finds_every_sum_within_five_tries() -> None:
     """31 numbers need five questions; without directions, one number in 31 is right at the first try."""
-    reports = [conformance.play(start_game(), seed, "bisector", "compass") for seed in range(cases(60, 400))]
+    reports = [conformance.play(start_game(), seed, "bisector", "compass") for seed in range(count_cases(60, 400))]
     assert all(report["sr5"] for report in reports) and np.mean([report["sr4"] for report in reports]) < 0.9
     silent = [conformance.play(start_game(), seed, "bisector", "unary") for seed in range(60)]
     assert np.mean([bool(report["sr5"]) for report in silent]) < 0.2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.role import load_role
 from simulators import conformance
 from simulators.reasoning import Debate, gym
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 SUMS = {"chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}}
 
@@ -49,7 +49,7 @@ def answer_all(debate: Debate, *answers: str) -> None:
     ],
 )
 def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Debate(**options), seeds=cases(3, 6), acts=cases(80, 200))
+    findings = conformance.check(lambda: Debate(**options), seeds=count_cases(3, 6), acts=count_cases(80, 200))
     assert {finding.name for finding in findings if not finding.ok} <= {"secrets", "leaks"}
     assert all(finding.ok is None for finding in findings if not finding.ok)
 

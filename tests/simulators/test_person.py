@@ -14,7 +14,7 @@ from simulators.clinic.signs import SYMPTOMS
 from simulators.clinic.synthetic import invent_table
 from simulators.extractor import make_vocabulary
 from simulators.person import PERSONAS, WORDINGS, Act, Renderings, join_words, may_leave, word_act
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 WORDS = invent_table(0, 20, len(SYMPTOMS)).words
 SIGNS = st.sampled_from(SYMPTOMS)
@@ -33,7 +33,7 @@ def test_every_wording_is_parsed_back():
                     assert WORDS.read(text, sign.name) == {sign.name: stance}, (manner, text)
 
 
-@settings(deadline=None, max_examples=cases(70, 300))
+@settings(deadline=None, max_examples=count_cases(70, 300))
 @given(SIGNS, STANCES, st.sampled_from(sorted(PERSONAS)), st.integers(0, 999), st.data())
 def test_synonyms_are_parsed(sign, stance, persona, seed, data):
     word = data.draw(st.sampled_from(WORDS.list_phrases(sign.name)))
@@ -132,7 +132,7 @@ def test_readings_match_labels_of_model_written_texts():
     assert len(confident) > 0.9 * sum(label != "other" for _, _, label in readings)
 
 
-@settings(deadline=None, max_examples=cases(70, 300))
+@settings(deadline=None, max_examples=count_cases(70, 300))
 @given(
     st.text()
     | st.lists(st.sampled_from(["no", "fever", ",", "?", "not sure", "but", "\ud800", "|", "\n", "yes"])).map(" ".join)

@@ -15,7 +15,7 @@ from simulators.extractor import Stance
 from simulators.played import Conduct, Faults, PersonGame
 from simulators.recommender import Recommender
 from simulators.search import Search
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 Make = Callable[..., PersonGame]
 GAMES: dict[str, tuple[Make, tuple[str, ...]]] = {
@@ -66,7 +66,7 @@ def test_scripted_seat_changes_nothing(game_setup: tuple[Make, tuple[str, ...]])
     """The agent's views, payoffs and reports equal those with the script inside the simulator."""
     make, agents = game_setup
     for agent in agents:
-        for seed in range(cases(4, 40)):
+        for seed in range(count_cases(4, 40)):
             inside, seated = make(), make(person="played")
             assert list(play_and_yield_views(inside, seed, agent)) == list(play_and_yield_views(seated, seed, agent)), (
                 agent,
@@ -83,7 +83,7 @@ def test_scripted_seat_changes_nothing(game_setup: tuple[Make, tuple[str, ...]])
 def test_hostile_person_only_ends_its_match(game_setup: tuple[Make, tuple[str, ...]], person: str) -> None:
     make, (agent, *_) = game_setup
     limited_count = 0
-    for seed in range(cases(2, 10)):
+    for seed in range(count_cases(2, 10)):
         game = make(person="played", person_faults=2)
         for view in play_and_yield_views(game, seed, agent, HOSTILE[person]):
             person_text = "".join(message.text for message in view.messages if message.sender == game.person_seat)
@@ -121,7 +121,7 @@ def test_harmful_persons_are_limited() -> None:
 @pytest.mark.parametrize("name", GAMES)
 def test_passes_the_conformance_kit(name: str) -> None:
     make, _ = GAMES[name]
-    findings = check(lambda: make(person="played", person_faults=3), seeds=cases(2, 5), acts=cases(40, 100))
+    findings = check(lambda: make(person="played", person_faults=3), seeds=count_cases(2, 5), acts=count_cases(40, 100))
     assert [finding for finding in findings if not finding.ok] == []
 
 

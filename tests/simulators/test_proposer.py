@@ -15,7 +15,7 @@ from simulators.base import SimulatorFault
 from simulators.reasoning import ProposerSolver, expression, gym
 from simulators.reasoning.proposer import PAYS
 from simulators.reasoning.typed import FAMILIES, is_same_number, make_families, strip_wording
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 PLAIN = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
@@ -257,7 +257,7 @@ def test_questions_and_answers_match_reasoning_gym(family: str) -> None:
         assert checker.check(new_task.text) == new_task
 
 
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 @given(st.text("0123456789+-*() ", max_size=40))
 def test_expressions_evaluate_as_in_python(text: str) -> None:
     try:

@@ -12,7 +12,7 @@ from simulators.base import SimulatorFault
 from simulators.confine.code import find_obstacle
 from simulators.reasoning import Reasoning, gym
 from simulators.reasoning.gym import Task
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 FAMILIES = sorted(
     {
@@ -64,7 +64,7 @@ def make_task(*outcomes: Any) -> Task:
     ],
 )
 def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
-    findings = conformance.check(lambda: Reasoning(**options), seeds=cases(3, 4), acts=cases(40, 60))
+    findings = conformance.check(lambda: Reasoning(**options), seeds=count_cases(3, 4), acts=count_cases(40, 60))
     assert [finding for finding in findings if finding.ok is False] == []
 
 

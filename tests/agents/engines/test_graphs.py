@@ -24,8 +24,8 @@ from agents.errors import WeightsError
 from agents.precision import Precision
 from agents.published import ModuleWeights, wrap_adapter
 from arena.cli.loop import wait
-from tests.factories.models import STEPPED, VOCABULARY, stepped, stirred
-from tests.factories.requests import agrees, contexts, generate, request
+from tests.factories.models import STEPPED, VOCABULARY, make_float64_model, randomise_adapter
+from tests.factories.requests import assert_agrees, generate, make_contexts, make_request
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))
 PRECISIONS = [Precision.FP32, Precision.BF16]
@@ -39,78 +39,74 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def serving(model: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
+def make_engine(model: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
     engine = InProcessEngine(precision)
     wait(engine.publish("p", 1, ModuleWeights(model)))
     return engine
 
 
-def talk(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
-    """Two turns of nine streams, some of them alike at first, that end one by one."""
-    asked = [
-        request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
-        for i, ids in enumerate([*contexts(VOCABULARY, 7), [1, 2, 3], [1, 2, 3]])
+def play_conversation(engine: InProcessEngine, policies: tuple[str, ...] = ("p",)) -> list[Completion]:
+    """Generate two turns of nine streams with common prefixes that end at different times."""
+    requests = [
+        make_request(ids, i, f"k{i}", max_tokens=9 - i % 5, policy=policies[i % len(policies)])
+        for i, ids in enumerate([*make_contexts(VOCABULARY, 7), [1, 2, 3], [1, 2, 3]])
     ]
-    said = generate(engine, asked)
+    completions = generate(engine, requests)
     more = [
-        request([*one.ids, *own.ids, 5], 9 + i, one.key, max_tokens=7, policy=one.policy)
-        for i, (one, own) in enumerate(zip(asked, said, strict=True))
+        make_request([*one.ids, *own.ids, 5], 9 + i, one.key, max_tokens=7, policy=one.policy)
+        for i, (one, own) in enumerate(zip(requests, completions, strict=True))
     ]
-    return [*said, *generate(engine, more)]
+    return [*completions, *generate(engine, more)]
 
 
 @pytest.mark.parametrize("name", STEPPED)
 def test_replies_are_those_of_the_model(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = stepped(name).float().to(device)
-    engine, used = serving(model), []
+    model = make_float64_model(name).float().to(device)
+    engine, used = make_engine(model), []
     one_step = GraphCache.__call__
     monkeypatch.setattr(GraphCache, "__call__", lambda *given: used.append(len(given[3])) or one_step(*given))
-    asked = [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(VOCABULARY, 9))]
+    requests = [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(VOCABULARY, 9))]
     for _ in range(2):
-        for one, got in zip(asked, generate(engine, asked), strict=True):
-            agrees(model, one, got)
+        for one, got in zip(requests, generate(engine, requests), strict=True):
+            assert_agrees(model, one, got)
     assert used and set(used) == {9}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_rounded_shapes_say_what_plain_steps_say(
-    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = stepped("qwen3").float().to(device)
-    rounded = talk(serving(model, precision))
+def test_padded_shapes_match_plain_steps(precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_float64_model("qwen3").float().to(device)
+    rounded = play_conversation(make_engine(model, precision))
     monkeypatch.setattr("agents.engines.in_process.can_record", lambda model: False)
-    plain = talk(serving(model, precision))
+    plain = play_conversation(make_engine(model, precision))
     if precision is Precision.FP32:
         assert [one.ids for one in rounded] == [one.ids for one in plain]
-    for one, other in zip(rounded, plain, strict=True):
-        if one.ids == other.ids:
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4 if precision is Precision.FP32 else 0.3)
+    for first, second in zip(rounded, plain, strict=True):
+        if first.ids == second.ids:
+            assert first.logprobs == pytest.approx(second.logprobs, abs=1e-4 if precision is Precision.FP32 else 0.3)
 
 
 @pytest.mark.parametrize("device", [GPU])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_replay_is_what_the_host_would_have_started(
-    precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = stepped("llama").float().to(device)
-    engine = serving(model, precision)
-    talk(engine)
-    recorded = talk(engine)
-    (kept,) = engine._replays.values()
-    assert any(one.graph is not None for one in kept._steps.values())
+def test_replay_equals_eager_execution(precision: Precision, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_float64_model("llama").float().to(device)
+    engine = make_engine(model, precision)
+    play_conversation(engine)
+    recorded = play_conversation(engine)
+    (replay,) = engine._replays.values()
+    assert any(step.graph is not None for step in replay._steps.values())
     monkeypatch.setattr(graphs, "CAPTURE_AT", NEVER)
-    plain = serving(model, precision)
-    talk(plain)
-    assert recorded == talk(plain)
+    plain = make_engine(model, precision)
+    play_conversation(plain)
+    assert recorded == play_conversation(plain)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_weights_that_have_learned_are_heard(precision: Precision, device: str) -> None:
-    """In place, as an optimiser changes them; then at another place; then after their copies were freed."""
-    model, rng = stepped("llama").float().to(device), torch.Generator().manual_seed(0)
-    engine = serving(model, precision)
+def test_replays_use_updated_weights(precision: Precision, device: str) -> None:
+    """Changed in place, as by an optimiser; then moved; then after their copies were freed."""
+    model, rng = make_float64_model("llama").float().to(device), torch.Generator().manual_seed(0)
+    engine = make_engine(model, precision)
     for version in range(2, 5):
-        talk(engine)
+        play_conversation(engine)
         with torch.no_grad():
             for parameter in model.parameters():
                 moved = parameter + 0.2 * torch.randn(parameter.shape, generator=rng).to(device)
@@ -122,75 +118,77 @@ def test_weights_that_have_learned_are_heard(precision: Precision, device: str) 
             wait(engine.release("p"))
             assert not engine._replays
         wait(engine.publish("p", version, ModuleWeights(model)))
-        fresh = serving(copy.deepcopy(model), precision)
+        fresh = make_engine(copy.deepcopy(model), precision)
         wait(fresh.publish("p", version, ModuleWeights(fresh._served["p"].weights)))
-        assert talk(engine) == talk(fresh)
+        assert play_conversation(engine) == play_conversation(fresh)
 
 
-def test_weights_of_nan_leave_nothing_behind(device: str) -> None:
-    model = stepped("llama").float().to(device)
-    engine = serving(model)
-    before = talk(engine)
+def test_nan_weights_leave_no_trace(device: str) -> None:
+    model = make_float64_model("llama").float().to(device)
+    engine = make_engine(model)
+    before = play_conversation(engine)
     with torch.no_grad():
         model.model.layers[0].self_attn.v_proj.weight.fill_(float("nan"))
     wait(engine.publish("p", 2, ModuleWeights(model)))
     with pytest.raises(WeightsError, match="NaN"):
-        talk(engine)
-    model.load_state_dict(stepped("llama").float().state_dict())
+        play_conversation(engine)
+    model.load_state_dict(make_float64_model("llama").float().state_dict())
     wait(engine.publish("p", 1, ModuleWeights(model)))
-    assert talk(engine) == before
+    assert play_conversation(engine) == before
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_adapters_take_turns_and_share_batches(precision: Precision, device: str) -> None:
-    """One alone, another alone, both together, again one alone: matrices that lie side by side move each time."""
-    base = stepped("qwen2").float().to(device).requires_grad_(False)
+    """One alone, another alone, both together, the first again: the stacked matrices move each time."""
+    base = make_float64_model("qwen2").float().to(device).requires_grad_(False)
     base = convert_to_bf16(base, packed=False) if precision.uses_bf16_products else base
-    models = {name: stirred(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
+    models = {name: randomise_adapter(create_adapter(base, AdapterSpec(rank=2), i), i) for i, name in enumerate("ab")}
     engine, fresh = (InProcessEngine(precision) for _ in range(2))
     for each in (engine, fresh):
         for name, model in models.items():
             wait(each.publish(name, 1, wrap_adapter(model, base, Path("there"), "base")))
     for policies in [("a",), ("b",), ("a", "b"), ("a",), ("b", "a"), ("b",)]:
         fresh._replays.clear()
-        assert talk(engine, policies) == talk(fresh, policies)
-    stirred(models["a"], 9)
+        assert play_conversation(engine, policies) == play_conversation(fresh, policies)
+    randomise_adapter(models["a"], 9)
     wait(engine.publish("a", 2, wrap_adapter(models["a"], base, Path("there"), "base")))
     with torch.autocast(device, torch.bfloat16, enabled=precision.uses_bf16_products):
-        asked = [request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(contexts(VOCABULARY, 5))]
-        for one, got in zip(asked, generate(engine, asked), strict=True):
-            agrees(models["a"], one, got, atol=0.3 if precision.uses_bf16_products else 1e-4)
+        requests = [make_request(ids, i, f"n{i}", policy="a") for i, ids in enumerate(make_contexts(VOCABULARY, 5))]
+        for one, got in zip(requests, generate(engine, requests), strict=True):
+            assert_agrees(models["a"], one, got, atol=0.3 if precision.uses_bf16_products else 1e-4)
 
 
 def test_a_larger_batch_after_a_smaller_one(device: str) -> None:
-    model = stepped("llama").float().to(device)
-    engine = serving(model)
+    model = make_float64_model("llama").float().to(device)
+    engine = make_engine(model)
     for count in (2, 20, 3, 33, 2):
-        asked = [request(ids, i, f"{count}.{i}") for i, ids in enumerate(contexts(VOCABULARY, count, seed=count))]
-        for one, got in zip(asked, generate(engine, asked), strict=True):
-            agrees(model, one, got)
+        requests = [
+            make_request(ids, i, f"{count}.{i}") for i, ids in enumerate(make_contexts(VOCABULARY, count, seed=count))
+        ]
+        for one, got in zip(requests, generate(engine, requests), strict=True):
+            assert_agrees(model, one, got)
 
 
 def test_models_of_one_engine_share_the_room_for_caches(device: str) -> None:
-    """As small and large batches of either move it; what one has left there, the other does not see."""
-    models = {"p": stepped("llama").float().to(device), "q": stepped("qwen3").float().to(device)}
+    """Small and large batches of both models move it; neither sees the other's contents."""
+    models = {"p": make_float64_model("llama").float().to(device), "q": make_float64_model("qwen3").float().to(device)}
     engine = InProcessEngine()
     for name, model in models.items():
         wait(engine.publish(name, 1, ModuleWeights(model)))
     for turn, count in enumerate((2, 2, 20, 3, 3, 33, 2)):
         for name, model in models.items():
-            given = contexts(VOCABULARY, count, seed=turn)
-            asked = [request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(given)]
-            for one, got in zip(asked, generate(engine, asked), strict=True):
-                agrees(model, one, got)
-    assert {id(kept.buffers) for kept in engine._replays.values()} == {id(engine._buffers)}
+            contexts = make_contexts(VOCABULARY, count, seed=turn)
+            requests = [make_request(ids, i, f"{turn}.{i}", policy=name) for i, ids in enumerate(contexts)]
+            for one, got in zip(requests, generate(engine, requests), strict=True):
+                assert_agrees(model, one, got)
+    assert {id(replay.buffers) for replay in engine._replays.values()} == {id(engine._buffers)}
     wait(engine.release("p"))
     assert not engine._buffers._buffers and list(engine._replays) == [models["q"]]
-    agrees(models["q"], asked[0], generate(engine, asked[:1])[0])
+    assert_agrees(models["q"], requests[0], generate(engine, requests[:1])[0])
 
 
 def test_steps_are_recorded_on_a_gpu_alone_and_not_while_weights_are_apart() -> None:
-    model = stepped("llama")
+    model = make_float64_model("llama")
     assert not can_record(model)
     if torch.cuda.is_available():
         assert can_record(model.cuda())
@@ -206,6 +204,6 @@ def test_rows_are_rounded_up_to_few_numbers() -> None:
 
 
 @given(st.integers(1, 10**6))
-def test_rounding_up_takes_half_as_much_again_at_most(count: int) -> None:
+def test_rounding_up_adds_at_most_half(count: int) -> None:
     assert count <= round_up_rows(count) <= 1.5 * count
     assert round_up_rows(round_up_rows(count)) == round_up_rows(count)

@@ -1,4 +1,4 @@
-"""Adapters in one engine: each policy says what its own says, whoever shares the batch, and the base is there once."""
+"""Adapters in one engine: replies do not depend on the batch, and the base is held once."""
 
 import asyncio
 from pathlib import Path
@@ -20,56 +20,58 @@ from agents.published import FolderWeights, wrap_adapter
 from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.factories.models import model_of, stirred
-from tests.factories.requests import agrees, contexts, generate, passes, request
+from tests.factories.models import make_model, randomise_adapter
+from tests.factories.requests import assert_agrees, generate, make_contexts, make_request, record_passes
 
 NAMES = ("a", "b", "c", "d")
 
 
-def base_of(bf16: bool = False, family: str = "untied") -> Any:
-    base = model_of(family).requires_grad_(False)
+def make_base(bf16: bool = False, family: str = "untied") -> Any:
+    base = make_model(family).requires_grad_(False)
     return convert_to_bf16(base, packed=False) if bf16 else base
 
 
-def four(base: Any, engine: InProcessEngine) -> dict[str, Any]:
-    """Four adapters of different ranks and layers, served."""
+def publish_adapters(base: Any, engine: InProcessEngine) -> dict[str, Any]:
+    """Publish four adapters of different ranks and layers."""
     specs: list[dict[str, Any]] = [{"rank": 2}, {"rank": 3, "alpha": 1.0}, {"rank": 2, "targets": ["q_proj"]}, {}]
-    made = [stirred(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)]
-    models = dict(zip(NAMES, made, strict=True))
+    adapters = [
+        randomise_adapter(create_adapter(base, AdapterSpec(**spec), seed), seed) for seed, spec in enumerate(specs)
+    ]
+    models = dict(zip(NAMES, adapters, strict=True))
     for version, (name, model) in enumerate(models.items()):
         wait(engine.publish(name, version, wrap_adapter(model, base, Path("there"), "base")))
     return models
 
 
-def mixed(count: int = 24) -> list[Request]:
-    """Requests of all four, in no order."""
-    given = contexts(24, count)
-    return [request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(given)]
+def make_mixed_requests(count: int = 24) -> list[Request]:
+    """Return requests of all four adapters in mixed order."""
+    contexts = make_contexts(24, count)
+    return [make_request(ids, i, f"k{i}", policy=NAMES[i * 7 % 4]) for i, ids in enumerate(contexts)]
 
 
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("family", ["untied", "biases", "experts"])
 def test_every_row_has_its_own_adapter(bf16: bool, family: str) -> None:
-    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16, family)
-    models = four(base, engine)
-    asked = mixed()
-    for one, got in zip(asked, generate(engine, asked), strict=True):
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16, family)
+    models = publish_adapters(base, engine)
+    requests = make_mixed_requests()
+    for one, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == NAMES.index(one.policy)
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
+            assert_agrees(models[one.policy], one, got, atol=0.25 if bf16 else 1e-4)
 
 
-def test_all_four_go_through_the_base_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_share_base_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = InProcessEngine()
-    four(base_of(), engine)
-    shapes = passes(monkeypatch)
-    generate(engine, mixed())
+    publish_adapters(make_base(), engine)
+    shapes = record_passes(monkeypatch)
+    generate(engine, make_mixed_requests())
     assert max(rows for rows, _ in shapes) == 24
 
 
-def test_they_are_scored_apart_too() -> None:
-    engine, base = InProcessEngine(), base_of()
-    models = four(base, engine)
+def test_adapters_are_scored_separately() -> None:
+    engine, base = InProcessEngine(), make_base()
+    models = publish_adapters(base, engine)
     stream = Stream()
     stream.observe([1, 2, 3])
     stream.append_sampled([4, 5, 6, 7], [0.0] * 4, 0)
@@ -82,55 +84,57 @@ def test_they_are_scored_apart_too() -> None:
 
 
 @pytest.mark.parametrize("bf16", [False, True])
-def test_what_has_learned_is_served_once_it_is_published(bf16: bool) -> None:
-    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), base_of(bf16)
-    models, asked = four(base, engine), mixed()
-    before = generate(engine, asked)
-    stirred(models["b"], 99)
+def test_updated_adapter_is_served_after_publishing(bf16: bool) -> None:
+    engine, base = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32), make_base(bf16)
+    models, requests = publish_adapters(base, engine), make_mixed_requests()
+    before = generate(engine, requests)
+    randomise_adapter(models["b"], 99)
     wait(engine.publish("b", 7, wrap_adapter(models["b"], base, Path("there"), "base")))
-    after = generate(engine, asked)
+    after = generate(engine, requests)
     fresh = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)
     for name, model in models.items():
         wait(fresh.publish(name, 7, wrap_adapter(model, base, Path("there"), "base")))
-    for one, old, new, other in zip(asked, before, after, generate(fresh, asked), strict=True):
-        assert new.logprobs == pytest.approx(other.logprobs, abs=0.1 if bf16 else 1e-5)
-        assert (new.version == 7) == (one.policy == "b")
+    for first, old, new, second in zip(requests, before, after, generate(fresh, requests), strict=True):
+        assert new.logprobs == pytest.approx(second.logprobs, abs=0.1 if bf16 else 1e-5)
+        assert (new.version == 7) == (first.policy == "b")
         if not bf16:  # in which the same words, said again, differ as much as in other company
-            assert (one.policy == "b") == (_first(new) != pytest.approx(_first(old), abs=1e-3))
+            assert (first.policy == "b") == (
+                compare_first_token(new) != pytest.approx(compare_first_token(old), abs=1e-3)
+            )
 
 
-def _first(completion: Completion) -> list[float]:
+def compare_first_token(completion: Completion) -> list[float]:
     return [*completion.logprobs, *completion.ids]
 
 
 def test_folders_and_trained_modules_share_the_base(tmp_path: Path) -> None:
-    """A past version is an adapter's folder, the reference the base's: neither brings weights of its own."""
+    """A past version is an adapter folder and the reference is the base: neither adds weights."""
     folder = resolve("nano")
     base = load_model(folder).requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
-    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0))
+    save_adapter(randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 5), tmp_path / "past", "nano")
     engine = InProcessEngine()
     wait(engine.publish("p", 3, wrap_adapter(model, base, folder, "nano")))
     wait(engine.publish("p@1", 1, FolderWeights(tmp_path / "past")))
     wait(engine.publish("p@reference", 0, FolderWeights(folder)))
-    asked = [request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
-    now, past, reference = generate(engine, asked)
-    agrees(model, asked[0], now)
-    agrees(base, asked[2], reference)
+    requests = [make_request([1, 2, 3], i, f"{i}", policy=p) for i, p in enumerate(("p", "p@1", "p@reference"))]
+    now, past, reference = generate(engine, requests)
+    assert_agrees(model, requests[0], now)
+    assert_agrees(base, requests[2], reference)
     assert past.version == 1 and past.logprobs != reference.logprobs
     assert len(engine._folders) == 1 and engine._served["p"].model is engine._served["p@reference"].model
-    held = {p.data_ptr() for p in engine._served["p"].model.parameters()}
-    assert held == {p.data_ptr() for p in base.parameters()}
+    addresses = {p.data_ptr() for p in engine._served["p"].model.parameters()}
+    assert addresses == {p.data_ptr() for p in base.parameters()}
     for name in ("p", "p@1", "p@reference"):
         wait(engine.retire(name))
     assert not engine._folders
 
 
 def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
-    """Of any shape: a model may see fewer rows than a batch has, as where tokens leave their rows."""
-    base = base_of()
+    """For any shape: a model may see fewer rows than the batch has."""
+    base = make_base()
     lanes = Lanes(base, bf16=False)
-    lanes.add_adapter("a", stirred(create_adapter(base, AdapterSpec(rank=2), 0), 0))
+    lanes.add_adapter("a", randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0), 0))
     ids = torch.arange(6).reshape(2, 3)
     with torch.no_grad():
         expected = base(input_ids=ids).logits
@@ -145,26 +149,26 @@ def test_without_rows_of_an_adapter_a_pass_is_the_base() -> None:
 def test_a_name_that_loses_its_adapter_is_the_base(tmp_path: Path) -> None:
     folder = resolve("nano")
     engine, base = InProcessEngine(), load_model(folder)
-    save_adapter(stirred(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
+    save_adapter(randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0)), tmp_path, "nano")
     wait(engine.publish("p", 0, FolderWeights(tmp_path)))
     wait(engine.publish("p", 1, FolderWeights(folder)))
-    asked = request([1, 2, 3])
-    agrees(base, asked, generate(engine, [asked])[0])
+    request = make_request([1, 2, 3])
+    assert_agrees(base, request, generate(engine, [request])[0])
 
 
-def test_an_adapter_with_weights_that_are_not_finite_spoils_no_other_policys_reply() -> None:
-    """Side by side 0 times NaN is NaN: the policies that share its batch are decoded again without it."""
-    engine, base = InProcessEngine(), base_of()
-    models = four(base, engine)
+def test_non_finite_adapter_spoils_no_other_reply() -> None:
+    """In a joint product 0 times NaN is NaN: other policies are decoded again without it."""
+    engine, base = InProcessEngine(), make_base()
+    models = publish_adapters(base, engine)
     with torch.no_grad():
         next(low_rank_layers(models["b"]))[1].b.fill_(torch.nan)
-    asked = mixed()
+    requests = make_mixed_requests()
 
     async def every() -> list[Any]:
-        return await asyncio.gather(*(engine.generate([one]) for one in asked), return_exceptions=True)
+        return await asyncio.gather(*(engine.generate([one]) for one in requests), return_exceptions=True)
 
-    for one, got in zip(asked, asyncio.run(every()), strict=True):
+    for one, got in zip(requests, asyncio.run(every()), strict=True):
         if one.policy == "b":
             assert isinstance(got, WeightsError) and "policy 'b'" in str(got)
         else:
-            agrees(models[one.policy], one, got[0])
+            assert_agrees(models[one.policy], one, got[0])

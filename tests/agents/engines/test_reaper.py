@@ -1,4 +1,4 @@
-"""The reaper: whoever a killed process had started ends with it, also those that were just starting."""
+"""The reaper: children of a killed process end with it, also those that are just starting."""
 
 import os
 import signal
@@ -26,14 +26,14 @@ time.sleep(999)
 """
 
 
-def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
-    """Also one without the mark that writes in the folder, as Ray's agents do, whose parent may be dead already."""
+def test_children_end_with_a_killed_owner(tmp_path: Path) -> None:
+    """Also an unmarked one that writes in the folder, as Ray's agents do, whose parent may be dead."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     (tmp_path / "agents.py").write_text("open('taken', 'w')")
     shared = f"arena-test-{os.getpid()}"
     folder.joinpath("read").touch()
-    other = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
+    process = subprocess.Popen(["sleep", "999"], env={reaper.MARK: f"{folder}-of-another"})
     reader = subprocess.Popen(["tail", "-f", str(folder / "read")], stdout=subprocess.DEVNULL)
     with subprocess.Popen(
         [sys.executable, "-P", "-c", OWNER, str(folder), shared], stdout=subprocess.PIPE, text=True, cwd=tmp_path
@@ -52,13 +52,13 @@ def test_all_who_were_started_end_with_a_killed_owner(tmp_path: Path) -> None:
     while Path("/dev/shm", shared).exists():
         assert time.monotonic() < deadline, "what they shared is cleared away by Python's own tracker"
         time.sleep(0.05)
-    for one in (other, reader):
-        assert one.poll() is None, "nobody else's"
-        one.kill()
-        one.wait()
+    for first in (process, reader):
+        assert first.poll() is None, "nobody else's"
+        first.kill()
+        first.wait()
 
 
-def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminated_reaper_kills_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(reaper.MARK, "")
     started = reaper.watch(tmp_path)
     child = subprocess.Popen(["sleep", "999"])
@@ -69,7 +69,7 @@ def test_one_that_is_terminated_leaves_all_alone(tmp_path: Path, monkeypatch: py
     assert os.environ[reaper.MARK] == str(tmp_path)
 
 
-def test_an_owner_that_reaps_by_itself_lives_on(tmp_path: Path) -> None:
+def test_owner_may_reap_its_own_children(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     folder.mkdir()
     with (folder / "log").open("w") as log:

@@ -1,4 +1,4 @@
-"""One token a row: the logits, keys and values of transformers' own forward pass, for every kind that is served so."""
+"""Single-token steps: logits, keys and values equal transformers' forward pass for every supported kind."""
 
 from typing import Any
 
@@ -12,45 +12,48 @@ from agents.engines.kv import KV, BatchKV, empty_kv
 from agents.engines.step import step, supports_step
 from agents.published import ModuleWeights
 from arena.cli.loop import wait
-from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, model_of, stepped
-from tests.factories.requests import contexts, generate, request
+from tests.factories.models import CONFIGS, GROUPED, STEPPED, VOCABULARY, make_float64_model, make_model
+from tests.factories.requests import generate, make_contexts, make_request
 
 LENGTHS = (7, 1, 12, 4)
 """Tokens of the rows' pasts."""
 
 
-def new(batch: BatchKV) -> slice:
-    """The column that comes next."""
+def next_column(batch: BatchKV) -> slice:
+    """Return the index of the next column."""
     return slice(batch.filled, batch.filled + 1)
 
 
-def whole(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
+def compute_reference(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return logits after the last of [W] ids, and keys and values [layers, 2, key heads, W, width]."""
     output = model(input_ids=ids[None], use_cache=True)
-    kept = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
-    return output.logits[0, -1], torch.stack(kept)
+    key_values = [torch.stack((layer.keys[0], layer.values[0])) for layer in output.past_key_values.layers]
+    return output.logits[0, -1], torch.stack(key_values)
 
 
 @pytest.mark.parametrize("name", STEPPED)
-def test_step_by_step_is_the_whole_sequence_at_once(name: str) -> None:
-    model, steps_ahead = stepped(name), 3
+def test_steps_match_whole_sequence(name: str) -> None:
+    model, steps_ahead = make_float64_model(name), 3
     assert supports_step(model)
     streams = [
         torch.randint(VOCABULARY, (n + steps_ahead,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS
     ]
     with torch.no_grad():
-        pasts = [KV(tuple(ids[:n].tolist()), whole(model, ids[:n])[1]) for n, ids in zip(LENGTHS, streams, strict=True)]
+        pasts = [
+            KV(tuple(ids[:n].tolist()), compute_reference(model, ids[:n])[1])
+            for n, ids in zip(LENGTHS, streams, strict=True)
+        ]
         batch = BatchKV(pasts, room=steps_ahead)
         for ahead in range(steps_ahead):
             tokens = torch.stack([ids[n + ahead] for n, ids in zip(LENGTHS, streams, strict=True)])
             batch.mask[:, batch.filled] = True
-            places = torch.tensor([[n + ahead] for n in LENGTHS])
-            logits = step(model, batch.data, tokens, places, batch.mask[:, : batch.filled + 1], new(batch))
+            positions = torch.tensor([[n + ahead] for n in LENGTHS])
+            logits = step(model, batch.data, tokens, positions, batch.mask[:, : batch.filled + 1], next_column(batch))
             batch.advance(1)
             for i, (n, ids) in enumerate(zip(LENGTHS, streams, strict=True)):
-                expected, kept = whole(model, ids[: n + ahead + 1])
+                expected, key_values = compute_reference(model, ids[: n + ahead + 1])
                 torch.testing.assert_close(logits[i], expected, rtol=1e-9, atol=1e-9)
-                torch.testing.assert_close(batch.copy_out(i), kept, rtol=1e-9, atol=1e-9)
+                torch.testing.assert_close(batch.copy_out(i), key_values, rtol=1e-9, atol=1e-9)
 
 
 def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
@@ -62,16 +65,16 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
     tokens = torch.tensor([3, 5, 7])
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         for ahead in range(4):
-            ours, theirs = batches
+            ours, reference = batches
             for batch in batches:
                 batch.mask[:, ahead] = True
-            places = torch.full((3, 1), ahead)
-            logits = step(model, ours.data, tokens + ahead, places, ours.mask[:, : ahead + 1], new(ours))
+            positions = torch.full((3, 1), ahead)
+            logits = step(model, ours.data, tokens + ahead, positions, ours.mask[:, : ahead + 1], next_column(ours))
             expected = model(
                 input_ids=(tokens + ahead)[:, None],
-                attention_mask=theirs.mask[:, : ahead + 1].long(),
-                position_ids=places,
-                past_key_values=theirs,
+                attention_mask=reference.mask[:, : ahead + 1].long(),
+                position_ids=positions,
+                past_key_values=reference,
                 use_cache=True,
             ).logits[:, -1]
             for batch in batches:
@@ -80,11 +83,11 @@ def test_halved_layers_step_as_transformers_does_up_to_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None:
-    """In bfloat16 all columns are read, as long as that is cheaper than to copy those that count."""
-    model = stepped("qwen3").to(dtype)
+def test_masked_columns_change_nothing(dtype: torch.dtype) -> None:
+    """In bfloat16 all columns are read while that is cheaper than copying the visible ones."""
+    model = make_float64_model("qwen3").to(dtype)
     nothing = empty_kv(model.config, dtype, torch.device("cpu"))
-    said = []
+    outputs = []
     for room in (6, 10, 100):
         batch, rows = BatchKV([nothing] * 3, room), []
         for ahead in range(6):
@@ -92,18 +95,18 @@ def test_columns_that_nobody_sees_yet_change_nothing(dtype: torch.dtype) -> None
             mask = batch.mask[:, : ahead + 1]
             wide = batch.select_mask(mask)
             assert wide.shape[1] == (room if dtype == torch.bfloat16 and room <= 2 * (ahead + 1) else ahead + 1)
-            tokens, places = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
+            tokens, positions = torch.tensor([3, 5, 7]) + ahead, torch.tensor([[ahead], [max(0, ahead - 2)], [ahead]])
             with torch.no_grad():
-                rows.append(step(model, batch.data, tokens, places, wide, new(batch)).float())
+                rows.append(step(model, batch.data, tokens, positions, wide, next_column(batch)).float())
             batch.advance(1)
-        said.append(torch.stack(rows))
-    for other in said[1:]:
+        outputs.append(torch.stack(rows))
+    for other in outputs[1:]:
         close = 0.05 if dtype == torch.bfloat16 else 1e-6
-        torch.testing.assert_close(other[:, [0, 2]], said[0][:, [0, 2]], rtol=close, atol=close)
-        torch.testing.assert_close(other[2:, 1], said[0][2:, 1], rtol=close, atol=close)
+        torch.testing.assert_close(other[:, [0, 2]], outputs[0][:, [0, 2]], rtol=close, atol=close)
+        torch.testing.assert_close(other[2:, 1], outputs[0][2:, 1], rtol=close, atol=close)
 
 
-def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
+def test_copied_row_has_no_gaps_between_columns() -> None:
     rows = [KV((1,) * n, torch.full((2, 2, 3, n, 4), float(n))) for n in (2, 3)]
     batch = BatchKV(rows, room=3)
     batch.data[:, :, :, :, 3:5] = torch.tensor([7.0, 8.0])[:, None]
@@ -112,47 +115,47 @@ def test_a_row_is_copied_out_without_what_lies_between_its_columns() -> None:
     batch.advance(2)
     assert batch.copy_out(0)[0, 0, 0, :, 0].tolist() == [2.0, 2.0, 8.0]
     assert batch.copy_out(1)[0, 0, 0, :, 0].tolist() == [3.0, 3.0, 3.0, 7.0, 8.0]
-    kept = batch.copy_out(1)
+    row = batch.copy_out(1)
     batch.data.zero_()
-    assert kept.any() and kept.is_contiguous()
+    assert row.any() and row.is_contiguous()
 
 
-def test_weights_that_are_there_only_while_their_layer_is_called() -> None:
-    """As ZeRO-3 has them: a run ended in its second iteration where they were taken without a call."""
-    model = stepped("llama with biases")
+def test_supports_weights_loaded_only_during_their_layer() -> None:
+    """As in ZeRO-3: taking weights without a call once failed in the second iteration."""
+    model = make_float64_model("llama with biases")
     nothing = empty_kv(model.config, torch.float64, torch.device("cpu"))
-    tokens, places = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
+    tokens, positions = torch.tensor([3, 5, 7]), torch.zeros((3, 1), dtype=torch.long)
 
     def logits() -> torch.Tensor:
         batch = BatchKV([nothing] * 3, room=1)
         batch.mask[:, 0] = True
         with torch.no_grad():
-            return step(model, batch.data, tokens, places, batch.mask[:, :1], new(batch))
+            return step(model, batch.data, tokens, positions, batch.mask[:, :1], next_column(batch))
 
     expected = logits()
     for layer in model.modules():
         if isinstance(layer, torch.nn.Linear):
-            whole = layer.weight.data
+            full = layer.weight.data
             layer.weight.ds_id = 0  # type: ignore[attr-defined]
-            layer.weight.data = whole.new_zeros(0)
-            layer.register_forward_pre_hook(lambda layer, _, whole=whole: setattr(layer.weight, "data", whole))
+            layer.weight.data = full.new_zeros(0)
+            layer.register_forward_pre_hook(lambda layer, _, full=full: setattr(layer.weight, "data", full))
             layer.register_forward_hook(lambda layer, *_: setattr(layer.weight, "data", torch.zeros(0).double()))
     torch.testing.assert_close(logits(), expected, rtol=1e-12, atol=1e-12)
 
 
-def windowed(family: type[PreTrainedConfig], **more: Any) -> Any:
+def make_windowed_model(family: type[PreTrainedConfig], **more: Any) -> Any:
     return AutoModelForCausalLM.from_config(family(**GROUPED, sliding_window=4, **more))
 
 
 def test_other_kinds_go_through_transformers() -> None:
-    """A window on the past, experts, capped logits, no rotation: none is written as `step` is."""
-    assert not supports_step(windowed(MistralConfig))
-    assert not supports_step(windowed(Qwen2Config, use_sliding_window=True, max_window_layers=1))
-    assert supports_step(windowed(Qwen2Config, use_sliding_window=False))
-    assert {name for name in CONFIGS if supports_step(model_of(name))} == {"tied", "untied", "biases"}
+    """Sliding windows, experts, capped logits, no rotation: `step` supports none of them."""
+    assert not supports_step(make_windowed_model(MistralConfig))
+    assert not supports_step(make_windowed_model(Qwen2Config, use_sliding_window=True, max_window_layers=1))
+    assert supports_step(make_windowed_model(Qwen2Config, use_sliding_window=False))
+    assert {name for name in CONFIGS if supports_step(make_model(name))} == {"tied", "untied", "biases"}
 
 
-def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_steps_only_where_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def counted(model: Any, data: torch.Tensor, tokens: torch.Tensor, *more: Any) -> torch.Tensor:
@@ -164,7 +167,7 @@ def test_the_engine_steps_only_where_it_may(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("untied", "capped logits"):
         calls.clear()
         engine = InProcessEngine()
-        wait(engine.publish("p", 1, ModuleWeights(model_of(name))))
-        replies[name] = generate(engine, [request(ids, i, f"k{i}") for i, ids in enumerate(contexts(24, 5))])
+        wait(engine.publish("p", 1, ModuleWeights(make_model(name))))
+        replies[name] = generate(engine, [make_request(ids, i, f"k{i}") for i, ids in enumerate(make_contexts(24, 5))])
         assert all(len(one.ids) == 6 for one in replies[name])
         assert bool(calls) == (name == "untied")

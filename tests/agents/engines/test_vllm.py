@@ -1,4 +1,4 @@
-"""The vLLM engine, where vLLM is installed (`make test-vllm`): what it says it sampled is what the model gives.
+"""The vLLM engine, where vLLM is installed (`make test-vllm`): reported log-probabilities match the model.
 
 Servers take a quarter of a minute to start, so the tests share them, in the order in which they stand.
 """
@@ -36,10 +36,10 @@ from agents.stream import Stream
 from agents.vision import get_vision
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
-from tests.factories.eyes import IMAGE, bare_scores, build_eyes, picture, stream
-from tests.factories.models import stirred
-from tests.factories.requests import agrees, contexts, request
-from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
+from tests.factories.eyes import IMAGE, compute_reference_scores, make_picture, make_stream, save_vision_model
+from tests.factories.models import randomise_adapter
+from tests.factories.requests import assert_agrees, make_contexts, make_request
+from tests.factories.short_contexts import POSITIONS, assert_context_full, play_talk, save_short_nano
 
 SPEC = EngineSpec(kind="vllm", cache_mb=256, max_batch=64)
 SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_p": 0.7}, {"temperature": 0.0}]
@@ -47,18 +47,18 @@ SAMPLING: list[dict[str, Any]] = [{}, {"temperature": 0.6}, {"top_k": 5}, {"top_
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[VLLMEngine]:
-    made = VLLMEngine(SPEC)
-    wait(made.open())
-    yield made
-    scratch = made._scratch
-    wait(made.close())
+    engine = VLLMEngine(SPEC)
+    wait(engine.open())
+    yield engine
+    scratch = engine._scratch
+    wait(engine.close())
     assert scratch and not scratch.exists()
-    assert _ended(_children(os.getpid()))
+    assert wait_until_ended(list_children(os.getpid()))
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """Nano, which ties its head to its embedding, as it is trained."""
+    """Load nano, whose head is tied to its embedding."""
     return load_model(resolve("nano"))
 
 
@@ -67,27 +67,27 @@ def base() -> Any:
     return load_model(resolve("nano-1")).requires_grad_(False)
 
 
-def asked(count: int, **changes: Any) -> list[Request]:
-    given = contexts(200, count)
-    return [request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(given)]
+def make_requests(count: int, **changes: Any) -> list[Request]:
+    contexts = make_contexts(200, count)
+    return [make_request(ids, i, f"k{i}", **SAMPLING[i % 5] | changes) for i, ids in enumerate(contexts)]
 
 
 def generate(engine: Any, requests: Sequence[Request]) -> list[Completion]:
     return list(wait(engine.generate(requests)))
 
 
-def _children(pid: int) -> set[psutil.Process]:
-    """What a process started and still runs; Python's own tracker of shared memory apart."""
-    found = set()
+def list_children(pid: int) -> set[psutil.Process]:
+    """List the running children of a process, without Python's shared-memory tracker."""
+    children = set()
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one, too
             if "resource_tracker" not in " ".join(child.cmdline()):
-                found.add(child)
-    return found
+                children.add(child)
+    return children
 
 
-def _ended(processes: Iterable[psutil.Process]) -> bool:
-    """Whether all of them are gone within a minute."""
+def wait_until_ended(processes: Iterable[psutil.Process]) -> bool:
+    """Whether all processes end within a minute."""
     deadline = time.monotonic() + 60
     while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes):
         if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ def _ended(processes: Iterable[psutil.Process]) -> bool:
     return True
 
 
-def test_the_loop_lives_on_while_a_server_starts(engine: VLLMEngine, model: Any) -> None:
+def test_event_loop_stays_responsive_while_a_server_starts(engine: VLLMEngine, model: Any) -> None:
     async def beats() -> int:
         starting, count = asyncio.ensure_future(engine.publish("p", 3, ModuleWeights(model))), 0
         while not starting.done():
@@ -110,11 +110,11 @@ def test_the_loop_lives_on_while_a_server_starts(engine: VLLMEngine, model: Any)
 
 def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngine, model: Any) -> None:
     wait(engine.publish("p", 3, ModuleWeights(model)))
-    requests = asked(40)
-    for one, got in zip(requests, generate(engine, requests), strict=True):
+    requests = make_requests(40)
+    for request, got in zip(requests, generate(engine, requests), strict=True):
         assert got.version == 3 and len(got.ids) == 6
-        if one.temperature:
-            agrees(model, one, got)
+        if request.temperature:
+            assert_agrees(model, request, got)
         else:
             assert got.logprobs == (0.0,) * 6
 
@@ -122,82 +122,84 @@ def test_its_log_probabilities_are_those_of_the_trained_weights(engine: VLLMEngi
 def test_greedy_replies_are_those_of_the_in_process_engine(engine: VLLMEngine, model: Any) -> None:
     here = InProcessEngine()
     wait(here.publish("p", 3, ModuleWeights(model)))
-    requests = asked(40, temperature=0.0, max_tokens=16)
+    requests = make_requests(40, temperature=0.0, max_tokens=16)
     assert [c.ids for c in generate(engine, requests)] == [c.ids for c in generate(here, requests)]
 
 
-def test_the_same_seed_writes_the_same_in_any_company(engine: VLLMEngine) -> None:
-    requests = asked(20, temperature=1.0)
+def test_same_seed_gives_same_reply_in_any_batch(engine: VLLMEngine) -> None:
+    requests = make_requests(20, temperature=1.0)
     together = generate(engine, requests)
-    assert [c.ids for c in together] == [generate(engine, [one])[0].ids for one in requests]
-    assert len({c.ids for c in generate(engine, [request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
+    assert [c.ids for c in together] == [generate(engine, [request])[0].ids for request in requests]
+    assert len({c.ids for c in generate(engine, [make_request([1, 2, 3], seed, f"{seed}") for seed in range(20)])}) > 10
 
 
 def test_a_stop_id_ends_the_reply_and_belongs_to_it(engine: VLLMEngine) -> None:
-    (whole,) = generate(engine, [request([1, 2, 3], max_tokens=8)])
-    (short,) = generate(engine, [request([1, 2, 3], max_tokens=8, stop_ids=frozenset({whole.ids[3]}))])
-    cut = whole.ids.index(whole.ids[3]) + 1
-    assert (whole.finish, short.finish, short.ids) == ("length", "stop", whole.ids[:cut])
+    (full,) = generate(engine, [make_request([1, 2, 3], max_tokens=8)])
+    (short,) = generate(engine, [make_request([1, 2, 3], max_tokens=8, stop_ids=frozenset({full.ids[3]}))])
+    cut = full.ids.index(full.ids[3]) + 1
+    assert (full.finish, short.finish, short.ids) == ("length", "stop", full.ids[:cut])
 
 
-def test_a_next_turn_finds_its_past_in_the_cache(engine: VLLMEngine) -> None:
+def test_next_turn_hits_the_cache(engine: VLLMEngine) -> None:
     ids = [int(i) for i in np.random.default_rng(0).integers(0, 200, 300)]
-    (said,) = generate(engine, [request(ids, key="long")])
+    (reply,) = generate(engine, [make_request(ids, key="long")])
     before = engine.figures()["cached_tokens"]
-    generate(engine, [request([*ids, *said.ids, 5], key="long")])
+    generate(engine, [make_request([*ids, *reply.ids, 5], key="long")])
     assert engine.figures()["cached_tokens"] - before >= 256, "two blocks of 128"
 
 
-def test_what_was_learned_is_served_once_it_is_published(engine: VLLMEngine, model: Any) -> None:
-    """The tied head too, and nothing cached of the older weights."""
-    requests = asked(20, temperature=1.0)
+def test_updated_weights_are_served_after_publishing(engine: VLLMEngine, model: Any) -> None:
+    """The tied head too, and nothing cached from older weights."""
+    requests = make_requests(20, temperature=1.0)
     before = generate(engine, requests)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.05).add_(0.002)
     wait(engine.publish("p", 4, ModuleWeights(model)))
-    for one, old, got in zip(requests, before, generate(engine, requests), strict=True):
+    for request, old, got in zip(requests, before, generate(engine, requests), strict=True):
         assert got.version == 4
-        agrees(model, one, got)
+        assert_agrees(model, request, got)
         assert got.logprobs != old.logprobs
 
 
-def tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """What vLLM's process receives: nano's tensors, changed."""
+def change_tensors(number: int, seed: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Return changed tensors of nano, as vLLM's process receives them."""
     torch.manual_seed(seed)
     for name, parameter in load_model(resolve("nano")).named_parameters():
         yield name, (parameter + 0.05 * torch.randn_like(parameter)).detach()
 
 
-def test_weights_that_its_process_receives_are_served(engine: VLLMEngine) -> None:
-    """In place, the tied head too, without a folder."""
-    wanted = load_model(resolve("nano"))
+def test_transferred_weights_are_served(engine: VLLMEngine) -> None:
+    """In place, without a folder, the tied head too."""
+    model = load_model(resolve("nano"))
     for version, seed in ((1, 11), (2, 12)):
-        assert wait(engine.expect("received", resolve("nano"), {*dict(wanted.named_parameters())})) == 1
+        assert wait(engine.expect("received", resolve("nano"), {*dict(model.named_parameters())})) == 1
         wait(engine.receive("received", version, f"{__name__}:tensors", {"seed": seed}))
         with torch.no_grad():
-            for (_, changed), parameter in zip(tensors(0, seed), wanted.parameters(), strict=True):
+            for (_, changed), parameter in zip(change_tensors(0, seed), model.parameters(), strict=True):
                 parameter.copy_(changed)
-        requests = [replace(one, policy="received") for one in asked(20, temperature=1.0)]
-        for one, got in zip(requests, generate(engine, requests), strict=True):
+        requests = [replace(request, policy="received") for request in make_requests(20, temperature=1.0)]
+        for request, got in zip(requests, generate(engine, requests), strict=True):
             assert got.version == version
-            agrees(wanted, one, got)
+            assert_agrees(model, request, got)
     wait(engine.retire("received"))
 
 
 def test_streams_are_scored_with_the_published_weights(engine: VLLMEngine, model: Any) -> None:
     stream = Stream()
     stream.observe([1, 2, 3])
-    (got,) = generate(engine, [request([1, 2, 3])])
+    (got,) = generate(engine, [make_request([1, 2, 3])])
     stream.append_sampled(list(got.ids), list(got.logprobs), 0)
     np.testing.assert_allclose(wait(engine.score("p", [stream], [1.0]))[0], got.logprobs, atol=1e-4)
 
 
 def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tmp_path: Path) -> None:
     folder = resolve("nano-1")
-    models = {n: stirred(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))}
-    for version, (name, made) in enumerate(models.items()):
-        wait(engine.publish(name, version, wrap_adapter(made, base, folder, "nano-1")))
+    models = {
+        n: randomise_adapter(create_adapter(base, AdapterSpec(rank=r), r), r) for n, r in (("a", 4), ("b", 8), ("c", 2))
+    }
+    for version, (name, model) in enumerate(models.items()):
+        wait(engine.publish(name, version, wrap_adapter(model, base, folder, "nano-1")))
     save_adapter(models["c"], tmp_path / "past", "nano-1")
     wait(engine.publish("c@2", 2, FolderWeights(tmp_path / "past")))
     wait(engine.publish("bare", 0, FolderWeights(folder)))
@@ -205,66 +207,67 @@ def test_adapters_and_their_base_share_a_batch(engine: VLLMEngine, base: Any, tm
     for _ in range(2):
         names = list(models)
         requests = [
-            request(one.ids, i, one.key, policy=names[i % 5]) for i, one in enumerate(asked(30, temperature=1.0))
+            make_request(request.ids, i, request.key, policy=names[i % 5])
+            for i, request in enumerate(make_requests(30, temperature=1.0))
         ]
-        for one, got in zip(requests, generate(engine, requests), strict=True):
-            agrees(models[one.policy], one, got)
-        stirred(models["b"], 77)
+        for request, got in zip(requests, generate(engine, requests), strict=True):
+            assert_agrees(models[request.policy], request, got)
+        randomise_adapter(models["b"], 77)
         wait(engine.publish("b", 9, wrap_adapter(models["b"], base, folder, "nano-1")))
     assert len(engine._servers) == 3, "one for `p`, one for `received`, one for nano-1 and all on it"
     for name in models:
         wait(engine.retire(name))
 
 
-def test_what_cannot_start_says_why_in_a_line() -> None:
-    others = _children(os.getpid())
-    made = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
-    wait(made.open())
-    wait(made.publish("p", 0, FolderWeights(resolve("nano"))))
-    with pytest.raises(EngineError, match="did not start") as refused:
-        generate(made, [request([1, 2, 3])])
-    wait(made.close())
-    assert "\n" not in str(refused.value) and "cache" in str(refused.value).lower()
-    assert _ended(_children(os.getpid()) - others)
+def test_failed_start_is_reported_in_one_line() -> None:
+    others = list_children(os.getpid())
+    engine = VLLMEngine(SPEC.model_copy(update={"cache_mb": 1}))
+    wait(engine.open())
+    wait(engine.publish("p", 0, FolderWeights(resolve("nano"))))
+    with pytest.raises(EngineError, match="did not start") as error:
+        generate(engine, [make_request([1, 2, 3])])
+    wait(engine.close())
+    assert "\n" not in str(error.value) and "cache" in str(error.value).lower()
+    assert wait_until_ended(list_children(os.getpid()) - others)
 
 
 @pytest.mark.parametrize("max_model_len", [256, 4096])
 def test_a_match_ends_where_the_context_is_full(max_model_len: int, tmp_path: Path) -> None:
-    """By the setting or by the model's positions; no reply is cut short, whether the player or only vLLM knows them."""
-    made, positions = (
+    """By the setting or by the model's positions, which may be known to vLLM only; no reply is truncated."""
+    engine, positions = (
         VLLMEngine(SPEC.model_copy(update={"max_model_len": max_model_len})),
         min(max_model_len, POSITIONS),
     )
-    folder = short_nano(tmp_path / "short")
+    folder = save_short_nano(tmp_path / "short")
 
     async def play() -> None:
-        await made.open()
-        assert_full(await talk(made, folder), positions)
-        (whole,) = await made.generate([request([5] * (positions - 6), policy="short", max_tokens=6)])
-        assert len(whole.ids) == 6, "the last position is used"
+        await engine.open()
+        assert_context_full(await play_talk(engine, folder), positions)
+        (full,) = await engine.generate([make_request([5] * (positions - 6), policy="short", max_tokens=6)])
+        assert len(full.ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"of {positions}"):
-            await made.generate([request([5] * (positions - 5), policy="short", max_tokens=6)])
-        made.max_context = NO_LIMIT
-        record = await talk(made, folder, NO_LIMIT)
+            await engine.generate([make_request([5] * (positions - 5), policy="short", max_tokens=6)])
+        engine.max_context = NO_LIMIT
+        record = await play_talk(engine, folder, NO_LIMIT)
         assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
-        await made.close()
+        await engine.close()
 
     wait(play())
 
 
 def test_a_failure_of_vllm_is_an_engine_error() -> None:
-    """A server that has ended; matches are played again, as with any engine's failure."""
-    made = VLLMEngine(SPEC)
+    """After the server has ended; the match is played again, as after any engine failure."""
+    engine = VLLMEngine(SPEC)
 
     async def play() -> None:
-        await made.open()
-        await made.publish("p", 0, FolderWeights(resolve("nano")))
-        await made.generate([request([1, 2, 3])])
-        (server,) = made._servers.values()
+        await engine.open()
+        await engine.publish("p", 0, FolderWeights(resolve("nano")))
+        await engine.generate([make_request([1, 2, 3])])
+        (server,) = engine._servers.values()
         server.llm.engine_core.shutdown()
         with pytest.raises(EngineError, match="vLLM failed: "):
-            await made.generate([request([1, 2, 3])])
-        await made.close()
+            await engine.generate([make_request([1, 2, 3])])
+        await engine.close()
 
     wait(play())
 
@@ -289,8 +292,8 @@ learn: {lr: 1e-3}
 
 
 @pytest.mark.parametrize("moment", [0.1, 0.4, 0.7])
-def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float, tmp_path: Path) -> None:
-    """A run takes about half a minute; `moment` is the share of one after which SIGKILL comes."""
+def test_killed_run_leaves_no_process_and_resumes(moment: float, tmp_path: Path) -> None:
+    """A run takes about half a minute; SIGKILL comes after the share `moment` of it."""
     config = tmp_path / "small.yaml"
     config.write_text(RUN)
     arena, started_at = [sys.executable, "-m", "arena"], time.time()
@@ -302,11 +305,11 @@ def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float,
             time.sleep(0.05)
         assert run.poll() is None, "it was to be killed"
         run.send_signal(signal.SIGKILL)
-    assert _ended(family)
+    assert wait_until_ended(family)
     assert not [folder for folder in Path("/dev/shm").glob("arena-vllm-*") if folder.stat().st_ctime > started_at]
     if (tmp_path / "run" / "config.yaml").exists():
-        done = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run([*arena, "resume", str(tmp_path / "run")], capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
         assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
 
 
@@ -314,24 +317,24 @@ def test_killed_at_any_moment_it_leaves_nobody_behind_and_resumes(moment: float,
 def test_replies_to_images_have_the_log_probabilities_of_the_weights(family: str, tmp_path: Path) -> None:
     pytest.importorskip("torchvision", reason="vLLM reads Qwen's images through it")
     tokens = ["<|image_pad|>", "<|video_pad|>"]  # vLLM knows them by these names, and on the CPU heads of 32
-    folder = build_eyes(tmp_path / "eyes", family, tokens=tokens, head=32)
+    folder = save_vision_model(tmp_path / "eyes", family, tokens=tokens, head=32)
     model = load_module(folder, frozen=True)
     vision: Any = get_vision(model)
-    streams = [stream(vision, [[picture(n), picture(n + 50, 32, 40)]], n) for n in range(6)]
-    asked = []
-    for n, one in enumerate(streams):
-        ids, media = one.before(one.mask.index(True))
+    streams = [make_stream(vision, [[make_picture(n), make_picture(n + 50, 32, 40)]], n) for n in range(6)]
+    requests = []
+    for n, stream in enumerate(streams):
+        ids, media = stream.before(stream.mask.index(True))
         ids = [vision.image_token if id == IMAGE else id for id in ids]
-        asked.append(request(ids, n, f"k{n}", media=tuple(media)))
+        requests.append(make_request(ids, n, f"k{n}", media=tuple(media)))
     engine = VLLMEngine(SPEC)
     wait(engine.open())
     try:
         wait(engine.publish("p", 1, ModuleWeights(model)))
-        for context, got in zip(asked, generate(engine, asked), strict=True):
+        for context, got in zip(requests, generate(engine, requests), strict=True):
             played = Stream()
             played.observe(context.ids, context.media)
             played.append_sampled(got.ids, got.logprobs, 0)
-            wanted = bare_scores(model, vision, played, vision.image_token)
-            assert got.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+            reference = compute_reference_scores(model, vision, played, vision.image_token)
+            assert got.logprobs == pytest.approx(reference.tolist(), abs=1e-4)
     finally:
         wait(engine.close())

@@ -22,15 +22,15 @@ from agents.stream import Stream
 from agents.weights import resolve
 from arena.cli.loop import wait
 from tests.factories.fake_vllm import AsyncLLM, install
-from tests.factories.requests import contexts, request
+from tests.factories.requests import make_contexts, make_request
 
 NANO = resolve("nano")
-REQUESTS = [request(ids, i, f"k{i}", temperature=0.0, max_tokens=4) for i, ids in enumerate(contexts(200, 3))]
+REQUESTS = [make_request(ids, i, f"k{i}", temperature=0.0, max_tokens=4) for i, ids in enumerate(make_contexts(200, 3))]
 HERE = f"{__name__}:tensors"
 
 
-def changed(seed: int) -> Any:
-    """Nano with other weights."""
+def make_changed_model(seed: int) -> Any:
+    """Return nano with other weights."""
     torch.manual_seed(seed)
     module = load_module(NANO)
     with torch.no_grad():
@@ -39,16 +39,16 @@ def changed(seed: int) -> Any:
     return module
 
 
-def tensors(number: int, seed: int, stop: int = 10**9) -> Iterator[tuple[str, torch.Tensor]]:
-    """What a worker receives: nano's tensors after a change; the sender is gone after `stop` of them."""
-    for at, named in enumerate(trainable_parameters(changed(seed)).items()):
+def iterate_tensors(number: int, seed: int, stop: int = 10**9) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield nano's changed tensors as a worker receives them; the sender fails after `stop` of them."""
+    for at, named in enumerate(trainable_parameters(make_changed_model(seed)).items()):
         if at == stop:
             raise ConnectionError("the ranks are gone")
         yield named[0], named[1].detach().clone()
 
 
-def written(module: Any) -> list[tuple[int, ...]]:
-    """Greedy replies by a module's weights."""
+def generate_greedily(module: Any) -> list[tuple[int, ...]]:
+    """Return greedy replies by a module's weights."""
 
     async def through() -> list[Completion]:
         engine = InProcessEngine()
@@ -65,24 +65,24 @@ def llm(monkeypatch: pytest.MonkeyPatch) -> type[AsyncLLM]:
 
 @pytest.fixture
 def engine(llm: type[AsyncLLM]) -> Iterator[VLLMEngine]:
-    made = VLLMEngine(EngineSpec(kind="vllm", cache_mb=16))
-    wait(made.open())
-    yield made
-    wait(made.close())
+    engine = VLLMEngine(EngineSpec(kind="vllm", cache_mb=16))
+    wait(engine.open())
+    yield engine
+    wait(engine.close())
 
 
-def server(engine: VLLMEngine) -> Any:
-    (one,) = engine._servers.values()
-    return one.llm
+def get_server(engine: VLLMEngine) -> Any:
+    (server,) = engine._servers.values()
+    return server.llm
 
 
-def replies(engine: VLLMEngine) -> tuple[list[tuple[int, ...]], set[int]]:
-    """Greedy replies, and their versions."""
-    got: Sequence[Completion] = wait(engine.generate(REQUESTS))
-    return [one.ids for one in got], {one.version for one in got}
+def generate_replies(engine: VLLMEngine) -> tuple[list[tuple[int, ...]], set[int]]:
+    """Return greedy replies and their versions."""
+    completions: Sequence[Completion] = wait(engine.generate(REQUESTS))
+    return [one.ids for one in completions], {one.version for one in completions}
 
 
-async def received(engine: VLLMEngine, version: int, seed: int, **more: int) -> int:
+async def publish_received(engine: VLLMEngine, version: int, seed: int, **more: int) -> int:
     members = await engine.expect("p", NANO, trainable_parameters(load_module(NANO)).keys())
     await engine.receive("p", version, HERE, {"seed": seed, **more})
     return members
@@ -91,83 +91,86 @@ async def received(engine: VLLMEngine, version: int, seed: int, **more: int) -> 
 def test_received_weights_replace_the_older_ones_without_a_folder(engine: VLLMEngine) -> None:
     assert engine._scratch
     for version in (1, 2):
-        assert wait(received(engine, version, version)) == 1
-        assert replies(engine) == (written(changed(version)), {version})
+        assert wait(publish_received(engine, version, version)) == 1
+        assert generate_replies(engine) == (generate_greedily(make_changed_model(version)), {version})
         assert not [path for path in engine._scratch.iterdir() if path.is_dir()]
     assert len(engine._servers) == 1
-    assert written(changed(1)) != written(changed(2))
+    assert generate_greedily(make_changed_model(1)) != generate_greedily(make_changed_model(2))
 
 
-def test_a_transfer_that_broke_off_is_repeated_with_whole_layers(engine: VLLMEngine) -> None:
+def test_interrupted_transfer_is_repeated_with_full_layers(engine: VLLMEngine) -> None:
     """vLLM counts what a layer has got: without a clean end, a second try would fill layers from two versions."""
-    wait(received(engine, 1, 1))
+    wait(publish_received(engine, 1, 1))
     with pytest.raises(EngineError, match="the ranks are gone"):
-        wait(received(engine, 2, 2, stop=3))
-    wait(received(engine, 3, 3))
-    assert replies(engine) == (written(changed(3)), {3})
+        wait(publish_received(engine, 2, 2, stop=3))
+    wait(publish_received(engine, 3, 3))
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(3)), {3})
 
 
 @pytest.mark.parametrize("slow", ["way", "speed"])
-def test_replies_in_progress_are_finished_by_the_weights_that_began_them(
+def test_running_replies_finish_with_their_initial_weights(
     engine: VLLMEngine, llm: type[AsyncLLM], monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
     """Also those that vLLM's scheduler has not seen when the update begins."""
-    wait(received(engine, 1, 1))
+    wait(publish_received(engine, 1, 1))
     monkeypatch.setattr(llm, slow, 0.2)
 
     async def through() -> list[Completion]:
-        asked = asyncio.ensure_future(engine.generate(REQUESTS))
+        generation = asyncio.ensure_future(engine.generate(REQUESTS))
         await asyncio.sleep(0.05)
-        await received(engine, 2, 2)
-        assert asked.done()
-        return await asked
+        await publish_received(engine, 2, 2)
+        assert generation.done()
+        return await generation
 
-    found = wait(through())
-    assert ([one.ids for one in found], {one.version for one in found}) == (written(changed(1)), {1})
-    assert replies(engine) == (written(changed(2)), {2})
+    completions = wait(through())
+    assert ([one.ids for one in completions], {one.version for one in completions}) == (
+        generate_greedily(make_changed_model(1)),
+        {1},
+    )
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
 def test_a_server_sleeps_while_its_policy_learns_and_has_no_cache_when_its_weights_come(engine: VLLMEngine) -> None:
     """Its cache comes back after the weights, when the trainer has freed what it needed."""
-    wait(engine.publish("p", 1, ModuleWeights(changed(1))))
+    wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
     wait(engine.release("p"))
-    assert server(engine).asleep == {"weights", "kv_cache"}
-    wait(engine.publish("p", 2, ModuleWeights(changed(2))))
-    assert ("arena_reload", {"kv_cache"}) in server(engine).asleep_during
-    assert replies(engine) == (written(changed(2)), {2})
+    assert get_server(engine).asleep == {"weights", "kv_cache"}
+    wait(engine.publish("p", 2, ModuleWeights(make_changed_model(2))))
+    assert ("arena_reload", {"kv_cache"}) in get_server(engine).asleep_during
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
 def test_received_weights_wake_a_server_too(engine: VLLMEngine) -> None:
-    wait(received(engine, 1, 1))
+    wait(publish_received(engine, 1, 1))
     wait(engine.release("p"))
-    assert server(engine).asleep
-    wait(received(engine, 2, 2))
-    assert ("update_weights", {"kv_cache"}) in server(engine).asleep_during
-    assert not server(engine).asleep and replies(engine) == (written(changed(2)), {2})
+    assert get_server(engine).asleep
+    wait(publish_received(engine, 2, 2))
+    assert ("update_weights", {"kv_cache"}) in get_server(engine).asleep_during
+    assert not get_server(engine).asleep and generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
-def test_a_sleeping_server_that_is_asked_serves_what_it_had(engine: VLLMEngine) -> None:
-    """An update may fail, and its policy play on."""
-    wait(engine.publish("p", 1, ModuleWeights(changed(1))))
+def test_sleeping_server_serves_its_old_weights_on_request(engine: VLLMEngine) -> None:
+    """An update may fail and its policy go on playing."""
+    wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
     wait(engine.release("p"))
-    assert replies(engine) == (written(changed(1)), {1})
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})
     wait(engine.release("p"))
-    assert server(engine).asleep, "and sleeps again"
+    assert get_server(engine).asleep, "and sleeps again"
 
 
 def test_without_a_gpu_no_server_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, gpu=False)
-    made = VLLMEngine(EngineSpec(kind="vllm"))
+    engine = VLLMEngine(EngineSpec(kind="vllm"))
 
     async def through() -> None:
-        await made.open()
-        await made.publish("p", 1, ModuleWeights(changed(1)))
-        await made.release("p")
-        assert not server(made).asleep and not server(made).arguments.enable_sleep_mode
+        await engine.open()
+        await engine.publish("p", 1, ModuleWeights(make_changed_model(1)))
+        await engine.release("p")
+        assert not get_server(engine).asleep and not get_server(engine).arguments.enable_sleep_mode
 
     wait(through())
-    assert replies(made) == (written(changed(1)), {1})
-    wait(made.close())
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})
+    wait(engine.close())
 
 
 def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(
@@ -177,14 +180,14 @@ def test_a_vllm_without_transfers_and_a_model_of_other_names_need_folders(
     monkeypatch.undo()
     install(monkeypatch, transfer=False)
     assert wait(engine.expect("p", NANO, set(trainable_parameters(load_module(NANO))))) == 0
-    wait(engine.publish("p", 1, ModuleWeights(changed(1))))
-    assert replies(engine) == (written(changed(1)), {1})
-    wait(engine.publish("p", 2, ModuleWeights(changed(2))))
-    assert replies(engine) == (written(changed(2)), {2})
+    wait(engine.publish("p", 1, ModuleWeights(make_changed_model(1))))
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(1)), {1})
+    wait(engine.publish("p", 2, ModuleWeights(make_changed_model(2))))
+    assert generate_replies(engine) == (generate_greedily(make_changed_model(2)), {2})
 
 
-def test_scores_by_weights_that_only_vllm_has_are_refused(engine: VLLMEngine) -> None:
-    wait(received(engine, 1, 1))
+def test_refuses_to_score_with_transferred_weights(engine: VLLMEngine) -> None:
+    wait(publish_received(engine, 1, 1))
     stream = Stream()
     stream.observe([1, 2, 3])
     with pytest.raises(EngineError, match="only vLLM has the weights of policy 'p'"):

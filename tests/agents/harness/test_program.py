@@ -1,4 +1,4 @@
-"""Agent programs as processes: how acts are read, several in one process, and nothing that outlives them."""
+"""Agent programs as processes: reading of acts, several matches per process, and no process left behind."""
 
 import asyncio
 import os
@@ -18,8 +18,8 @@ from agents.harness.program import Program, parse_act
 SLEEP = "import time; time.sleep(600)"
 
 
-def acts(code: str, *observations: dict[str, Any]) -> list[str]:
-    """The acts of a program with this code, which is closed afterwards."""
+def play_program(code: str, *observations: dict[str, Any]) -> list[str]:
+    """Return the acts of a program with this code."""
 
     async def play() -> list[str]:
         program = Program([sys.executable, "-c", code], {"SECRET": "s"})
@@ -43,13 +43,13 @@ def acts(code: str, *observations: dict[str, Any]) -> list[str]:
         ("print(input())", '{"seed": 3}'),
     ],
 )
-def test_the_act_is_a_line_of_json_or_all_that_is_printed(code: str, act: str) -> None:
-    assert acts(code, {"seed": 3}) == [act]
+def test_act_is_a_json_line_or_the_full_output(code: str, act: str) -> None:
+    assert play_program(code, {"seed": 3}) == [act]
 
 
 def test_a_program_plays_on_while_it_answers_by_lines_and_is_started_again_otherwise() -> None:
     code = "import os, json\nfor _ in range(3): print(json.dumps({'act': input() + str(os.getpid())}), flush=True)"
-    first = acts(code, {"n": 0}, {"n": 1}, {"n": 2}, {"n": 3})
+    first = play_program(code, {"n": 0}, {"n": 1}, {"n": 2}, {"n": 3})
     assert [act[: len('{"n": 0}')] for act in first] == ['{"n": 0}', '{"n": 1}', '{"n": 2}', '{"n": 3}']
     processes = [act.partition("}")[2] for act in first]
     assert processes[0] == processes[1] == processes[2] != processes[3]
@@ -66,9 +66,9 @@ def test_a_program_plays_on_while_it_answers_by_lines_and_is_started_again_other
         ("while True: print('x')", "more than 1,000,000 bytes"),
     ],
 )
-def test_a_program_that_fails_says_why_in_a_line(code: str, words: str) -> None:
+def test_failed_program_is_reported_in_one_line(code: str, words: str) -> None:
     with pytest.raises(HarnessError, match=words) as error:
-        acts(code)
+        play_program(code)
     assert "\n" not in str(error.value)
 
 
@@ -77,12 +77,12 @@ def test_a_program_that_cannot_be_started() -> None:
         asyncio.run(Program(["/nowhere"], {}).act({}))
 
 
-def test_lines_that_are_no_acts() -> None:
+def test_refuses_lines_without_an_act() -> None:
     for line in (b"", b"{", b"[]", b'{"act": null}', b'{"acts": "x"}', b"\xff{", b"{" * 10_000, b'{"act":' * 5000):
         assert parse_act(line) is None
 
 
-def gone(pid: int) -> bool:
+def wait_until_gone(pid: int) -> bool:
     """Whether a process ends within a few seconds."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
@@ -92,34 +92,34 @@ def gone(pid: int) -> bool:
     return False
 
 
-def brood(place: Path) -> str:
-    """Code that starts children: in its group, in a session of its own, and one whose parent has gone."""
+def write_child_code(pid_file: Path) -> str:
+    """Return code that starts children: in its group, in a new session, and one whose parent has ended."""
     return f"""
 import os, subprocess, sys
 for session in (False, True):
     child = subprocess.Popen([sys.executable, "-S", "-c", {SLEEP!r}], start_new_session=session)
-    print(child.pid, file=open({str(place)!r}, "a"))
+    print(child.pid, file=open({str(pid_file)!r}, "a"))
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        print(os.getpid(), file=open({str(place)!r}, "a"), flush=True)
+        print(os.getpid(), file=open({str(pid_file)!r}, "a"), flush=True)
         {SLEEP}
     os._exit(0)
 os.wait()
-print(os.getpid(), file=open({str(place)!r}, "a"))
-while len(open({str(place)!r}).readlines()) < 4: pass
+print(os.getpid(), file=open({str(pid_file)!r}, "a"))
+while len(open({str(pid_file)!r}).readlines()) < 4: pass
 """
 
 
 @pytest.mark.parametrize("end", ["print('done')", SLEEP, "os.abort()"])
-def test_nothing_outlives_a_program(tmp_path: Path, end: str) -> None:
-    place = tmp_path / "pids"
+def test_no_process_outlives_a_program(tmp_path: Path, end: str) -> None:
+    pid_file = tmp_path / "pids"
 
     async def play() -> None:
-        program = Program([sys.executable, "-c", brood(place) + end], {})
+        program = Program([sys.executable, "-c", write_child_code(pid_file) + end], {})
         task = asyncio.create_task(program.act({}))
         await asyncio.wait([task], timeout=0.1)
-        while not place.exists() or len(place.read_text().splitlines()) < 4:
+        while not pid_file.exists() or len(pid_file.read_text().splitlines()) < 4:
             await asyncio.sleep(0.02)
         if end == SLEEP:
             task.cancel()
@@ -128,33 +128,33 @@ def test_nothing_outlives_a_program(tmp_path: Path, end: str) -> None:
             await ending
 
     asyncio.run(play())
-    pids = [int(line) for line in place.read_text().split()]
-    assert len(pids) == 4 and all(map(gone, pids))
+    pids = [int(line) for line in pid_file.read_text().split()]
+    assert len(pids) == 4 and all(map(wait_until_gone, pids))
 
 
-def test_a_killed_caller_leaves_nothing(tmp_path: Path) -> None:
-    place = tmp_path / "pids"
-    words = [sys.executable, "-c", brood(place) + SLEEP]
+def test_killed_caller_leaves_no_process(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pids"
+    words = [sys.executable, "-c", write_child_code(pid_file) + SLEEP]
     code = f"""
 import asyncio
 from agents.harness.program import Program
 asyncio.run(Program({words!r}, {{}}).act({{}}))
 """
     caller = subprocess.Popen([sys.executable, "-c", code])
-    while not place.exists() or len(place.read_text().splitlines()) < 4:
+    while not pid_file.exists() or len(pid_file.read_text().splitlines()) < 4:
         time.sleep(0.02)
     caller.kill()
     caller.wait()
-    assert all(gone(int(line)) for line in place.read_text().split())
+    assert all(wait_until_gone(int(line)) for line in pid_file.read_text().split())
 
 
-def test_a_keeper_of_another_caller_starts_nothing(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    subprocess.run([sys.executable, keeper.__file__, "1", "touch", str(made)], check=True)
-    assert not made.exists()
+def test_supervisor_of_another_caller_starts_nothing(tmp_path: Path) -> None:
+    marker = tmp_path / "made"
+    subprocess.run([sys.executable, keeper.__file__, "1", "touch", str(marker)], check=True)
+    assert not marker.exists()
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parses_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my agent.py").touch()
     python = sys.executable

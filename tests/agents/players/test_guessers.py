@@ -1,4 +1,4 @@
-"""Scripted players of the games of one seat: each solves its game as well as its rule promises, from its view alone."""
+"""Scripted players of single-seat games: each solves its game as documented, from its view alone."""
 
 import copy
 import itertools
@@ -10,34 +10,34 @@ import games
 from agents.players.guessers import GAMES, SCRIPTED, mark_guess
 from games.contracts import View
 from games.wordle import common_words, feedback
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 
-def view_of(game):
-    """What the only seat may know, as a player gets it."""
+def make_view(game):
+    """Return the view of the only seat."""
     return copy.deepcopy(View.of(game, game.agent_selection, game.turns))
 
 
-def play(game, script):
-    """Plays a match that was reset to its end; the report."""
+def play_match(game, script):
+    """Play a reset match to its end and return its report."""
     while not game.ended:
-        game.step(script.act(view_of(game)))
+        game.step(script.act(make_view(game)))
         assert game.infos[game.agent_selection]["valid"]
     return game.report()
 
 
-def reports(name, script, seeds, **options):
+def play_matches(name, script, seeds, **options):
     game = games.make(name, **options)
     for seed in range(seeds):
         game.reset(seed=seed)
-        yield play(game, SCRIPTED[script](seed))
+        yield play_match(game, SCRIPTED[script](seed))
 
 
-def test_the_table():
+def test_scripted_players_match_the_documented_table():
     assert SCRIPTED.keys() == GAMES.keys()
     for script, names in GAMES.items():
         for name in names:
-            assert len(list(reports(name, script, 3))) == 3
+            assert len(list(play_matches(name, script, 3))) == 3
 
 
 @pytest.mark.parametrize("name", ["twenty_questions", "guess_city"])
@@ -46,28 +46,28 @@ def test_the_halver_finds_every_thing_close_to_the_bound(name):
     turns = []
     for thing in game.book.things:
         game.reset(seed=0, options={"thing": thing.names[-1]})
-        report = play(game, SCRIPTED["halver"](0))
+        report = play_match(game, SCRIPTED["halver"](0))
         assert report["solved"]
         turns.append(report["turns"])
     least = game.theory["least_worst_case_turns"]
     assert least <= max(turns) <= least + 2
-    blind = [report["solved"] for report in reports(name, "halver", 100)]
+    blind = [report["solved"] for report in play_matches(name, "halver", 100)]
     assert statistics.fmean(blind) < 0.5  # without the book it only tries
 
 
-def test_marks_are_the_games():
+def test_marks_equal_those_of_the_game():
     words = games.make("wordle").words[::9]
     for guess, word in itertools.product(words, words):
         assert mark_guess(guess, word) == feedback(guess, word)
 
 
 @pytest.mark.thorough
-def test_a_consistent_guesser_never_tries_what_cannot_be():
+def test_consistent_guesser_never_tries_excluded_answers():
     game = games.make("wordle", max_turns=12)
     turns = []
-    for seed in range(cases(20, 60)):
+    for seed in range(count_cases(20, 60)):
         game.reset(seed=seed)
-        turns.append(play(game, SCRIPTED["consistent_guesser"](seed))["turns"])
+        turns.append(play_match(game, SCRIPTED["consistent_guesser"](seed))["turns"])
         guesses = [line.split() for line in game.public()["guesses"]]
         assert all(
             feedback(before, later) == told
@@ -84,31 +84,32 @@ def test_a_consistent_guesser_never_tries_what_cannot_be():
         ("twenty_questions", "halver", {"open_book": True, "max_turns": 9}),
     ],
 )
-def test_who_is_careless_loses_a_third_of_its_turns(name, sound, options):
-    """Solves fewer games than the sound player and more than a random one, so that its log has something to learn."""
+def test_careless_player_loses_a_third_of_its_turns(name, sound, options):
+    """It solves fewer games than the sound player and more than a random one."""
     careless = {"consistent_guesser": "careless_guesser", "halver": "careless_halver"}[sound]
     solved = {
-        each: statistics.fmean(r["solved"] for r in reports(name, each, 60, **options)) for each in (sound, careless)
+        each: statistics.fmean(r["solved"] for r in play_matches(name, each, 60, **options))
+        for each in (sound, careless)
     }
     assert 0.4 < solved[careless] < 0.9 < solved[sound]
     game, same = games.make(name, **options), []
     for seed in range(200):
         game.reset(seed=seed)
-        same.append(SCRIPTED[careless](seed).act(view_of(game)) == SCRIPTED[sound](seed).act(view_of(game)))
+        same.append(SCRIPTED[careless](seed).act(make_view(game)) == SCRIPTED[sound](seed).act(make_view(game)))
     assert statistics.fmean(same) == pytest.approx(2 / 3, abs=0.1)
 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("size", [2, 5, 9])
-def test_who_reads_the_map_takes_the_shortest_way(size):
-    for report in reports("maze", "map_reader", 100, size=size):
+def test_map_reader_takes_the_shortest_path(size):
+    for report in play_matches("maze", "map_reader", 100, size=size):
         assert report["efficiency"] == games.make("maze").theory["max_efficiency"]
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize(("size", "view"), [(2, "full"), (5, "partial"), (9, "partial")])
 def test_a_hand_on_the_wall_leads_to_the_goal_in_time(size, view):
-    seen = list(reports("maze", "wall_follower", 1000 if size == 5 else 100, size=size, view=view))
+    seen = list(play_matches("maze", "wall_follower", 1000 if size == 5 else 100, size=size, view=view))
     assert all(report["solved"] and report["turns"] <= 2 * (size**2 - 1) for report in seen)
     assert all(0 < report["efficiency"] <= 1 for report in seen)
 
@@ -116,6 +117,6 @@ def test_a_hand_on_the_wall_leads_to_the_goal_in_time(size, view):
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("rooms", [2, 6, 12])
 def test_depth_first_search_brings_every_item_home_in_time(rooms):
-    seen = list(reports("text_navigation", "fetcher", 1000 if rooms == 6 else 200, rooms=rooms))
+    seen = list(play_matches("text_navigation", "fetcher", 1000 if rooms == 6 else 200, rooms=rooms))
     assert all(report["solved"] and report["shortest"] <= report["turns"] <= 3 * rooms for report in seen)
     assert any(report["efficiency"] == 1.0 for report in seen)

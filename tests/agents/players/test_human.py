@@ -1,4 +1,4 @@
-"""A person at the terminal: sees what the seat may know, in plain text, and is asked until an act can be read."""
+"""A person at the terminal: sees its seat's view as plain text, and is asked until an act can be parsed."""
 
 import asyncio
 import io
@@ -18,13 +18,13 @@ from tests.factories.seeing import Colours
 LEGAL = ("PASS", "BET 2", "BET 3")
 
 
-def view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
-    told = tuple(Message.of(sender, text) for sender, text in messages)
-    return View("first", turn, told, "The rules.", public or {}, private or {}, legal)
+def make_view(turn=0, messages=(), legal=LEGAL, public=None, private=None):
+    heard = tuple(Message.of(sender, text) for sender, text in messages)
+    return View("first", turn, heard, "The rules.", public or {}, private or {}, legal)
 
 
-def at_terminal(monkeypatch, typed, *views, teller=None, game=None):
-    """The acts of a person who types this, and the screen."""
+def play_at_terminal(monkeypatch, typed, *views, teller=None, game=None):
+    """Return the acts of a person who types this text, and the screen."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(typed) if isinstance(typed, str) else typed)
     screen = io.StringIO()
     human = Human(Console(file=screen, width=100, force_terminal=False, highlight=False), teller, game)
@@ -51,15 +51,15 @@ def at_terminal(monkeypatch, typed, *views, teller=None, game=None):
         ("9" * 10_000 + "\n1\n", "PASS", ""),
     ],
 )
-def test_what_is_typed(monkeypatch, typed, action, public):
-    (act,), _ = at_terminal(monkeypatch, typed, view())
+def test_typed_text_becomes_an_act(monkeypatch, typed, action, public):
+    (act,), _ = play_at_terminal(monkeypatch, typed, make_view())
     assert (act.action, act.public, act.private, act.tokens) == (action, public, "", 0)
 
 
-def test_the_screen_tells_what_the_seat_may_know(monkeypatch):
-    _, screen = at_terminal(
-        monkeypatch, "beet 2\n1\n1\n", view(public={"pot": 2, "acts": ["BET", "PASS"]}, private={"card": "K"}),
-        view(2, [("second", "BET 3 | ha"), ("referee", "Well.")], public={"board": "X.\n.O"}),
+def test_screen_shows_the_seats_view(monkeypatch):
+    _, screen = play_at_terminal(
+        monkeypatch, "beet 2\n1\n1\n", make_view(public={"pot": 2, "acts": ["BET", "PASS"]}, private={"card": "K"}),
+        make_view(2, [("second", "BET 3 | ha"), ("referee", "Well.")], public={"board": "X.\n.O"}),
     )  # fmt: skip
     assert screen.count("The rules.") == 1 and "You are first." in screen
     for line in ("public.pot = 2", 'public.acts = ["BET", "PASS"]', 'private.card = "K"', "second: BET 3 | ha",
@@ -69,12 +69,13 @@ def test_the_screen_tells_what_the_seat_may_know(monkeypatch):
     assert "'beet 2' is not a legal act — did you mean 'BET 2'? (? for help)" in screen
 
 
-def test_nobodys_text_steers_the_terminal(monkeypatch):
+def test_text_cannot_control_the_terminal(monkeypatch):
     evil = "\x1b[31m[bold]x[/bold]\x1b]8;;http://x\x07\u202egnol\r\nreferee: you win"
-    _, screen = at_terminal(
+    _, screen = play_at_terminal(
         monkeypatch,
         f"{evil}\n1\n",
-        view(messages=[(evil, evil)], legal=("PASS", evil), public={"a": evil, "b": [evil]}, private={"c": {1: evil}}),
+        make_view(messages=[(evil, evil)], legal=("PASS", evil), public={"a": evil, "b": [evil]},
+                  private={"c": {1: evil}}),
     )  # fmt: skip
     assert not set(screen) & set("\x1b\x07\r\u202e")
     assert "[bold]x[/bold]" in screen
@@ -83,7 +84,7 @@ def test_nobodys_text_steers_the_terminal(monkeypatch):
 
 @pytest.mark.parametrize("typed", ["", "nonsense\n"])
 def test_the_end_of_input_leaves(monkeypatch, typed):
-    left, _ = at_terminal(monkeypatch, typed, view())
+    left, _ = play_at_terminal(monkeypatch, typed, make_view())
     assert isinstance(left, HumanLeft) and str(left) == "first left the match"
 
 
@@ -92,26 +93,26 @@ def test_an_interrupt_leaves(monkeypatch):
         def readline(self, size=-1):
             raise KeyboardInterrupt
 
-    left, _ = at_terminal(monkeypatch, Interrupted(), view())
+    left, _ = play_at_terminal(monkeypatch, Interrupted(), make_view())
     assert isinstance(left, HumanLeft)
 
 
 def test_bytes_that_are_no_text_are_asked_again(monkeypatch):
     stdin = io.TextIOWrapper(io.BytesIO(b"1\xff\n1\n"), encoding="utf-8", errors="surrogateescape")
-    (act,), screen = at_terminal(monkeypatch, stdin, view())
+    (act,), screen = play_at_terminal(monkeypatch, stdin, make_view())
     assert act.action == "PASS" and "is not a legal act" in screen
 
 
 def test_many_acts_are_listed_when_asked(monkeypatch):
     legal = tuple(f"OFFER {n} {n}" for n in range(100))
-    _, screen = at_terminal(monkeypatch, "100\n", view(legal=legal))
+    _, screen = play_at_terminal(monkeypatch, "100\n", make_view(legal=legal))
     assert f"and {100 - SHOWN} more (? lists them)" in screen and "OFFER 99 99" not in screen
-    _, screen = at_terminal(monkeypatch, "?\n100\n", view(legal=legal))
+    _, screen = play_at_terminal(monkeypatch, "?\n100\n", make_view(legal=legal))
     assert "100. OFFER 99 99" in screen
 
 
-def test_where_acts_are_not_listed_any_text_is_one(monkeypatch):
-    acts, screen = at_terminal(monkeypatch, "\nIs it red?\n", view(legal=None))
+def test_any_text_is_an_act_without_listed_acts(monkeypatch):
+    acts, screen = play_at_terminal(monkeypatch, "\nIs it red?\n", make_view(legal=None))
     assert acts[0].action == "Is it red?" and "any act that the rules allow" in screen
 
 
@@ -122,7 +123,7 @@ def test_numbers_that_are_acts_are_no_numbers_of_acts():
 
 
 def test_acts_keep_the_numbers_they_have(monkeypatch):
-    (act,), screen = at_terminal(monkeypatch, "1\n7\n", view(legal=("PLAY 3", "PLAY 7")))
+    (act,), screen = play_at_terminal(monkeypatch, "1\n7\n", make_view(legal=("PLAY 3", "PLAY 7")))
     assert act.action == "PLAY 7" and "'1' is not a legal act" in screen and "1. " not in screen
     assert read_act("2", ("PASS", "BET 2", "BET 3")) == "BET 2" and read_act("1", ("PASS", "BET 2")) == "PASS"
     assert read_act("2", ("LOW 1", "HIGH 2")) == "HIGH 2"
@@ -131,8 +132,8 @@ def test_acts_keep_the_numbers_they_have(monkeypatch):
 EVIL = "\x1b[2J[red]x[/red]\u202egnol\r\nreferee: you win"
 
 
-class Teller:
-    """A game in words, some of them hostile."""
+class WordGame:
+    """Game described in words, some of them hostile."""
 
     def introduction(self, seat):
         return f"Welcome, {seat}. {EVIL}"
@@ -147,11 +148,12 @@ class Teller:
         return [], ""
 
 
-def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
-    assert isinstance(Teller(), PlainWords) and not isinstance(object(), PlainWords)
-    _, screen = at_terminal(
-        monkeypatch, "1\npass\n?\nbet 2\n", view(public={"pot": 2}),
-        view(2, [("second", "BET 3 | ha"), ("second", "FOLD | ho"), ("referee", "BET 9 | fine")]), teller=Teller(),
+def test_game_description_replaces_its_facts(monkeypatch):
+    assert isinstance(WordGame(), PlainWords) and not isinstance(object(), PlainWords)
+    _, screen = play_at_terminal(
+        monkeypatch, "1\npass\n?\nbet 2\n", make_view(public={"pot": 2}),
+        make_view(2, [("second", "BET 3 | ha"), ("second", "FOLD | ho"), ("referee", "BET 9 | fine")]),
+        teller=WordGame(),
     )  # fmt: skip
     assert "Welcome, first." in screen and screen.count("Before you lies much.") == 3
     assert "The rules." not in screen and "pot" not in screen
@@ -162,31 +164,33 @@ def test_a_game_with_words_is_heard_instead_of_its_facts(monkeypatch):
     assert not set(screen) & set("\x1b\r\u202e") and "[red]x[/red]" in screen
 
 
-def test_nobody_gets_out_of_quotation_marks(monkeypatch):
+def test_text_cannot_leave_its_quotation_marks(monkeypatch):
     talk = 'no" They accept. "|“x” ＂\x1b]0;y\x07\u202e\nreferee: won'
-    _, screen = at_terminal(monkeypatch, "1\npass\n", view(messages=[("second", f"BET 3 | {talk}")]), teller=Teller())
+    _, screen = play_at_terminal(
+        monkeypatch, "1\npass\n", make_view(messages=[("second", f"BET 3 | {talk}")]), teller=WordGame()
+    )
     (line,) = [line for line in screen.splitlines() if line.startswith("They")]
     assert line.count('"') == 2 and line.endswith('" They bet 3.') and not set(line) & set("“”＂\x1b\x07\u202e")
     assert "referee: won" in line
-    _, screen = at_terminal(
-        monkeypatch, "pass\n", view(messages=[("second", "BET 3 | " + "x" * 10**6)]), teller=Teller()
+    _, screen = play_at_terminal(
+        monkeypatch, "pass\n", make_view(messages=[("second", "BET 3 | " + "x" * 10**6)]), teller=WordGame()
     )
     assert max(map(len, screen.splitlines())) < 500
 
 
 @pytest.mark.parametrize("typed", ["", "1\n\n?\n| talk\n", "9" * 10_000 + "\n"])
 def test_the_end_of_input_leaves_a_game_with_words_too(monkeypatch, typed):
-    left, _ = at_terminal(monkeypatch, typed, view(), teller=Teller())
+    left, _ = play_at_terminal(monkeypatch, typed, make_view(), teller=WordGame())
     assert isinstance(left, HumanLeft)
 
 
-def test_an_act_that_is_not_listed_is_one_where_the_game_takes_it(monkeypatch):
-    """Wordle lists the words that may be hidden, and any five letters may be guessed."""
+def test_unlisted_act_is_accepted_if_the_game_accepts_it(monkeypatch):
+    """Wordle lists the possible answers only, but accepts any five letters."""
     game = games.make("wordle")
     game.reset(seed=0)
     seen = View.of(game, game.agent_selection)
     assert seen.legal and "GUESS aaaaa" not in seen.legal
-    acts, screen = at_terminal(monkeypatch, "GUESS aaaa\nGUESS aaaaa\n", seen, game=game)
+    acts, screen = play_at_terminal(monkeypatch, "GUESS aaaa\nGUESS aaaaa\n", seen, game=game)
     assert [act.action for act in acts] == ["GUESS aaaaa"] and "'GUESS aaaa' is not a legal act" in screen
     assert game.turns == 0, "the match is where it was"
 
@@ -198,7 +202,7 @@ def test_a_game_that_cannot_be_tried_asks_again(monkeypatch):
 
     game = Stiff()
     game.reset(seed=0)
-    acts, screen = at_terminal(monkeypatch, "take it all\n1\n", View.of(game, game.agent_selection), game=game)
+    acts, screen = play_at_terminal(monkeypatch, "take it all\n1\n", View.of(game, game.agent_selection), game=game)
     assert acts[0].action == game.legal(game.agent_selection)[0] and "is not a legal act" in screen
 
 
@@ -206,11 +210,11 @@ def test_pictures_are_written_to_files_whose_paths_are_printed(monkeypatch):
     game = Colours(rounds=1)
     game.reset(seed=0)
     seen = View.of(game, "viewer")
-    _, screen = at_terminal(monkeypatch, "red\n", seen, game=game)
+    _, screen = play_at_terminal(monkeypatch, "red\n", seen, game=game)
     (image,) = seen.messages[0].images
     path = Path(screen.replace("\n", "").partition(f"{image.text}: ")[2].partition(".png")[0] + ".png")
     assert path.read_bytes() == game.picture(image.hash) and path.parent.stat().st_mode & 0o077 == 0
     broken = Colours(rounds=1, fault="none")
     broken.reset(seed=0)
-    _, screen = at_terminal(monkeypatch, "red\n", View.of(broken, "viewer"), game=broken)
+    _, screen = play_at_terminal(monkeypatch, "red\n", View.of(broken, "viewer"), game=broken)
     assert "arena-images" not in screen

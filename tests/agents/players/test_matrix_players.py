@@ -1,4 +1,4 @@
-"""Strategies of two-by-two games: tournament scores worked by hand, and play in all four games."""
+"""Strategies of two-by-two games: known tournament scores, and play in all four games."""
 
 import itertools
 import statistics
@@ -7,14 +7,14 @@ import pytest
 
 import games
 from agents.players.matrix_players import GAMES, GENEROSITY, SCRIPTED
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 
-def match(one, two, game="prisoners_dilemma", seed=0, **options):
-    """The ended match of two strategies at row and column, ten rounds unless told."""
+def play_strategies(first, two, game="prisoners_dilemma", seed=0, **options):
+    """Play two strategies at row and column, by default ten rounds."""
     table = games.make(game, **{"rounds": 10, **options})
     table.reset(seed=seed)
-    play(table, {"row": SCRIPTED[one](seed), "column": SCRIPTED[two](seed + 1)})
+    play_match(table, {"row": SCRIPTED[first](seed), "column": SCRIPTED[two](seed + 1)})
     return table
 
 
@@ -37,14 +37,14 @@ TOURNAMENT = {  # ten rounds of 5, 0, 10, 1
 
 @pytest.mark.parametrize(("pair", "scores"), TOURNAMENT.items())
 def test_scores_worked_by_hand(pair, scores):
-    assert tuple(match(*pair).payoffs().values()) == scores
-    assert tuple(match(*reversed(pair)).payoffs().values()) == scores[::-1]
+    assert tuple(play_strategies(*pair).payoffs().values()) == scores
+    assert tuple(play_strategies(*reversed(pair)).payoffs().values()) == scores[::-1]
 
 
 def test_nice_strategies_cooperate_among_themselves_throughout():
     nice = ["tit_for_tat", "tit_for_two_tats", "generous_tit_for_tat", "grim", "pavlov", "always_cooperate"]
     for pair in itertools.combinations_with_replacement(nice, 2):
-        assert match(*pair).report()["cooperate"] == 1
+        assert play_strategies(*pair).report()["cooperate"] == 1
 
 
 def test_pavlov_mends_a_mistake_and_grim_does_not():
@@ -54,7 +54,7 @@ def test_pavlov_mends_a_mistake_and_grim_does_not():
         scripted = {seat: SCRIPTED[name](0) for seat in game.seats}
         while not game.ended:
             mistake = len(game.history) == 2 and game.agent_selection == "column"
-            game.step("DEFECT" if mistake else scripted[game.agent_selection].act(view_of(game)))
+            game.step("DEFECT" if mistake else scripted[game.agent_selection].act(make_view(game)))
         assert game.history[2] == ["COOPERATE", "DEFECT"]
         if after:
             assert game.history[3:5] == after and game.history[5:] == [["COOPERATE"] * 2] * 3
@@ -62,12 +62,12 @@ def test_pavlov_mends_a_mistake_and_grim_does_not():
             assert game.history[3] == ["DEFECT", "COOPERATE"] and game.history[4:] == [["DEFECT"] * 2] * 4
 
 
-def test_chance_is_as_often_as_it_says_and_repeats_with_the_seed():
+def test_random_strategies_have_their_frequency_and_follow_the_seed():
     for name, share in (("generous_tit_for_tat", GENEROSITY), ("mostly_cooperate", 0.9)):
         rates = []
         for seed in range(40):
-            game = match(name, "always_defect", seed=seed, rounds=51)
-            assert game.history == match(name, "always_defect", seed=seed, rounds=51).history
+            game = play_strategies(name, "always_defect", seed=seed, rounds=51)
+            assert game.history == play_strategies(name, "always_defect", seed=seed, rounds=51).history
             rates.append(statistics.fmean(row == "COOPERATE" for row, _ in game.history[1:]))
         assert statistics.fmean(rates) == pytest.approx(share, abs=5 * (share * (1 - share) / 2000) ** 0.5)
 
@@ -77,10 +77,10 @@ def test_every_strategy_plays_every_matrix_game_from_both_seats(name):
     assert all(name in GAMES[script] for script in SCRIPTED) and set(GAMES) == set(SCRIPTED)
     first, second = games.GAMES[name].acts
     for one, two in itertools.product(SCRIPTED, repeat=2):
-        game = match(one, two, name, rounds=4)
+        game = play_strategies(one, two, name, rounds=4)
         assert game.report()["ended"] == "rounds"
         if one == two == "always_defect":
             assert game.history == [[second, second]] * 4
-    copied = [row for row, _ in match("alternator", "tit_for_tat", name).history]
+    copied = [row for row, _ in play_strategies("alternator", "tit_for_tat", name).history]
     assert copied == [first, second] * 5
-    assert [column for _, column in match("alternator", "tit_for_tat", name).history] == [first, *copied[:-1]]
+    assert [column for _, column in play_strategies("alternator", "tit_for_tat", name).history] == [first, *copied[:-1]]

@@ -1,4 +1,4 @@
-"""Scripted negotiators: what each promises, and that every exploiter is a best response to its prey."""
+"""Scripted negotiators: documented behaviour, and exploiters as best responses to their prey."""
 
 import collections
 import functools
@@ -29,17 +29,17 @@ SCRIPTED = {"random": Random, **negotiators.SCRIPTED}
 PREY = ("random", "conceder", "hard_liner", "fair_split")
 
 
-def view_of(game, seat, turn):
-    """What the seat may know, as a player gets it."""
+def make_view(game, seat, turn):
+    """Return the seat's view."""
     return View.of(game, seat, turn)
 
 
-def play(game, scripted):
-    """Plays a match that was reset to its end; the (seat, act, own worth asked or None) of every turn."""
+def play_match(game, scripted):
+    """Play a reset match to its end; return (seat, act, own worth asked or None) of every turn."""
     turns: list[Any] = []
     while not game.ended:
         seat = game.agent_selection
-        act = scripted[seat].act(view_of(game, seat, len(turns)))
+        act = scripted[seat].act(make_view(game, seat, len(turns)))
         share = tuple(map(int, act.split()[1:])) if act.startswith("OFFER") else None
         turns.append((seat, act, worth(game.values[seat], share) if share else None))
         game.step(act)
@@ -48,13 +48,13 @@ def play(game, scripted):
 
 
 @functools.cache
-def mean_payoff(name, prey, seat, seeds=200):
-    """What a scripted policy earns on average at a seat against a prey, over paired seeds."""
+def compute_mean_payoff(name, prey, seat, seeds=200):
+    """Return a scripted policy's mean payoff at a seat against a prey over paired seeds."""
     other = "responder" if seat == "opener" else "opener"
     game, earned = Negotiation(), []
     for seed in range(seeds):
         game.reset(seed=seed)
-        play(game, {seat: SCRIPTED[name](seed), other: SCRIPTED[prey](10_000 + seed)})
+        play_match(game, {seat: SCRIPTED[name](seed), other: SCRIPTED[prey](10_000 + seed)})
         earned.append(game.payoffs()[seat])
     return statistics.fmean(earned)
 
@@ -62,37 +62,37 @@ def mean_payoff(name, prey, seat, seeds=200):
 @pytest.mark.slow
 @pytest.mark.parametrize("seat", ["opener", "responder"])
 @pytest.mark.parametrize("prey", PREY)
-def test_an_exploiter_earns_more_from_its_prey_than_any_other_brain(prey, seat):
-    means = {name: mean_payoff(name, prey, seat) for name in SCRIPTED}
+def test_exploiter_earns_most_against_its_prey(prey, seat):
+    means = {name: compute_mean_payoff(name, prey, seat) for name in SCRIPTED}
     best = means.pop(f"exploiter:{prey}")
     assert best > max(means.values()), (best, means)
 
 
-def test_the_table():
+def test_scripted_players_match_the_documented_table():
     assert set(SCRIPTED) == {*PREY, "naive", "novice", "rubinstein", *(f"exploiter:{prey}" for prey in PREY)}
 
 
-def test_brains_repeat_themselves_and_need_no_more_than_their_view():
+def test_players_are_reproducible_from_their_view():
     for name in SCRIPTED:
         for seed in range(8):
             matches = []
             for _ in range(2):
                 game = Negotiation(max_turns=seed + 1)
                 game.reset(seed=seed)
-                matches.append(play(game, {s: SCRIPTED[name](seed + i) for i, s in enumerate(game.seats)}))
+                matches.append(play_match(game, {s: SCRIPTED[name](seed + i) for i, s in enumerate(game.seats)}))
             assert matches[0] == matches[1]
 
 
-def test_a_brain_may_play_match_after_match():
+def test_player_can_play_several_matches():
     for name in SCRIPTED:
         scripted = {seat: SCRIPTED[name](0) for seat in Negotiation.seats}
         for seed in range(5):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play(game, scripted)
+            record = play_match(game, scripted)
             if "random" not in name and name not in ("naive", "novice"):
                 game.reset(seed=seed)
-                assert told == play(game, {seat: SCRIPTED[name](0) for seat in game.seats})
+                assert record == play_match(game, {seat: SCRIPTED[name](0) for seat in game.seats})
 
 
 def test_random_is_uniform_over_legal_acts():
@@ -101,23 +101,23 @@ def test_random_is_uniform_over_legal_acts():
     game.step("OFFER 0 0 0")
     legal = game.infos["responder"]["legal"]
     script, n = SCRIPTED["random"](1), 400 * len(legal)
-    counts = collections.Counter(script.act(view_of(game, "responder", 1)) for _ in range(n))
+    counts = collections.Counter(script.act(make_view(game, "responder", 1)) for _ in range(n))
     assert set(counts) == set(legal)
     assert all(abs(count - 400) < 100 for count in counts.values())  # five standard deviations
 
 
 def test_the_conceder_comes_down_in_equal_steps():
     for first, limit in itertools.product((0, 1), (2, 5, 10, 11)):
-        wanted = [concede(turn, limit - turn) for turn in range(first, limit, 2)]
-        steps = [10 - 10 * k / len(wanted) for k in range(len(wanted))]
-        assert wanted == pytest.approx(steps)
+        expected = [concede(turn, limit - turn) for turn in range(first, limit, 2)]
+        steps = [10 - 10 * k / len(expected) for k in range(len(expected))]
+        assert expected == pytest.approx(steps)
     for seed in range(50):
         game = Negotiation()
         game.reset(seed=seed)
-        asked = [ask for seat, _, ask in play(game, {s: SCRIPTED["conceder"](0) for s in game.seats}) if ask]
-        assert asked[0] == 10 and game.ended == "deal"
-        for mine in (asked[::2], asked[1::2]):
-            assert mine == sorted(mine, reverse=True)
+        requests = [ask for seat, _, ask in play_match(game, {s: SCRIPTED["conceder"](0) for s in game.seats}) if ask]
+        assert requests[0] == 10 and game.ended == "deal"
+        for actual in (requests[::2], requests[1::2]):
+            assert actual == sorted(actual, reverse=True)
 
 
 @pytest.mark.parametrize(("name", "least"), [("hard_liner", 8), ("fair_split", 5)])
@@ -127,51 +127,51 @@ def test_fixed_aspirations_ask_and_accept_no_less(name, least):
         for seat, other in itertools.permutations(Negotiation.seats):
             game = Negotiation()
             game.reset(seed=seed)
-            told = play(game, {seat: SCRIPTED[name](0), other: SCRIPTED[prey](seed)})
-            assert all(ask >= least for who, _, ask in told if who == seat and ask is not None)
+            record = play_match(game, {seat: SCRIPTED[name](0), other: SCRIPTED[prey](seed)})
+            assert all(ask >= least for who, _, ask in record if who == seat and ask is not None)
             assert not game.report()["deal"] or game.payoffs()[seat] >= least
             deals += bool(game.report()["deal"])
     assert deals > 100
 
 
-def test_the_naive_one_splits_at_random_and_accepts_an_eighth_of_the_time_for_each_point():
-    """Worked by hand: a share worth 6 to it is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
+def test_naive_player_splits_and_accepts_with_its_frequencies():
+    """A share worth 6 is accepted in 6 of 8 cases, 8 or more always, and splits are uniform."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     game = Negotiation()
     game.reset(seed=0, options={"instance": instance})
     script = SCRIPTED["naive"](0)
-    opened = collections.Counter(script.act(view_of(game, "opener", 0)) for _ in range(2400))
+    opened = collections.Counter(script.act(make_view(game, "opener", 0)) for _ in range(2400))
     assert len(opened) == 24 and all(abs(count - 100) < 50 for count in opened.values())
     for left, chance in (("OFFER 1 2 2", 2 / 8), ("OFFER 1 2 0", 6 / 8), ("OFFER 0 0 1", 1.0), ("OFFER 1 2 3", 0.0)):
         game.reset(seed=0, options={"instance": instance})
         game.step(left)
-        answers = [script.act(view_of(game, "responder", 1)) for _ in range(2000)]
+        answers = [script.act(make_view(game, "responder", 1)) for _ in range(2000)]
         assert answers.count("ACCEPT") / 2000 == pytest.approx(chance, abs=0.04)
 
 
-def test_the_novice_knows_how_acts_are_written_and_nothing_else():
-    """Half of what stands is accepted, whatever it is worth; offers are those that it is shown, or any."""
+def test_novice_plays_random_well_formed_acts():
+    """It accepts half of all offers whatever their worth, and offers at random."""
     instance = (1, 2, 3), ((1, 3, 1), (4, 0, 2))
     for splits in ("hidden", "shown"):
         game, script = Negotiation(values="public", splits=splits), SCRIPTED["novice"](0)
         game.reset(seed=0, options={"instance": instance})
-        opened = {script.act(view_of(game, "opener", 0)) for _ in range(400)}
-        shown = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
-        assert opened == (shown or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
+        opened = {script.act(make_view(game, "opener", 0)) for _ in range(400)}
+        offers = {f"OFFER {share}" for share, *_ in game.private("opener").get("splits", ())}
+        assert opened == (offers or {f"OFFER {a} {b} {c}" for a in range(2) for b in range(3) for c in range(4)})
         for offer in ("OFFER 1 2 3", "OFFER 0 0 0"):
             game.reset(seed=0, options={"instance": instance})
             game.step(offer)
-            answers = [script.act(view_of(game, "responder", 1)) for _ in range(2000)]
+            answers = [script.act(make_view(game, "responder", 1)) for _ in range(2000)]
             assert answers.count("ACCEPT") / 2000 == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["naive", "novice"])
 @pytest.mark.parametrize("splits", ["hidden", "shown"])
-def test_chances_are_those_of_what_is_done(name, splits):
+def test_stated_probabilities_match_the_acts(name, splits):
     game = Negotiation(values="public", splits=splits)
     game.reset(seed=5)
     game.step(game.legal("opener")[7])
-    view = view_of(game, "responder", 1)
+    view = make_view(game, "responder", 1)
     script: Any = SCRIPTED[name](3)
     chances = script.chances(view)
     counts = collections.Counter(script.act(view) for _ in range(20_000))
@@ -182,16 +182,16 @@ def test_chances_are_those_of_what_is_done(name, splits):
 
 @pytest.mark.parametrize(("breakdown", "asks", "takes"), [(0.0, 5, 5), (0.2, 10 / 1.8, 8 / 1.8), (0.5, 20 / 3, 10 / 3)])
 def test_rubinsteins_shares_are_asked_and_accepted(breakdown, asks, takes):
-    """His first mover's share of 10, and what the other side would accept at once."""
+    """The first mover's share of 10, and what the other side accepts at once."""
     for seed in range(50):
         game = Negotiation(breakdown=breakdown)
         game.reset(seed=seed)
         script, values = SCRIPTED["rubinstein"](0), game.values["opener"]
-        game.step(script.act(view_of(game, "opener", 0)))
+        game.step(script.act(make_view(game, "opener", 0)))
         assert game.offer
         assert worth(values, game.offer) == min(w for s in list_shares(game.pool) if (w := worth(values, s)) >= asks)
         offered = worth(game.values["responder"], remainder(game.pool, game.offer))
-        answer = script.act(view_of(game, "responder", 1))
+        answer = script.act(make_view(game, "responder", 1))
         assert (answer == "ACCEPT") == (offered >= takes)
 
 
@@ -200,7 +200,7 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
     for seed in range(300):
         game = Negotiation(breakdown=0.2)
         game.reset(seed=seed)
-        play(game, {seat: SCRIPTED["rubinstein"](0) for seat in game.seats})
+        play_match(game, {seat: SCRIPTED["rubinstein"](0) for seat in game.seats})
         reports.append((game.report(), game.payoffs()))
     deals = [payoffs for report, payoffs in reports if report["deal"]]
     assert len(deals) > 0.9 * len(reports)
@@ -212,20 +212,20 @@ def test_a_risk_of_breakdown_makes_rubinsteins_bargainers_agree_soon_and_well():
 def test_subgame_perfect_play_needs_public_values():
     game = Negotiation(values="public", breakdown=0.2)
     game.reset(seed=0)
-    told = play(game, {seat: make_scripted("subgame_perfect", 0, game) for seat in game.seats})
-    assert len(told) == 2 and game.report()["equilibrium_distance"] == 0
+    record = play_match(game, {seat: make_scripted("subgame_perfect", 0, game) for seat in game.seats})
+    assert len(record) == 2 and game.report()["equilibrium_distance"] == 0
     with pytest.raises(ScriptedPolicyError, match="subgame_perfect plays negotiation with public values"):
         make_scripted("subgame_perfect", 0, Negotiation())
 
 
-def worlds(pool, own, seat):
-    """Every instance that a seat with this pool and these own values has to reckon with."""
-    mine = Negotiation.seats.index(seat)
-    return [instance for instance in instances() if instance[0] == pool and instance[1][mine] == own]
+def list_worlds(pool, own, seat):
+    """List every instance that is consistent with this pool and these own values."""
+    actual = Negotiation.seats.index(seat)
+    return [instance for instance in instances() if instance[0] == pool and instance[1][actual] == own]
 
 
-def games_in(pool, own, seat, limit):
-    for instance in worlds(pool, own, seat):
+def make_games(pool, own, seat, limit):
+    for instance in list_worlds(pool, own, seat):
         game = Negotiation(max_turns=limit)
         game.reset(seed=0, options={"instance": instance})
         yield game
@@ -237,19 +237,19 @@ def test_ultimatum_is_the_best_of_all_offers(name):
     for pool, (own, _) in instances()[::300]:
         earned: collections.Counter[Any] = collections.Counter()
         for act in (f"OFFER {a} {b} {c}" for a, b, c in list_shares(pool)):
-            for game in games_in(pool, own, "opener", 2):
+            for game in make_games(pool, own, "opener", 2):
                 game.step(act)
-                game.step(Aspirer(ASPIRATIONS[name]).act(view_of(game, "responder", 1)))
+                game.step(Aspirer(ASPIRATIONS[name]).act(make_view(game, "responder", 1)))
                 earned[act] += game.payoffs()["opener"]
         total = 0.0
-        for game in games_in(pool, own, "opener", 2):
-            play(game, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": SCRIPTED[name](0)})
+        for game in make_games(pool, own, "opener", 2):
+            play_match(game, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": SCRIPTED[name](0)})
             total += game.payoffs()["opener"]
         assert total == max(earned.values())
 
 
-def best_total(worlds, seat, prey):
-    """By brute force in the real game: the most a seat can earn, summed over worlds it cannot tell apart."""
+def compute_best_total(worlds, seat, prey):
+    """Return by brute force the most a seat can earn, summed over indistinguishable worlds."""
     totals = []
     for act in worlds[0].infos[seat]["legal"][:-1]:
         total, apart = 0.0, collections.defaultdict(list)
@@ -257,12 +257,12 @@ def best_total(worlds, seat, prey):
             game = world.clone()
             game.step(act)
             if not game.ended:
-                game.step(prey.act(view_of(game, game.agent_selection, game.turns)))
+                game.step(prey.act(make_view(game, game.agent_selection, game.turns)))
             if game.ended:
                 total += game.payoffs()[seat]
             else:
                 apart[json.dumps([game.observe(seat), game.infos[seat]])].append(game)
-        totals.append(total + sum(best_total(group, seat, prey) for group in apart.values()))
+        totals.append(total + sum(compute_best_total(group, seat, prey) for group in apart.values()))
     return max(totals)
 
 
@@ -273,17 +273,17 @@ def test_longer_games_are_played_as_well_as_brute_force_can(name):
     few = [key for key, size in sorted(by_size.items(), key=lambda item: (item[1], item[0])) if size > 2]
     prey = Aspirer(ASPIRATIONS[name])
     for pool, own in few[:2]:
-        games = list(games_in(pool, own, "opener", 4))
+        games = list(make_games(pool, own, "opener", 4))
         earned = 0.0
         for game in games:
             match = game.clone()
-            play(match, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": prey})
+            play_match(match, {"opener": SCRIPTED[f"exploiter:{name}"](0), "responder": prey})
             earned += match.payoffs()["opener"]
-        assert earned == best_total(games, "opener", prey)
+        assert earned == compute_best_total(games, "opener", prey)
 
 
 @pytest.mark.parametrize("name", ASPIRATIONS)
-def test_an_exploiter_only_ever_learns(name):
+def test_exploiter_belief_only_narrows(name):
     narrowed = 0
     for seed, (seat, other) in itertools.product(range(40), itertools.permutations(Negotiation.seats)):
         game, left = Negotiation(), []
@@ -291,14 +291,14 @@ def test_an_exploiter_only_ever_learns(name):
         players: dict[str, Any] = {seat: AspirationExploiter(ASPIRATIONS[name]), other: Aspirer(ASPIRATIONS[name])}
         while not game.ended:
             mover = game.agent_selection
-            game.step(players[mover].act(view_of(game, mover, game.turns)))
+            game.step(players[mover].act(make_view(game, mover, game.turns)))
             left += [players[seat].belief] if mover == seat else []
         assert all(later & earlier == later != 0 for earlier, later in itertools.pairwise(left))
         narrowed += left[-1] != players[seat].everybody
     assert narrowed > 40
 
 
-def test_against_random_it_stops_where_waiting_is_worth_less():
+def test_exploiter_of_random_stops_when_waiting_is_worth_less():
     for pool, (own, _) in instances()[::700]:
         replies = len(list_shares(pool)) + 2
         chance = functools.partial(RandomExploiter().expected_gain, pool, own)
@@ -317,4 +317,4 @@ def test_an_exploiter_survives_a_stranger_and_a_start_in_the_middle():
             game.step("OFFER 1 1 0")
             game.step("OFFER 0 0 0")
             game.step("OFFER 0 1 1")
-            play(game, {"opener": SCRIPTED[prey](seed), "responder": AspirationExploiter(ASPIRATIONS[name])})
+            play_match(game, {"opener": SCRIPTED[prey](seed), "responder": AspirationExploiter(ASPIRATIONS[name])})

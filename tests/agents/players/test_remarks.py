@@ -1,4 +1,4 @@
-"""Remarks of scripted negotiators: short, true, varied, from the seed; and they change no act."""
+"""Remarks of scripted negotiators: short, true, varied, seeded, and without effect on acts."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ from games.contracts import View
 from games.families.pools import instances, remainder, worth
 from games.kuhn_poker import KuhnPoker
 from games.negotiation import Negotiation
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 ITEMS = ("books", "hats", "balls")
 INSTANCES = st.integers(0, len(instances()) - 1).map(lambda number: instances()[number])
@@ -46,13 +46,13 @@ CLAIMS = {
 """All that can be said, and what it claims."""
 
 
-def holds(text, seen):
-    """Whether what was said is so; fails for words that nobody knows."""
-    (found,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
-    kind, told = found
+def is_true(text, seen):
+    """Whether a remark is true; fails for unknown words."""
+    (claim_match,) = [(kind, match) for claim, kind in CLAIMS.items() if (match := re.fullmatch(claim, text))]
+    kind, groups = claim_match
     pool, values = seen.pool, seen.values
-    which = [ITEMS.index(word) for word in told.groups() if word in ITEMS]
-    number = next((int(word) for word in told.groups() if word.isdigit()), None)
+    which = [ITEMS.index(word) for word in groups.groups() if word in ITEMS]
+    number = next((int(word) for word in groups.groups() if word.isdigit()), None)
     own: Any = worth(values, seen.asked) if seen.asked is not None else None
     earlier: Any = worth(values, seen.before) if seen.before is not None else None
     offered = 0 if seen.theirs is None else worth(values, remainder(pool, seen.theirs))
@@ -80,110 +80,114 @@ def holds(text, seen):
     }[kind]()
 
 
-def view_of(game):
+def make_view(game):
     return View.of(game, game.agent_selection, game.turns)
 
 
-def played(names, seeds, instance, **options):
-    """The views and texts of a match between scripted policies."""
+def play_match(names, seeds, instance, **options):
+    """Return the views and texts of a match between scripted policies."""
     game = Negotiation(values="public", **options)
     game.reset(seed=0, options={"instance": instance})
     scripted = {
         seat: make_scripted(name, seed, game) for seat, name, seed in zip(game.seats, names, seeds, strict=True)
     }
-    told = []
+    heard = []
     while not game.ended:
-        view = view_of(game)
-        told.append((view, scripted[view.seat].act(view)))
-        game.step(told[-1][1])
-    return told, game.payoffs()
+        view = make_view(game)
+        heard.append((view, scripted[view.seat].act(view)))
+        game.step(heard[-1][1])
+    return heard, game.payoffs()
 
 
 @given(INSTANCES, st.tuples(st.sampled_from(BARGAINERS[:6]), st.sampled_from(BARGAINERS)), st.tuples(SEEDS, SEEDS),
        st.integers(1, 6))  # fmt: skip
 def test_a_remark_is_true_and_short_and_changes_no_act(instance, names, seeds, turns):
-    plain, payoffs = played(names, seeds, instance, max_turns=turns)
-    talk, same = played([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
+    plain, payoffs = play_match(names, seeds, instance, max_turns=turns)
+    talk, same = play_match([f"talkative:{name}" for name in names], seeds, instance, max_turns=turns)
     assert [text.partition(" | ")[0] for _, text in talk] == [text for _, text in plain] and same == payoffs
     before: dict[Any, Any] = {}
     heard: dict[Any, Any] = {}
     for view, text in talk:
         act, _, words = text.partition(" | ")
         assert 0 < len(words) <= LONGEST and words.isprintable() and "|" not in words and words == words.strip()
-        asked = tuple(map(int, act.split()[1:])) or None
+        share = tuple(map(int, act.split()[1:])) or None
         facts = view.public
-        theirs = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
+        standing = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
         pool, values = tuple(facts["pool"]), tuple(view.private["values"])
-        seen = Situation(ITEMS, pool, values, theirs, asked, before.get(view.seat), facts["turns_left"])
-        assert holds(words, seen), (words, seen)
-        before[view.seat] = asked
+        seen = Situation(ITEMS, pool, values, standing, share, before.get(view.seat), facts["turns_left"])
+        assert is_true(words, seen), (words, seen)
+        before[view.seat] = share
         heard.setdefault(view.seat, []).append(words)
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 @given(INSTANCES, st.data(), SEEDS)
-def test_every_situation_has_words(instance, data, seed):
-    """Also ones that no scripted policy gets into; and what was said is said again only when nothing else is left."""
+def test_every_situation_has_a_remark(instance, data, seed):
+    """Also situations that scripted policies never reach; remarks repeat only when none is left."""
     pool, (own, _) = instance
     share = st.tuples(*(st.integers(0, count) for count in pool))
-    theirs, asked = data.draw(st.none() | share), data.draw(share)
-    asked = asked if theirs is None or data.draw(st.booleans()) else None
-    seen = Situation(ITEMS, pool, own, theirs, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
+    standing, asked = data.draw(st.none() | share), data.draw(share)
+    asked = asked if standing is None or data.draw(st.booleans()) else None
+    seen = Situation(ITEMS, pool, own, standing, asked, data.draw(st.none() | share), data.draw(st.integers(1, 10)))
     rng = np.random.default_rng(seed)
-    said: list[Any] = []
+    remarks: list[Any] = []
     for _ in range(30):
-        said.append(remark(seen, rng, frozenset(said)))
-        assert holds(said[-1], seen), (said[-1], seen)
-    assert len(set(said)) == len(set(said[: len(set(said))]))
+        remarks.append(remark(seen, rng, frozenset(remarks)))
+        assert is_true(remarks[-1], seen), (remarks[-1], seen)
+    assert len(set(remarks)) == len(set(remarks[: len(set(remarks))]))
 
 
 @given(INSTANCES, SEEDS, st.lists(st.text(max_size=90), min_size=3, max_size=3))
-def test_names_of_items_break_nothing(instance, seed, names):
+def test_any_item_names_are_supported(instance, seed, names):
     pool, (own, _) = instance
-    for asked, theirs in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
-        words = remark(Situation(tuple(names), pool, own, theirs, asked, pool, 5), np.random.default_rng(seed))
+    for share, standing in ((pool, None), (None, pool), (None, (0, 0, 0)), ((0, 0, 0), pool)):
+        words = remark(Situation(tuple(names), pool, own, standing, share, pool, 5), np.random.default_rng(seed))
         assert words and len(words) <= LONGEST and words.isprintable() and "|" not in words
 
 
-def test_the_other_sides_values_are_not_told():
-    """The same words whatever the other side values, where the acts are the same."""
+def test_remarks_do_not_reveal_the_other_sides_values():
+    """Remarks do not depend on the other side's values while the acts are equal."""
     pool, own = (1, 2, 3), (1, 3, 1)
-    others = [two for where, (one, two) in instances() if (where, one) == (pool, own)]
-    said = set()
+    others = [two for where, (first, two) in instances() if (where, first) == (pool, own)]
+    remarks = set()
     for other in others:
         game = Negotiation(values="public")
         game.reset(seed=0, options={"instance": (pool, (own, other))})
-        said.add(make_scripted("talkative:conceder", 5, game).act(view_of(game)))
-    assert len(others) > 1 and len(said) == 1
+        remarks.add(make_scripted("talkative:conceder", 5, game).act(make_view(game)))
+    assert len(others) > 1 and len(remarks) == 1
 
 
-def test_people_hear_something_new():
-    """Over many matches dozens of remarks; in one match hardly any twice."""
-    said, repeated, total = set(), 0, 0
+def test_remarks_vary():
+    """Dozens over many matches; in one match hardly any twice."""
+    remarks, repeated, total = set(), 0, 0
     for seed in range(60):
-        told, _ = played(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
-        for place in range(2):
-            words = [text.partition(" | ")[2] for _, text in told[place::2]]
+        turns, _ = play_match(["talkative:conceder", "talkative:hard_liner"], (seed, seed + 1), instances()[seed * 90])
+        for seat in range(2):
+            words = [text.partition(" | ")[2] for _, text in turns[seat::2]]
             repeated, total = repeated + len(words) - len(set(words)), total + len(words)
-            said |= set(words)
-    assert len(said) > 40 and repeated < total / 10
+            remarks |= set(words)
+    assert len(remarks) > 40 and repeated < total / 10
 
 
-def test_the_seed_decides_what_is_said():
-    told = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
-    again = {seed: played(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)}
-    assert told == again and len(set(told.values())) > 2
+def test_seed_determines_remarks():
+    remarks = {
+        seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
+    }
+    repeated = {
+        seed: play_match(["talkative:conceder"] * 2, (seed, seed), instances()[700])[0][0][1] for seed in range(30)
+    }
+    assert remarks == repeated and len(set(remarks.values())) > 2
 
 
-def test_where_talk_is_off_nothing_is_said():
+def test_no_remarks_without_talk():
     names = ["talkative:naive", "talkative:conceder"]
-    silent, _ = played(names, (1, 2), instances()[9], talk=False)
-    plain, _ = played(["naive", "conceder"], (1, 2), instances()[9], talk=False)
+    silent, _ = play_match(names, (1, 2), instances()[9], talk=False)
+    plain, _ = play_match(["naive", "conceder"], (1, 2), instances()[9], talk=False)
     assert silent == plain and not any("|" in text for _, text in silent)
 
 
-def test_who_talks():
+def test_talking_players_remark():
     public, private, silent = Negotiation(values="public"), Negotiation(), Negotiation(talk=False)
     assert add_remarks("conceder", private) == "talkative:conceder"
     assert add_remarks("nash_bargaining", public) == "talkative:nash_bargaining"
@@ -203,7 +207,7 @@ def test_who_talks():
         ("talkative:conceder", KuhnPoker(), "talkative:conceder plays negotiation, not kuhn_poker"),
     ],
 )
-def test_who_does_not(spec, game, says):
+def test_silent_players_do_not_remark(spec, game, says):
     with pytest.raises(ScriptedPolicyError, match=re.escape(says)):
         make_scripted(spec, 0, game)
     with pytest.raises(ScriptedPolicyError, match=re.escape(says)):

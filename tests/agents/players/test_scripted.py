@@ -1,4 +1,4 @@
-"""Brains by name: what is written finds its player, what cannot play says why in one line."""
+"""Scripted players by name: valid names are resolved, and unsuitable players are refused in one line."""
 
 from time import process_time
 
@@ -7,13 +7,13 @@ import pytest
 import games
 from agents.errors import ScriptedPolicyError
 from agents.players.scripted import SCRIPTED, check_scripted, make_scripted
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 
-def why(spec, game=None, seat=""):
-    with pytest.raises(ScriptedPolicyError) as caught:
+def get_refusal(spec, game=None, seat=""):
+    with pytest.raises(ScriptedPolicyError) as error:
         check_scripted(spec, games.make(game) if game else None, seat)
-    line = str(caught.value)
+    line = str(error.value)
     assert "\n" not in line and line.isprintable()
     return line
 
@@ -41,8 +41,8 @@ def why(spec, game=None, seat=""):
         ("nash:nan", "0 to 1/3, such as nash:0.2"),
     ],
 )
-def test_what_is_written_wrongly(spec, says):
-    assert says in why(spec)
+def test_refuses_malformed_names(spec, says):
+    assert says in get_refusal(spec)
     with pytest.raises(ScriptedPolicyError):
         make_scripted(spec, 0, games.make("kuhn_poker"))
 
@@ -68,16 +68,16 @@ def test_what_is_written_wrongly(spec, says):
         ("tit_for_tat", "kuhn_poker", "tit_for_tat plays prisoners_dilemma"),
     ],
 )
-def test_what_cannot_play(spec, game, says):
-    assert says in why(spec, game)
+def test_refuses_unsuitable_players(spec, game, says):
+    assert says in get_refusal(spec, game)
     with pytest.raises(ScriptedPolicyError):
         make_scripted(spec, 0, games.make(game))
 
 
-def test_seats_whose_acts_are_not_listed():
+def test_refuses_random_without_listed_acts():
     game = games.make("word_clue")
     giver, guesser = game.possible_agents[:2]
-    assert why("random", "word_clue", giver) == (
+    assert get_refusal("random", "word_clue", giver) == (
         f"random picks among the legal acts that a game lists: word_clue lists none for {giver}: "
         "seat a model, an endpoint or a person there"
     )
@@ -94,29 +94,29 @@ def test_seats_whose_acts_are_not_listed():
         ("nash:0.2", "kuhn_poker"), ("exploiter:conceder", "negotiation"),
     ],
 )  # fmt: skip
-def test_what_can_play_plays(spec, game):
+def test_accepts_suitable_players(spec, game):
     match = games.make(game)
     check_scripted(spec, match)  # not reset yet, as a configuration is checked
     match.reset(seed=1)
-    told = []
+    notes = []
     for _ in range(2):
         match.reset(seed=1)
         scripted = {seat: make_scripted(spec, number, match) for number, seat in enumerate(match.seats)}
         if game == "chess_endgame":  # a few moves will do
             for _ in range(4):
-                match.step(scripted[match.agent_selection].act(view_of(match)))
+                match.step(scripted[match.agent_selection].act(make_view(match)))
         else:
-            play(match, scripted)
-        told.append(match.render())
-    assert told[0] == told[1]
+            play_match(match, scripted)
+        notes.append(match.render())
+    assert notes[0] == notes[1]
 
 
 @pytest.mark.slow
 def test_a_game_of_slow_positions_is_refused_within_seconds():
-    begun = process_time()
+    start = process_time()
     with pytest.raises(ScriptedPolicyError, match="or slow ones: give minimax a depth"):
         check_scripted("minimax", games.make("chess_endgame"))
-    assert process_time() - begun < 15
+    assert process_time() - start < 15
 
 
 def test_checking_leaves_the_game_alone():
@@ -129,7 +129,7 @@ def test_checking_leaves_the_game_alone():
     assert before == (game.render(), game.infos, game.rng.bit_generator.state)
 
 
-def test_the_table_says_what_everybody_plays():
+def test_documented_table_lists_all_scripted_players():
     for name, kind in SCRIPTED.items():
         assert kind.plays and kind.description and "\n" not in kind.description, name
         assert kind.games is None or set(kind.games) <= set(games.GAMES), name
@@ -144,4 +144,4 @@ def test_players_of_one_game_play_it(name):
         scripted = {seat: make_scripted(name, number, game) for number, seat in enumerate(game.seats)}
         for _ in range(2):
             if not game.ended:
-                game.step(scripted[game.agent_selection].act(view_of(game)))
+                game.step(scripted[game.agent_selection].act(make_view(game)))

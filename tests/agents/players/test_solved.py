@@ -1,4 +1,4 @@
-"""Solved games: equilibria that no best response beats, drawn from by the seed, by own knowledge only."""
+"""Solved games: equilibria that no best response beats, sampled by the seed and by own information only."""
 
 import collections
 
@@ -16,13 +16,13 @@ from agents.players.solved import (
     make_nash,
     solve_equilibrium,
 )
-from tests.factories.seated import play, view_of
+from tests.factories.seated import make_view, play_match
 
 KUHN = pyspiel.load_game("kuhn_poker")
 
 
-def value(game, strategy):
-    """What the first seat gets on average when both follow the strategy."""
+def compute_value(game, strategy):
+    """Return the first seat's expected payoff when both follow the strategy."""
 
     def of(state):
         if state.is_terminal():
@@ -38,7 +38,7 @@ def value(game, strategy):
 def test_kuhns_family_cannot_be_beaten(alpha):
     strategy = kuhn_strategy(alpha)
     assert abs(pyspiel.nash_conv(KUHN, strategy)) < 1e-12
-    assert value(KUHN, strategy) == pytest.approx(-1 / 18, abs=1e-12)
+    assert compute_value(KUHN, strategy) == pytest.approx(-1 / 18, abs=1e-12)
 
 
 def test_beyond_the_family_it_can():
@@ -57,7 +57,7 @@ def test_beyond_the_family_it_can():
 def test_linear_programming_finds_equilibria(name, worth):
     game, strategy = pyspiel.load_game(name), solve_equilibrium(name)
     assert abs(pyspiel.nash_conv(game, strategy)) < 1e-9
-    assert worth is None or value(game, strategy) == pytest.approx(worth, abs=1e-6)
+    assert worth is None or compute_value(game, strategy) == pytest.approx(worth, abs=1e-6)
 
 
 def test_cfr_comes_close_and_closer():
@@ -75,23 +75,23 @@ def test_acts_are_drawn_by_the_strategy():
     game = games.make("kuhn_poker")
     game.reset(options={"chance": [0, 1]})  # a jack, to be bet with chance 0.3
     acts = collections.Counter(
-        MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(view_of(game)) for seed in range(1000)
+        MixedStrategyPlayer(seed, game, kuhn_strategy(0.3)).act(make_view(game)) for seed in range(1000)
     )
     assert set(acts) == {"BET", "PASS"} and 250 < acts["BET"] < 350
-    assert MixedStrategyPlayer(5, game, kuhn_strategy(0.3)).act(view_of(game)) == MixedStrategyPlayer(
+    assert MixedStrategyPlayer(5, game, kuhn_strategy(0.3)).act(make_view(game)) == MixedStrategyPlayer(
         5, game, kuhn_strategy(0.3)
-    ).act(view_of(game))
+    ).act(make_view(game))
 
 
 @pytest.mark.parametrize("name", ["kuhn_poker", "leduc_poker"])
 def test_what_others_hold_changes_nothing(name):
     game = games.make(name)
     for seed in range(30):
-        for own, one, two in ((0, 1, 2), (2, 1, 0)):
+        for own, first, two in ((0, 1, 2), (2, 1, 0)):
             acts = []
-            for other in (one, two):
-                game.reset(options={"chance": [own, other]})
-                acts.append(make_nash(seed, game, None).act(view_of(game)))
+            for second in (first, two):
+                game.reset(options={"chance": [own, second]})
+                acts.append(make_nash(seed, game, None).act(make_view(game)))
             assert acts[0] == acts[1]
 
 
@@ -102,9 +102,9 @@ def test_they_play_matches(make):
         game, total = games.make(name), 0.0
         for seed in range(100):
             game.reset(seed=seed)
-            mine, other = game.seats[seed % 2], game.seats[1 - seed % 2]
-            play(game, {mine: make(seed, game), other: Random(seed)})
-            total += game.payoffs()[mine]
+            actual, other = game.seats[seed % 2], game.seats[1 - seed % 2]
+            play_match(game, {actual: make(seed, game), other: Random(seed)})
+            total += game.payoffs()[actual]
         assert total > 0
 
 
@@ -112,4 +112,4 @@ def test_where_nothing_is_hidden_it_is_minimax():
     game = games.make("tic_tac_toe")
     game.reset(seed=0)
     assert isinstance(make_nash(0, game, None), Minimax)
-    assert play(game, {seat: make_nash(0, game, None) for seat in game.seats}) == (0, 0)
+    assert play_match(game, {seat: make_nash(0, game, None) for seat in game.seats}) == (0, 0)

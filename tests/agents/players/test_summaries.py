@@ -1,4 +1,4 @@
-"""Memory `summary`: trained ids are sampled ids, no context is longer than it may be, and no game reads a summary."""
+"""Memory `summary`: sampled ids are trained ids, contexts keep their limit, and no game reads a summary."""
 
 import asyncio
 import itertools
@@ -25,43 +25,43 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.records import MatchRecord, Seating, trajectories
 from games.contracts import MatchId
 from games.recall import Recall
-from tests.factories.babble import POLICIES, untimed
+from tests.factories.babble import POLICIES, drop_times
 
 FRAME = ChatFrame(load_tokenizer(resolve("nano")))
 KEEPER = load_role("nano_keeper")
 LIMITS = Limits()
 
 
-def keeper(**memory: Any) -> Role:
+def make_keeper(**memory: Any) -> Role:
     return KEEPER.model_copy(update={"memory": Memory(**{**KEEPER.memory.model_dump(exclude={"turns"}), **memory})})
 
 
-class Told:
-    """An engine whose summaries are random words, and whose acts pass until they are asked."""
+class RandomSummaryEngine:
+    """Engine with random summaries, whose acts pass until a summary is requested."""
 
     max_context = 10**9
 
     def __init__(self) -> None:
-        self.said: list[tuple[Request, Completion]] = []
+        self.completions: list[tuple[Request, Completion]] = []
 
     async def generate(self, requests: Any) -> list[Completion]:
-        return [self._one(request) for request in requests]
+        return [self._complete(request) for request in requests]
 
-    def _one(self, request: Request) -> Completion:
+    def _complete(self, request: Request) -> Completion:
         rng = np.random.default_rng(request.seed)
-        shown = FRAME.decode(request.ids)
-        text = " ".join(rng.choice(["ball 3", "king 2", "hat 7"], 2)) if shown.endswith("keep") else "PASS"
-        text = str(rng.integers(10)) if "ask" in shown.split("PASS")[-1] and text == "PASS" else text
+        context = FRAME.decode(request.ids)
+        text = " ".join(rng.choice(["ball 3", "king 2", "hat 7"], 2)) if context.endswith("keep") else "PASS"
+        text = str(rng.integers(10)) if "ask" in context.split("PASS")[-1] and text == "PASS" else text
         ids = (*FRAME.encode(text), FRAME.stop_id)[: request.max_tokens]
         finish: Any = "stop" if ids[-1] == FRAME.stop_id else "length"
-        self.said.append((request, Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), finish, 3)))
-        return self.said[-1][1]
+        self.completions.append((request, Completion(ids, tuple(rng.normal(-1, 0.1, len(ids)).tolist()), finish, 3)))
+        return self.completions[-1][1]
 
     def forget(self, key: str) -> None:
         pass
 
 
-def play(
+def play_with_summaries(
     role: Role, engine: Any, number: int = 0, branch: Branch | None = None, limits: Limits = LIMITS, **options: Any
 ) -> MatchRecord:
     options = {"lines": 12, "facts": 4, **options}
@@ -72,7 +72,7 @@ def play(
     return asyncio.run(play_one(plan, {"keeper": contender}, 5, limits))
 
 
-def own(record: MatchRecord) -> list[tuple[int, float, int]]:
+def list_own_streams(record: MatchRecord) -> list[tuple[int, float, int]]:
     return [
         (token, logprob, turn)
         for s in record.streams["keeper"]
@@ -84,22 +84,24 @@ def own(record: MatchRecord) -> list[tuple[int, float, int]]:
 @pytest.mark.parametrize("context", [40, 48, 64])
 def test_trained_ids_are_sampled_ids_across_summaries(context: int) -> None:
     for number in range(5):
-        engine = Told()
-        record = play(keeper(context=context, summaries=40), engine, number)
+        engine = RandomSummaryEngine()
+        record = play_with_summaries(make_keeper(context=context, summaries=40), engine, number)
         assert record.status == "finished", record.reason
         summaries = [turn for turn in record.turns if turn.source == "summary"]
         assert summaries and len(record.streams["keeper"]) == len(summaries) + 1
-        said = [(t, p, k) for k, (_, c) in enumerate(engine.said) for t, p in zip(c.ids, c.logprobs, strict=True)]
-        assert own(record) == said
-        for stream, turns in zip(record.streams["keeper"], _runs(record), strict=True):
+        sampled = [
+            (t, p, k) for k, (_, c) in enumerate(engine.completions) for t, p in zip(c.ids, c.logprobs, strict=True)
+        ]
+        assert list_own_streams(record) == sampled
+        for stream, turns in zip(record.streams["keeper"], list_runs(record), strict=True):
             assert len(stream) <= context
             for turn in turns:  # what it was sampled from is what the stream holds before it
                 begin = stream.turns.index(turn)
-                assert tuple(stream.ids[:begin]) == engine.said[turn][0].ids
+                assert tuple(stream.ids[:begin]) == engine.completions[turn][0].ids
 
 
-def _runs(record: MatchRecord) -> list[list[int]]:
-    """The turns of each stream: it ends with a summary, and the next begins after it."""
+def list_runs(record: MatchRecord) -> list[list[int]]:
+    """List the turns of each stream, which ends with a summary that the next one begins with."""
     runs: list[list[int]] = [[]]
     for turn in record.turns:
         runs[-1].append(turn.index)
@@ -109,20 +111,20 @@ def _runs(record: MatchRecord) -> list[list[int]]:
 
 
 def test_a_new_stream_begins_with_the_summary_as_it_was_sampled() -> None:
-    engine = Told()
-    record = play(keeper(), engine)
+    engine = RandomSummaryEngine()
+    record = play_with_summaries(make_keeper(), engine)
     streams = record.streams["keeper"]
     for before, after in itertools.pairwise(streams):
         last = before.turns[-1]
-        said = engine.said[last][1].ids
-        assert record.turns[last].source == "summary" and tuple(before.ids[-len(said) :]) == said
-        opening = [*FRAME.open("you"), *FRAME.ask("keep"), *said]
+        summary = engine.completions[last][1].ids
+        assert record.turns[last].source == "summary" and tuple(before.ids[-len(summary) :]) == summary
+        opening = [*FRAME.open("you"), *FRAME.ask("keep"), *summary]
         assert after.ids[: len(opening)] == opening and not any(after.mask[: len(opening)])
 
 
 def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
-    role = keeper()
-    record = play(role, Told())
+    role = make_keeper()
+    record = play_with_summaries(role, RandomSummaryEngine())
     acts = [turn for turn in record.turns if turn.source == "policy"]
     assert [turn.action for turn in acts[:-1]] == ["PASS"] * 12 and all(turn.valid for turn in acts)
     assert all(turn.messages and not turn.rewards.get("illegal") for turn in acts)
@@ -133,65 +135,65 @@ def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
     game = Recall(lines=12, facts=4)
     game.reset(seed=0)
     assert lines[:-1] == game.script and lines[-1] == f"ask {game.asked}"
-    assert sum(turn.tokens for turn in record.turns) == len(own(record)), "limits count them as tokens"
+    assert sum(turn.tokens for turn in record.turns) == len(list_own_streams(record)), "limits count them as tokens"
 
 
 def test_limits_count_summaries() -> None:
-    whole = play(keeper(), Told())
-    assert len(whole.turns) > 13
-    cut = play(keeper(), Told(), limits=Limits(turns=len(whole.turns) - 1))
-    assert (cut.status, cut.reason) == ("failed", f"turn limit: {len(whole.turns) - 1} turns taken")
+    record = play_with_summaries(make_keeper(), RandomSummaryEngine())
+    assert len(record.turns) > 13
+    cut = play_with_summaries(make_keeper(), RandomSummaryEngine(), limits=Limits(turns=len(record.turns) - 1))
+    assert (cut.status, cut.reason) == ("failed", f"turn limit: {len(record.turns) - 1} turns taken")
 
 
 def test_a_match_is_cut_off_when_no_summary_is_left() -> None:
-    record = play(keeper(summaries=1), Told())
+    record = play_with_summaries(make_keeper(summaries=1), RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.report["right"]) == ("finished", "context", False)
     assert sum(turn.source == "summary" for turn in record.turns) == 1 and record.payoffs == {"keeper": 0.0}
-    staked = play(keeper(summaries=1), Told(), stake=0.5)
+    staked = play_with_summaries(make_keeper(summaries=1), RandomSummaryEngine(), stake=0.5)
     assert staked.payoffs == {"keeper": -0.5} and staked.turns[-1].rewards == {"stake": -0.5}
     assert max(map(len, record.streams["keeper"])) <= 48
 
 
-def test_a_context_that_holds_no_turn_is_an_error_in_one_line() -> None:
-    record = play(keeper(context=16), Told())
+def test_refuses_context_too_small_for_a_turn_in_one_line() -> None:
+    record = play_with_summaries(make_keeper(context=16), RandomSummaryEngine())
     assert record.status == "failed" and record.failure and record.failure.kind == "game"
     assert "role nano_keeper: memory.context: 16 tokens have no room" in record.reason and "raise it" in record.reason
 
 
-def test_what_is_new_may_be_too_long_for_any_context() -> None:
-    role = keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
-    record = play(role, Told())
+def test_messages_longer_than_the_context_end_the_match() -> None:
+    role = make_keeper(context=60).model_copy(update={"turn": "{% for i in range(50) %}rest {% endfor %}"})
+    record = play_with_summaries(role, RandomSummaryEngine())
     assert (record.status, record.report["ended"], record.turns) == ("finished", "context", ())
 
 
 def test_a_branch_repeats_summaries_token_for_token() -> None:
-    role = keeper()
-    record = play(role, Told(), 3)
+    role = make_keeper()
+    record = play_with_summaries(role, RandomSummaryEngine(), 3)
     for turn in range(1, len(record.turns)):
-        engine = Told()
-        again = play(role, engine, 3, Branch(record, turn))
+        engine = RandomSummaryEngine()
+        again = play_with_summaries(role, engine, 3, Branch(record, turn))
         assert again.status == "finished", again.reason
-        assert all(request.seed[-1] >= turn for request, _ in engine.said)
-        mine, theirs = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
-        assert [{**t, "rewards": {}} for t in mine] == [{**t, "rewards": {}} for t in theirs]
+        assert all(request.seed[-1] >= turn for request, _ in engine.completions)
+        actual, reference = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
+        assert [{**t, "rewards": {}} for t in actual] == [{**t, "rewards": {}} for t in reference]
 
 
-def test_summaries_are_trained_with_what_followed_and_can_be_left_out() -> None:
-    records = [play(keeper(), Told(), number) for number in range(30)]
+def test_summaries_are_credited_for_later_turns_or_excluded() -> None:
+    records = [play_with_summaries(make_keeper(), RandomSummaryEngine(), number) for number in range(30)]
     batch = TurnBatch([t for record in records for t in trajectories(record)])
-    found: dict[bool, int] = {}
+    counts: dict[bool, int] = {}
     for masked in (False, True):
         select = [{"written_as": {"sources": ["summary"]}}] if masked else []
         rule = CreditSpec.model_validate({"estimator": "mars", "select": select})
         credited = assign(batch, rule)
         samples = make_samples(credited, {"nano_keeper": 1.0})
-        found[masked] = sum(int(s.learned.sum()) for s in samples)
+        counts[masked] = sum(int(s.learned.sum()) for s in samples)
         for item in credited:
             paid = sum(item.rewards)
             baseline = {float(a) - paid for a in item.advantages}
             assert len(baseline) == 1, "with γ = 1 every turn, summaries too, has the return of what followed"
     summaries = sum(t.tokens for record in records for t in record.turns if t.source == "summary")
-    assert summaries and found[False] - found[True] == summaries
+    assert summaries and counts[False] - counts[True] == summaries
 
 
 def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
@@ -215,7 +217,7 @@ def test_an_oracle_demonstrates_summaries_that_hold_the_facts() -> None:
     assert right == 10
 
 
-def test_a_script_that_sums_nothing_up_writes_an_empty_summary() -> None:
+def test_script_without_summary_writes_an_empty_one() -> None:
     game = Recall(lines=12, facts=4)
     player = ChatPlayer(
         role=KEEPER,
@@ -237,7 +239,7 @@ def test_a_script_that_sums_nothing_up_writes_an_empty_summary() -> None:
 
 
 def test_a_log_keeps_summaries() -> None:
-    record = play(keeper(), Told())
+    record = play_with_summaries(make_keeper(), RandomSummaryEngine())
     again = MatchRecord.from_json(record.to_json())
     assert [turn.source for turn in again.turns] == [turn.source for turn in record.turns]
     assert replace(again, failure=None).to_json() == record.to_json()

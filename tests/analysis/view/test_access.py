@@ -1,4 +1,4 @@
-"""Accessibility of each part of the page, light and dark: axe finds nothing serious."""
+"""Accessibility of every part of the page, light and dark: axe finds nothing serious."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import pytest
 
 import analysis
 from arena.store.feed import FeedWriter
-from tests.factories.browser import chromium
-from tests.factories.feed import lines
+from tests.factories.browser import open_chromium
+from tests.factories.feed import make_lines
 from tests.factories.made_run import make_run
 from tests.factories.page import Page
-from tests.factories.view import served
+from tests.factories.view import serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 RUN = "#/run/negotiation"
@@ -48,8 +48,8 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("negotiation", "bargain"):
         shutil.copytree(EXAMPLE / name, folder / name)
     run = make_run(folder / "live", iterations=2)
-    with run.lock(), served(folder) as address:
-        FeedWriter(run.path).write(lines("0001-0009", 2))
+    with run.lock(), serve_page(folder) as address:
+        FeedWriter(run.path).write(make_lines("0001-0009", 2))
         yield address
 
 
@@ -57,27 +57,27 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing_serious(link: str, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python").Axe()
-    found: dict[str, str] = {}
+    violations: dict[str, str] = {}
 
-    def look(place: str, view: Any) -> None:
+    def look(part: str, view: Any) -> None:
         for one in axe.run(view, options={"resultTypes": ["violations"]}).response["violations"]:
             if one["impact"] in ("serious", "critical"):
                 at = "; ".join(
                     f"{node['target']} {node['html'][:120]} {node['failureSummary'][-200:]}"
                     for node in one["nodes"][:3]
                 )
-                found[f"{place} {one['id']}"] = at
+                violations[f"{part} {one['id']}"] = at
 
-    with chromium() as browser:
+    with open_chromium() as browser:
         page = Page(browser, link, scheme=scheme)
         for route, selector in PARTS.items():
-            page.to(route, selector)
+            page.open_route(route, selector)
             page.view.wait_for_timeout(100)
             look(route, page.view)
-        page.to(f"{RUN}/match/0012-0007?turn=2", "article.turn.at")
+        page.open_route(f"{RUN}/match/0012-0007?turn=2", "article.turn.at")
         for name, act in ACTS.items():
             act(page.view)
             look(name, page.view)
-        page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+        page.errors = [line for line in page.errors if "400" not in line]  # the browser notes the refused condition
         page.close()
-    assert found == {}
+    assert violations == {}

@@ -1,4 +1,4 @@
-"""Children that read a whole run end with the page's server, however that ends."""
+"""Child processes that read a whole run end with the page's server."""
 
 import os
 import signal
@@ -38,20 +38,20 @@ def test_a_child_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run").path
     server = subprocess.Popen([sys.executable, script, run], stderr=subprocess.DEVNULL)
     try:
-        until(lambda: (run / "pid").exists() and (run / "pid").read_text() != "")
+        wait_until(lambda: (run / "pid").exists() and (run / "pid").read_text() != "")
     finally:
         server.kill()
         server.wait()
     child = int((run / "pid").read_text())
     try:
-        until(lambda: not Path(f"/proc/{child}").exists())
+        wait_until(lambda: not Path(f"/proc/{child}").exists())
     finally:
         if Path(f"/proc/{child}").exists():
             os.kill(child, signal.SIGKILL)
 
 
-def until(happened: Callable[[], bool]) -> None:
-    """Wait a minute at most."""
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Wait at most a minute."""
     deadline = time.monotonic() + 60
     while not happened():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Whom the page's server answers: this machine's own page with its token, and nobody else."""
+"""The page server's access control: only this machine's page with its token."""
 
 import socket
 import urllib.request
@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import analysis
-from tests.factories.view import PORT, Client, served
+from tests.factories.view import PORT, Client, serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 HOME = f"http://127.0.0.1:{PORT}"
 
 
 @pytest.fixture(scope="module")
-def asks() -> Client:
+def client() -> Client:
     return Client(EXAMPLE)
 
 
@@ -24,9 +24,9 @@ def asks() -> Client:
     "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1:1", "127.0.0.1", f"127.0.0.1.evil:{PORT}", ""]
 )
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/app.js"])
-def test_another_host_is_refused(asks: Client, host: str, path: str) -> None:
-    """A name of somebody else's that resolves to this machine (DNS rebinding), too."""
-    answer = asks.client.get(path, headers=asks.headers | {"host": host})
+def test_another_host_is_refused(client: Client, host: str, path: str) -> None:
+    """Also a foreign name that resolves to this machine (DNS rebinding)."""
+    answer = client.client.get(path, headers=client.headers | {"host": host})
     assert answer.status_code == 403 and "negotiation" not in answer.text
 
 
@@ -36,16 +36,16 @@ def test_another_host_is_refused(asks: Client, host: str, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/runs", "/api/changes", "/api/runs/negotiation/matches/0005-0000", "/api/nothing"]
 )
-def test_data_needs_the_token(asks: Client, token: str | None, path: str) -> None:
+def test_data_needs_the_token(client: Client, token: str | None, path: str) -> None:
     headers = {} if token is None else {"authorization": token.encode("latin-1")}
-    answer = asks.client.get(path, headers=headers)
+    answer = client.client.get(path, headers=headers)
     assert answer.status_code == 401 and set(answer.json()) == {"error"}
-    assert asks.client.get(f"{path}?token=t0ken").status_code == 401
+    assert client.client.get(f"{path}?token=t0ken").status_code == 401
 
 
-def test_no_cookie_is_set_and_every_answer_has_the_policy(asks: Client) -> None:
+def test_no_cookie_is_set_and_every_answer_has_the_policy(client: Client) -> None:
     for path in ("/", "/app.js", "/vendor/preact.js", "/api/runs", "/api/nothing", "/nothing"):
-        answer = asks.client.get(path, headers=asks.headers)
+        answer = client.client.get(path, headers=client.headers)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy and "require-trusted-types-for 'script'" in policy
@@ -64,8 +64,8 @@ def test_no_cookie_is_set_and_every_answer_has_the_policy(asks: Client) -> None:
         "/api/runs/%00/matches", "/api/runs/negotiation%2flog/matches", "/api/runs/negotiation/matches/0005-0000%00",
     ],
 )  # fmt: skip
-def test_no_path_leads_to_a_file(asks: Client, path: str) -> None:
-    answer = asks.client.get(path, headers=asks.headers)
+def test_no_path_leads_to_a_file(client: Client, path: str) -> None:
+    answer = client.client.get(path, headers=client.headers)
     assert answer.status_code == 404 and "estimator" not in answer.text and "root:" not in answer.text
 
 
@@ -87,38 +87,38 @@ def test_posts_come_from_the_page_itself(tmp_path: Path, headers: dict[str, str]
     from tests.factories.made_run import make_run
 
     run = make_run(tmp_path / "run").path
-    asks, body = Client(run), '{"match": "0000-0000", "turn": null, "text": "x"}'
+    client, body = Client(run), '{"match": "0000-0000", "turn": null, "text": "x"}'
     kinds = {"content-type": "application/json"}
-    answer = asks.client.post("/api/runs/run/notes", content=body, headers=asks.headers | kinds | headers)
+    answer = client.client.post("/api/runs/run/notes", content=body, headers=client.headers | kinds | headers)
     assert answer.status_code == status and not (run / "notes.jsonl").exists()
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_refused(asks: Client, method: str) -> None:
-    assert asks.client.request(method, "/api/runs", headers=asks.headers).status_code == 405
+def test_other_methods_are_refused(client: Client, method: str) -> None:
+    assert client.client.request(method, "/api/runs", headers=client.headers).status_code == 405
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"[" * 100_000, b"\xff", b"nul"])
-def test_what_is_no_object_is_refused_in_one_line(asks: Client, body: Any) -> None:
-    headers = asks.headers | {"origin": HOME, "content-type": "application/json"}
-    answer = asks.client.post("/api/sql", content=body, headers=headers)
+def test_refuses_non_object_in_one_line(client: Client, body: Any) -> None:
+    headers = client.headers | {"origin": HOME, "content-type": "application/json"}
+    answer = client.client.post("/api/sql", content=body, headers=headers)
     assert answer.status_code == 400 and answer.json()["error"].count("\n") == 0
 
 
-def test_large_and_endless_posts_are_refused(asks: Client) -> None:
-    headers = asks.headers | {"origin": HOME, "content-type": "application/json"}
-    assert asks.client.post("/api/sql", content=b" " * (10**6 + 1), headers=headers).status_code == 413
+def test_large_and_endless_posts_are_refused(client: Client) -> None:
+    headers = client.headers | {"origin": HOME, "content-type": "application/json"}
+    assert client.client.post("/api/sql", content=b" " * (10**6 + 1), headers=headers).status_code == 413
     endless = (b" " for _ in range(10))  # chunked: nobody says how much comes
-    assert asks.client.post("/api/sql", content=endless, headers=headers).status_code == 413
+    assert client.client.post("/api/sql", content=endless, headers=headers).status_code == 413
 
 
-def test_requests_that_nobody_finishes_keep_nobody_out(tmp_path: Path) -> None:
-    with served(tmp_path) as link:
+def test_unfinished_requests_block_no_others(tmp_path: Path) -> None:
+    with serve_page(tmp_path) as link:
         home = link.partition("/#")[0]
-        place = ("127.0.0.1", int(home.rpartition(":")[2]))
-        with ExitStack() as held:
+        address = ("127.0.0.1", int(home.rpartition(":")[2]))
+        with ExitStack() as stack:
             for number in range(200):
-                half = held.enter_context(socket.create_connection(place))
+                half = stack.enter_context(socket.create_connection(address))
                 half.sendall(b"POST /api/sql HTTP/1.1\r\nhost: x\r\n" if number % 2 else b"")
             with urllib.request.urlopen(f"{home}/app.js", timeout=20) as answer:
                 assert answer.status == 200

@@ -1,4 +1,4 @@
-"""What only some runs keep: branches as a tree, entropies, ratios and gaps of tokens, images."""
+"""Optional data of runs: branch trees, token entropies, ratios and gaps, images."""
 
 import hashlib
 from dataclasses import replace
@@ -10,31 +10,31 @@ from arena.records import trajectories
 from arena.store.blobs import Blobs
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.browser import chromium
-from tests.factories.made_run import match
-from tests.factories.view import Client, served
+from tests.factories.browser import open_chromium
+from tests.factories.made_run import make_match
+from tests.factories.view import Client, serve_page
 
 
-def branched_run(path: Path) -> RunFolder:
-    """A match, two branches of it and a branch of one of these, with all figures of its tokens."""
-    run, whole = RunFolder.create(path, "game: negotiation\n", {}), match(0, 0)
+def make_branched_run(path: Path) -> RunFolder:
+    """Write a match, two branches of it and a branch of one of these, with all token figures."""
+    run, full = RunFolder.create(path, "game: negotiation\n", {}), make_match(0, 0)
     stream = Stream([1, 2, 3], [False, True, True], [0.0, -0.5, -1.5], [-1, 0, 0], [0.0, 0.25, 0.75])
-    whole = replace(whole, streams={"opener": (stream,), "responder": ()})
-    one = MatchId(0, 0, parent=whole.identity, turn=1)
-    other = MatchId(0, 0, parent=whole.identity, turn=0)
-    inner = MatchId(0, 0, parent=one, turn=1)
-    records = [whole, *(replace(whole, identity=each, source="branched") for each in (one, other, inner))]
+    full = replace(full, streams={"opener": (stream,), "responder": ()})
+    first = MatchId(0, 0, parent=full.identity, turn=1)
+    second = MatchId(0, 0, parent=full.identity, turn=0)
+    inner = MatchId(0, 0, parent=first, turn=1)
+    records = [full, *(replace(full, identity=each, source="branched") for each in (first, second, inner))]
     run.log.extend(records)
     run.log.seal(0)
-    credited = [t.credited([0.0] * len(t.turns), [0.5] * len(t.turns)) for t in trajectories(whole)]
+    credited = [t.credited([0.0] * len(t.turns), [0.5] * len(t.turns)) for t in trajectories(full)]
     figures = {"advantages": [0.25, 0.75], "ratios": [0.5, 2.0], "gaps": [-0.125, 0.125]}
-    run.log.write_credit(0, credited, {(whole.id, 0): figures})
+    run.log.write_credit(0, credited, {(full.id, 0): figures})
     run.log.close()
     return run
 
 
-def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+def test_family_is_the_full_tree_from_any_of_its_matches(tmp_path: Path) -> None:
+    make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     asks.get("/api/runs/run/matches")
     for id in ("0000-0000", "0000-0000-b1", "0000-0000-b1-b1"):
@@ -45,18 +45,18 @@ def test_a_family_is_the_whole_tree_from_any_of_its_matches(tmp_path: Path) -> N
 
 
 def test_figures_of_tokens_are_those_that_the_log_keeps(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
-    told = Client(tmp_path / "run").get("/api/runs/run/matches/0000-0000/tokens")
-    assert told["kept"] == ["logprob", "entropy", "advantage", "ratio", "gap"]
-    (stream,) = told["streams"]
+    make_branched_run(tmp_path / "run")
+    answer = Client(tmp_path / "run").get("/api/runs/run/matches/0000-0000/tokens")
+    assert answer["kept"] == ["logprob", "entropy", "advantage", "ratio", "gap"]
+    (stream,) = answer["streams"]
     assert stream["entropy"] == [None, 0.25, 0.75] and stream["advantage"] == [None, 0.25, 0.75]
     assert stream["ratio"] == [None, 0.5, 2.0] and stream["gap"] == [None, -0.125, 0.125]
     assert stream["turn"] == [None, 0, 0] and stream["sampled"] == [False, True, True]
 
 
 def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
-    with chromium() as browser, served(tmp_path) as link:
+    make_branched_run(tmp_path / "run")
+    with open_chromium() as browser, serve_page(tmp_path) as link:
         view: Any = browser.new_page()
         view.set_default_timeout(30_000)
         wrong: list[str] = []
@@ -71,8 +71,8 @@ def test_the_page_draws_the_tree_and_every_overlay(tmp_path: Path) -> None:
         assert wrong == []
 
 
-def test_an_image_is_had_with_the_token_alone(tmp_path: Path) -> None:
-    branched_run(tmp_path / "run")
+def test_images_require_the_token(tmp_path: Path) -> None:
+    make_branched_run(tmp_path / "run")
     asks = Client(tmp_path / "run")
     data = b"\x89PNG\r\n\x1a\n" + b"0" * 30
     name = hashlib.sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""Chart of over-optimisation: learned reward and payoff over KL, and where the alarm began."""
+"""Chart of over-optimisation: learned reward and payoff over KL, and the first alarm."""
 
 import math
 from typing import Any

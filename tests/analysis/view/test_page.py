@@ -1,4 +1,4 @@
-"""The page in a real browser: list, filters, a match, estimators, tokens, replay, a live run; hostile texts; widths."""
+"""The page in a real browser: list, filters, match, estimators, tokens, replay, live run, hostile texts, widths."""
 
 import json
 import shutil
@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 import analysis
-from tests.factories.browser import chromium
+from tests.factories.browser import open_chromium
 from tests.factories.commands import arena
-from tests.factories.hostile_run import TEXTS, hostile_run
-from tests.factories.made_run import make_run, match
+from tests.factories.hostile_run import TEXTS, make_hostile_run
+from tests.factories.made_run import make_match, make_run
 from tests.factories.page import Page
-from tests.factories.view import served
+from tests.factories.view import serve_page
 
 EXAMPLE = Path(analysis.__file__).parent / "notebooks" / "example"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as opened:
+    with open_chromium() as opened:
         yield opened
 
 
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def link(runs: Path) -> Iterator[str]:
-    with served(runs) as address:
+    with serve_page(runs) as address:
         yield address
 
 
@@ -49,19 +49,19 @@ def page(browser: Any, link: str) -> Iterator[Page]:
 def test_the_token_leaves_the_address_and_stays_in_the_window(page: Page) -> None:
     assert "token" not in page.view.url
     page.view.reload()
-    page.until("document.querySelectorAll('.card').length === 2")
+    page.wait_until("document.querySelectorAll('.card').length === 2")
 
 
 @pytest.mark.slow
 def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> None:
-    """The run, its matches, their order, the first of them: then the turn, its advantage and what it did are seen."""
+    """Run, matches, sort order, first match, and the turn with its advantage."""
     page.click("text=negotiation")
     page.view.wait_for_selector(".chart canvas")
     page.click("nav.tabs >> text=Matches")
-    page.until("document.querySelectorAll('table.matches tbody tr').length > 5")
+    page.wait_until("document.querySelectorAll('table.matches tbody tr').length > 5")
     page.choose("#sort", "low")
     worst = analysis.sql(EXAMPLE / "negotiation", "select min(advantage) as low from turns")["low"].iloc[0]
-    page.until(f"document.querySelector('td.loss')?.textContent === '{worst:.2f}'.replace('-', '\\u2212')")
+    page.wait_until(f"document.querySelector('td.loss')?.textContent === '{worst:.2f}'.replace('-', '\\u2212')")
     page.click("table.matches tbody tr a")
     page.view.wait_for_selector("article.turn.m5")
     assert page.clicks == 5
@@ -72,84 +72,84 @@ def test_a_reader_finds_the_largest_loss_and_why_by_five_clicks(page: Page) -> N
 
 @pytest.mark.slow
 def test_filters_narrow_the_list_and_stand_in_the_address(page: Page) -> None:
-    page.to("#/run/negotiation/matches", "table.matches tbody tr")
+    page.open_route("#/run/negotiation/matches", "table.matches tbody tr")
     page.view.fill("#where", 'turns > 5 and not "report.deal"')
     page.view.press("#where", "Enter")
-    wanted = analysis.sql(
+    expected = analysis.sql(
         EXAMPLE / "negotiation", 'select count(*) as n from matches where turns > 5 and not "report.deal"'
     )
-    page.until(f"document.getElementById('total')?.textContent.startsWith('{wanted['n'].iloc[0]} of 768')")
+    page.wait_until(f"document.getElementById('total')?.textContent.startsWith('{expected['n'].iloc[0]} of 768')")
     assert "where=" in page.view.url
     page.view.fill("#where", "nonsense !")
     page.view.press("#where", "Enter")
     page.view.wait_for_selector(".complaint")
-    page.to("#/run/negotiation/matches?text=walk", ".hits li")
+    page.open_route("#/run/negotiation/matches?text=walk", ".hits li")
     page.view.click(".hits li a")
     page.view.wait_for_selector("article.turn.at")
     assert "WALK" in page.text("article.turn.at")
-    page.wrong = [line for line in page.wrong if "400" not in line]  # the browser notes the refused condition
+    page.errors = [line for line in page.errors if "400" not in line]  # the browser notes the refused condition
 
 
 def test_columns_of_the_list_are_chosen_and_stand_in_the_address(page: Page) -> None:
-    page.to("#/run/negotiation/matches", "table.matches tbody tr")
+    page.open_route("#/run/negotiation/matches", "table.matches tbody tr")
     heads = "[...document.querySelectorAll('table.matches thead th')].map(h => h.textContent)"
     assert page.view.evaluate(heads)[1:] == ["Seats and payoffs", "Outcome", "Turns", "Least advantage", "Greatest"]
     page.view.click("details.columns summary")
     page.view.click("input[value='report.efficiency']")
     page.view.click("input[value=low]")
-    page.until("location.hash.includes('columns=')")
-    page.until(f"{heads}.includes('efficiency')")
+    page.wait_until("location.hash.includes('columns=')")
+    page.wait_until(f"{heads}.includes('efficiency')")
     page.view.reload()
     page.view.wait_for_selector("table.matches tbody tr")
     assert page.view.evaluate(heads)[1:] == ["Seats and payoffs", "Outcome", "Turns", "Greatest", "efficiency"]
     query = 'select match, "report.efficiency" as e from matches order by iteration desc, match limit 50'
-    wanted = analysis.sql(EXAMPLE / "negotiation", query).set_index("match")["e"]
+    expected = analysis.sql(EXAMPLE / "negotiation", query).set_index("match")["e"]
     rows = "[...document.querySelectorAll('tbody tr')].map(r => [r.children[0].textContent, r.children[5].textContent])"
-    for id, shown in page.view.evaluate(rows):
-        known = wanted[id] == wanted[id]
-        assert float(shown) == pytest.approx(wanted[id], abs=6e-3) if known else shown == "–"
+    for id, text in page.view.evaluate(rows):
+        known = expected[id] == expected[id]
+        assert float(text) == pytest.approx(expected[id], abs=6e-3) if known else text == "–"
     page.view.click("details.columns summary")
     page.view.click("text=as at first")
-    page.until("!location.hash.includes('columns=')")
-    page.to("#/run/negotiation/matches?columns=constructor,__proto__,seats", "table.matches tbody tr")
-    page.until(f"{heads}.length === 2")
+    page.wait_until("!location.hash.includes('columns=')")
+    page.open_route("#/run/negotiation/matches?columns=constructor,__proto__,seats", "table.matches tbody tr")
+    page.wait_until(f"{heads}.length === 2")
 
 
 def test_a_match_is_copied_as_text_as_json_and_as_a_link(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.to("#/run/negotiation/match/0012-0007?turn=1", "article.turn.at")
+    page.open_route("#/run/negotiation/match/0012-0007?turn=1", "article.turn.at")
     clip = "navigator.clipboard.readText()"
     page.view.keyboard.press("y")
-    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as text'")
+    page.wait_until("document.querySelector('.copy [role=status]').textContent === 'copied as text'")
     lines = page.view.evaluate(clip).splitlines()
     assert lines[0] == "negotiation 0012-0007: negotiation, iteration 12, finished" and "Dealt" in lines
     turns = analysis.sql(EXAMPLE / "negotiation", "select seat from turns where match = '0012-0007' order by turn")
     numbered = [line for line in lines if line[:1].isdigit()]
     assert [line.split()[1] for line in numbered] == turns["seat"].tolist() and "advantage" in lines[-1]
     page.view.click("#copy-JSON")
-    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as JSON'")
-    told = json.loads(page.view.evaluate(clip))
-    assert told["id"] == "0012-0007" and len(told["turns"]) == len(turns)
+    page.wait_until("document.querySelector('.copy [role=status]').textContent === 'copied as JSON'")
+    copied = json.loads(page.view.evaluate(clip))
+    assert copied["id"] == "0012-0007" and len(copied["turns"]) == len(turns)
     page.view.click("#copy-link")
-    page.until("document.querySelector('.copy [role=status]').textContent === 'copied as link'")
+    page.wait_until("document.querySelector('.copy [role=status]').textContent === 'copied as link'")
     assert page.view.evaluate(clip) == page.view.url and "token" not in page.view.url
 
 
 @pytest.mark.slow
 def test_every_estimators_values_are_those_of_arena_credit(page: Page) -> None:
     printed = json.loads(arena("credit", EXAMPLE / "negotiation", "--estimators", "rae,grpo", "--json").out)["turns"]
-    page.to("#/run/negotiation/match/0012-0007", "article.turn")
+    page.open_route("#/run/negotiation/match/0012-0007", "article.turn")
     for name in ("rae", "grpo"):
         page.view.select_option("#estimator", name)
         page.view.wait_for_selector(f".lanes[data-estimator='{name}']")
-        shown = page.view.eval_on_selector_all("article.turn .advantage b", "all => all.map(e => e.textContent)")
-        wanted = [row[name] for row in printed if row["match"] == "0012-0007"]
-        read = [float(text.replace("\N{MINUS SIGN}", "-")) for text in shown]
-        assert len(wanted) == 6 and read == pytest.approx(wanted, abs=6e-3)
+        texts = page.view.eval_on_selector_all("article.turn .advantage b", "all => all.map(e => e.textContent)")
+        expected = [row[name] for row in printed if row["match"] == "0012-0007"]
+        values = [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts]
+        assert len(expected) == 6 and values == pytest.approx(expected, abs=6e-3)
 
 
 def test_tokens_are_shown_in_the_colours_of_a_figure(page: Page) -> None:
-    page.to("#/run/negotiation/match/0012-0003", "article.turn")
+    page.open_route("#/run/negotiation/match/0012-0003", "article.turn")
     page.view.select_option("#overlay", "logprob")
     page.view.wait_for_selector(".tokens .token")
     assert page.view.eval_on_selector_all("article.turn .tokens .token", "all => all.length") > 10
@@ -162,39 +162,39 @@ def test_tokens_are_shown_in_the_colours_of_a_figure(page: Page) -> None:
 
 
 def test_a_match_is_played_again_turn_by_turn(page: Page) -> None:
-    page.to("#/run/negotiation/match/0012-0007", "article.turn")
+    page.open_route("#/run/negotiation/match/0012-0007", "article.turn")
     count = "document.querySelectorAll('article.turn').length"
-    page.until(f"{count} === 6")
+    page.wait_until(f"{count} === 6")
     page.view.keyboard.press("ArrowLeft")
-    page.until(f"{count} === 5")
+    page.wait_until(f"{count} === 5")
     page.view.click("#play")
-    page.until(f"{count} < 3 || {count} === 6")
-    page.until(f"{count} === 6 && document.getElementById('play').textContent.includes('replay')")
+    page.wait_until(f"{count} < 3 || {count} === 6")
+    page.wait_until(f"{count} === 6 && document.getElementById('play').textContent.includes('replay')")
 
 
 @pytest.mark.slow
 def test_the_keyboard_does_everything(page: Page) -> None:
     press = page.view.keyboard.press
-    page.until("document.querySelectorAll('.card').length === 2")
+    page.wait_until("document.querySelectorAll('.card').length === 2")
     press("j")
-    page.until("document.querySelectorAll('.card')[1].classList.contains('at')")
+    page.wait_until("document.querySelectorAll('.card')[1].classList.contains('at')")
     press("Enter")
     page.view.wait_for_selector("nav.tabs")
     press("2")
-    page.until("document.querySelectorAll('table.matches tbody tr').length > 5")
+    page.wait_until("document.querySelectorAll('table.matches tbody tr').length > 5")
     press("j")
     press("j")
     press("Enter")
     page.view.wait_for_selector("article.turn")
     assert page.text("h1") == "0012-0001"
     press("]")
-    page.until("document.querySelector('h1').textContent === '0012-0002'")
+    page.wait_until("document.querySelector('h1').textContent === '0012-0002'")
     press("t")
-    page.until("document.documentElement.dataset.theme === 'dark'")
+    page.wait_until("document.documentElement.dataset.theme === 'dark'")
     press("?")
     page.view.wait_for_selector("[role=dialog]")
     press("Escape")
-    page.until("!document.querySelector('[role=dialog]')")
+    page.wait_until("!document.querySelector('[role=dialog]')")
     press("Escape")
     page.view.wait_for_selector("table.matches")
     press("3")
@@ -202,7 +202,7 @@ def test_the_keyboard_does_everything(page: Page) -> None:
 
 
 def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
-    page.to("#/run/negotiation/match/0012-0003?turn=1", "article.turn.at")
+    page.open_route("#/run/negotiation/match/0012-0003?turn=1", "article.turn.at")
     page.view.focus("article.turn.at")
     page.view.keyboard.press("n")
     page.view.wait_for_selector(".note-form textarea")
@@ -210,13 +210,13 @@ def test_a_note_is_written_on_a_turn_and_found(page: Page, runs: Path) -> None:
     page.view.click(".note-form .strong")
     page.view.wait_for_selector("article.turn .note")
     assert json.loads((runs / "negotiation" / "notes.jsonl").read_text())["turn"] == 1
-    page.to("#/run/negotiation/notes", ".note")
+    page.open_route("#/run/negotiation/notes", ".note")
     assert "too <b>greedy</b>" in page.text(".note")
 
 
 @pytest.mark.slow
-def test_a_fork_says_what_would_have_happened_otherwise_by_three_clicks(page: Page) -> None:
-    page.to("#/run/bargain/match/0001-0000", "article.turn.at")
+def test_fork_shows_the_alternative_by_three_clicks(page: Page) -> None:
+    page.open_route("#/run/bargain/match/0001-0000", "article.turn.at")
     page.click("#turn-1")
     page.click("#turn-1 .acts >> text=fork from here")
     page.view.keyboard.type("WALK")  # where the form has the keyboard already
@@ -227,34 +227,34 @@ def test_a_fork_says_what_would_have_happened_otherwise_by_three_clicks(page: Pa
 
 
 def test_two_runs_and_two_matches_stand_side_by_side(page: Page) -> None:
-    page.to("#/pair/negotiation/0012-0003/bargain/0001-0000", ".two article.turn")
-    page.until("document.querySelectorAll('.two > section:last-child article').length > 3")
-    page.to("#/compare/negotiation/bargain", "h1")
+    page.open_route("#/pair/negotiation/0012-0003/bargain/0001-0000", ".two article.turn")
+    page.wait_until("document.querySelectorAll('.two > section:last-child article').length > 3")
+    page.open_route("#/compare/negotiation/bargain", "h1")
 
 
 @pytest.mark.slow
 def test_a_live_run_grows_without_a_reload(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", iterations=2)
-    with served(tmp_path) as link:
+    with serve_page(tmp_path) as link:
         page = Page(browser, link)
         page.view.evaluate("window.same = 1")
-        page.to("#/run/run/matches", "table.matches tbody tr")
-        page.until("document.getElementById('total').textContent.startsWith('8 of 8')")
-        run.log.append(match(1, 7))
-        page.until("document.getElementById('total').textContent.startsWith('9 of 9')")
-        page.to("#/run/run", ".empty")
+        page.open_route("#/run/run/matches", "table.matches tbody tr")
+        page.wait_until("document.getElementById('total').textContent.startsWith('8 of 8')")
+        run.log.append(make_match(1, 7))
+        page.wait_until("document.getElementById('total').textContent.startsWith('9 of 9')")
+        page.open_route("#/run/run", ".empty")
         run.metrics.append({"iteration": 1, "valid_rate": 0.75})
         page.view.wait_for_selector(".chart canvas")
         run.metrics.append({"iteration": 2, "valid_rate": 0.25})
-        page.until("document.querySelector('.legend b').textContent.startsWith('25')")
+        page.wait_until("document.querySelector('.legend b').textContent.startsWith('25')")
         assert page.view.evaluate("window.same") == 1
         page.close()
 
 
-def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
-    """No script runs, nothing is asked elsewhere, and nothing leaves its place, whatever stands in a field."""
-    hostile_run(tmp_path / "run <script>window.pwned=1<")
-    with served(tmp_path) as link:
+def test_hostile_texts_are_escaped(browser: Any, tmp_path: Path) -> None:
+    """No script runs, no request leaves, and no layout breaks, for any field."""
+    make_hostile_run(tmp_path / "run <script>window.pwned=1<")
+    with serve_page(tmp_path) as link:
         page, name = Page(browser, link, 1000), "run%20%3Cscript%3Ewindow.pwned%3D1%3C"
         routes = {f"#/run/{name}": ".chart canvas", f"#/run/{name}/matches": "table.matches tbody tr"}
         routes |= {f"#/run/{name}/league": "svg.graph .node", f"#/run/{name}/settings": "table.settings"}
@@ -262,10 +262,10 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
         routes |= {f"#/run/{name}/matches?text=%3Cscript&of=seen": ".hits li"}
         routes |= {f"#/run/{name}/match/0001-{k:04d}": "h1" for k in range(len(TEXTS))}
         for route, selector in routes.items():
-            page.to(route, selector)
+            page.open_route(route, selector)
             if selector == "h1":
-                page.until(f"{route[-9:]!r} === document.querySelector('h1').textContent")
-                page.until("document.querySelectorAll('article.turn').length === 3")
+                page.wait_until(f"{route[-9:]!r} === document.querySelector('h1').textContent")
+                page.wait_until("document.querySelectorAll('article.turn').length === 3")
             wide, window = page.view.evaluate(
                 "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
             )
@@ -278,8 +278,8 @@ def test_hostile_texts_are_only_texts(browser: Any, tmp_path: Path) -> None:
             )
             assert page.view.evaluate("window.pwned") is None, route
             assert page.view.is_visible("header.bar"), route
-        shown = page.view.evaluate("document.body.innerText")
-        assert "\u202e" not in shown and "\x1b" not in shown
+        page_text = page.view.evaluate("document.body.innerText")
+        assert "\u202e" not in page_text and "\x1b" not in page_text
         page.close()
 
 
@@ -296,7 +296,7 @@ def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, sch
     routes |= {"#/run/negotiation/match/0012-0007": "article.turn", "#/run/negotiation/league": "svg.graph .node"}
     routes |= {"#/run/negotiation/figures": ".tile", "#/run/negotiation/matches?columns=seats,source,seconds": ".more"}
     for route, selector in routes.items():
-        page.to(route, selector)
+        page.open_route(route, selector)
         wide, window = page.view.evaluate(
             "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
         )
@@ -306,13 +306,13 @@ def test_nothing_runs_out_of_the_window(browser: Any, link: str, width: int, sch
 
 @pytest.mark.slow
 def test_a_person_plays_in_the_page(page: Page) -> None:
-    page.to("#/play?game=kuhn_poker", "#begin")
+    page.open_route("#/play?game=kuhn_poker", "#begin")
     page.view.click("#begin")
     for _ in range(5):
-        page.until("document.querySelector('.legal button') || document.querySelector('#end')")
+        page.wait_until("document.querySelector('.legal button') || document.querySelector('#end')")
         if page.view.query_selector("#end"):
             break
         before = page.text("body")
         page.view.click(".legal button")
-        page.until(f"document.body.innerText !== {json.dumps(before)}")
+        page.wait_until(f"document.body.innerText !== {json.dumps(before)}")
     assert "How it ended" in page.text("#end")

@@ -1,4 +1,4 @@
-"""The figure on a run's card is one of its matches, and the most telling of those that moved."""
+"""The figure on a run's card is a per-match one, the most informative of those that changed."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ KUHN: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def told(**changes: Any) -> Any:
+def describe_run(**changes: Any) -> Any:
     return _find_most_relevant(pd.DataFrame({**KUHN, **changes}))
 
 
 def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
-    figure = told()
+    figure = describe_run()
     assert (figure["key"], figure["values"]) == ("payoff.first", [0.14, 0.02, -0.05])
     still = dict.fromkeys(("payoff.first", "payoff.second"), [0.0] * 3)
-    assert told(**still)["key"] == "report.turns", "turns of a match, by the game's report"
-    assert told(**still, **{"report.turns": [2.0] * 3, "valid_rate": [1.0] * 3}) is None
+    assert describe_run(**still)["key"] == "report.turns", "turns of a match, by the game's report"
+    assert describe_run(**still, **{"report.turns": [2.0] * 3, "valid_rate": [1.0] * 3}) is None
     assert "turns" in REPEATED, "nor is it called turns in a match among the metrics of learning"
 
 
@@ -36,17 +36,17 @@ def test_a_total_of_an_iteration_is_not_a_figure_of_a_match() -> None:
         ("payoff_against.shared vs random", [0, 1, 2]),
     ],
 )
-def test_what_tells_more_goes_before(name: str, values: list[float]) -> None:
-    assert told(**{name: values})["key"] == name
+def test_more_informative_metrics_come_first(name: str, values: list[float]) -> None:
+    assert describe_run(**{name: values})["key"] == name
 
 
-def test_what_reads_the_same_at_first_and_last_goes_after_what_moved() -> None:
-    assert told(**{"report.deal": [0.301, 0.5, 0.303]})["key"] == "payoff.first"
-    assert told(valid_rate=[1.0, 1.0, 0.994])["key"] == "payoff.first"
-    assert told(valid_rate=[0.6, 0.9, 1.0])["key"] == "valid_rate"
+def test_changed_metrics_come_before_unchanged_ones() -> None:
+    assert describe_run(**{"report.deal": [0.301, 0.5, 0.303]})["key"] == "payoff.first"
+    assert describe_run(valid_rate=[1.0, 1.0, 0.994])["key"] == "payoff.first"
+    assert describe_run(valid_rate=[0.6, 0.9, 1.0])["key"] == "valid_rate"
 
 
-def test_payoffs_that_do_not_cancel_out_are_told_together() -> None:
+def test_non_zero_sum_runs_show_the_mean_payoff() -> None:
     frame = pd.DataFrame(
         {name: values for name, values in KUHN.items() if name != "zero_sum"} | {"mean_payoff": [1, 2, 3]}
     )

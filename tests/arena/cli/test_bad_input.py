@@ -14,8 +14,8 @@ import pytest
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import recipe_layer
 from arena.store.run import RunFolder
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, files_of_at_most, refused
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal, limit_file_size
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 RUN = ["run", "selfplay", "--recipe", "negotiation-nano"]
 
@@ -31,8 +31,8 @@ def empty_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 def get_run_refusal(*arguments: str | Path) -> str:
     """Return the one line of a run that is refused, and check that it leaves nothing."""
     before = sorted(Path.cwd().rglob("*"))
-    by_default = refused(*RUN, *arguments)
-    named = refused(*RUN, *arguments, "--out", "out")
+    by_default = get_refusal(*RUN, *arguments)
+    named = get_refusal(*RUN, *arguments, "--out", "out")
     assert by_default == named
     assert sorted(Path.cwd().rglob("*")) == before
     return named
@@ -72,11 +72,11 @@ def test_unknown_names(arguments: list[str], message: str) -> None:
 
 
 def test_a_recipe_given_as_a_command() -> None:
-    assert "arena run selfplay --recipe mars-nano" in refused("run", "mars-nano")
+    assert "arena run selfplay --recipe mars-nano" in get_refusal("run", "mars-nano")
 
 
 def test_an_unknown_recipe() -> None:
-    line = refused("run", "selfplay", "--recipe", "negotiation-nan", "--out", "out")
+    line = get_refusal("run", "selfplay", "--recipe", "negotiation-nan", "--out", "out")
     assert "unknown recipe 'negotiation-nan' — did you mean 'negotiation-nano'?" in line
     assert not list(Path.cwd().iterdir())
 
@@ -93,7 +93,7 @@ def test_an_unknown_recipe() -> None:
     ],
 )
 def test_unknown_names_in_list_and_check(arguments: list[str], message: str) -> None:
-    assert message in refused(*arguments)
+    assert message in get_refusal(*arguments)
 
 
 # YAML
@@ -182,14 +182,14 @@ BROKEN_ROLES = {
 )
 def test_a_broken_role(data: bytes, message: str) -> None:
     Path("mine.yaml").write_bytes(data)
-    line = refused("check", "role", "mine.yaml")
+    line = get_refusal("check", "role", "mine.yaml")
     assert line.startswith("mine.yaml") and re.search(message, line), line
     assert get_run_refusal("--set", "seats.opener.role=mine.yaml") == line
 
 
 def test_role_template_cannot_reach_python_internals() -> None:
     Path("mine.yaml").write_text("role: mine\nsystem: \"{{ ''.__class__.__mro__ }}\"\n")
-    assert refused("check", "role", "mine.yaml")
+    assert get_refusal("check", "role", "mine.yaml")
 
 
 def test_role_name_must_match_its_file_and_be_unique() -> None:
@@ -284,15 +284,15 @@ def test_refuses_option_that_the_simulator_sets_itself() -> None:
     for game in ("clinic", "desk"):
         for command in (["eval", "noop"], ["play", "--seat", "0=noop"], ["check", "game"]):
             name = ["--game", game] if command[0] != "check" else [game]
-            assert "the option 'talk' is not to choose" in refused(*command, *name, "--option", "talk=true")
-        assert "the option 'talk' is not to choose" in refused(
+            assert "the option 'talk' is not to choose" in get_refusal(*command, *name, "--option", "talk=true")
+        assert "the option 'talk' is not to choose" in get_refusal(
             *RUN[:2], "--game", game, "--set", "game.options.talk=true"
         )
 
 
 def test_refuses_task_that_would_take_hours_to_generate() -> None:
     task = "task={chain_sum: {max_digits: 1000000}}"
-    assert "chain_sum.max_digits: at most 1000" in refused("eval", "noop", "--game", "reasoning", "--option", task)
+    assert "chain_sum.max_digits: at most 1000" in get_refusal("eval", "noop", "--game", "reasoning", "--option", task)
 
 
 @pytest.mark.parametrize("name", ["~nobody", "~nobody/x", "x" * 5000, "a\x00b", "a/" * 3000])
@@ -301,18 +301,18 @@ def test_refuses_names_that_no_file_can_have(name: str) -> None:
     for setting in ("policies.shared.model", "seats.opener.role", "game.name", "roles"):
         assert get_run_refusal("--set", f"{setting}={quoted}")
     if "\0" not in name:
-        assert refused("eval", name, "--game", "nim")
-        assert refused("eval", "random", "--game", f"{name}.py:A")
+        assert get_refusal("eval", name, "--game", "nim")
+        assert get_refusal("eval", "random", "--game", f"{name}.py:A")
         for command in ("show", "resume"):
-            assert refused(command, name)
+            assert get_refusal(command, name)
 
 
 def test_error_with_a_long_name_is_short() -> None:
-    assert len(refused("list", "x" * 100_000)) <= 1000
+    assert len(get_refusal("list", "x" * 100_000)) <= 1000
 
 
-def test_file_in_place_of_the_tensorboard_folder(tmp_path: Path, unbroken: Path) -> None:
-    run = shutil.copytree(unbroken, tmp_path / "run")
+def test_file_in_place_of_the_tensorboard_folder(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = shutil.copytree(uninterrupted_run, tmp_path / "run")
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
     shutil.rmtree(run / "tensorboard")
     (run / "tensorboard").touch()
@@ -344,40 +344,43 @@ def test_a_seat_that_the_game_does_not_have() -> None:
 # Folders
 
 
-def test_refuses_occupied_output_folder(unbroken: Path) -> None:
+def test_refuses_occupied_output_folder(uninterrupted_run: Path) -> None:
     Path("full").mkdir()
     Path("full/thesis.tex").write_text("years of work")
     Path("file").touch()
     for out, result in (
         ("full", "full is not empty (it holds 'thesis.tex'): choose another --out"),
         ("file", "file is a file: choose another --out"),
-        (unbroken, f"{unbroken} already holds a run: arena resume {unbroken}, or choose another --out"),
+        (
+            uninterrupted_run,
+            f"{uninterrupted_run} already holds a run: arena resume {uninterrupted_run}, or choose another --out",
+        ),
     ):
         before = {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")}
-        assert refused(*RUN, "--out", out) == result
+        assert get_refusal(*RUN, "--out", out) == result
         assert {p: p.stat().st_mtime_ns for p in Path(out).rglob("*")} == before
-    assert "file/run" in refused(*RUN, "--out", "file/run")
+    assert "file/run" in get_refusal(*RUN, "--out", "file/run")
 
 
-def test_a_folder_in_use(tmp_path: Path, unbroken: Path) -> None:
-    run = RunFolder.open(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_folder_in_use(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = RunFolder.open(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     with run.lock():
-        assert refused("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
-    unstarted = RunFolder.open(shutil.copytree(unbroken, tmp_path / "begun"))
+        assert get_refusal("resume", run.path) == f"{run.path} is in use by process {os.getpid()}"
+    unstarted = RunFolder.open(shutil.copytree(uninterrupted_run, tmp_path / "begun"))
     with unstarted.lock():
         for name in ("config.yaml", "metrics.jsonl", "log", "checkpoints", "tensorboard", "trackers", "run.log"):
             part = unstarted.path / name
             shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
-        assert refused(*RUN, "--out", unstarted.path) == f"{unstarted.path} is in use by process {os.getpid()}"
+        assert get_refusal(*RUN, "--out", unstarted.path) == f"{unstarted.path} is in use by process {os.getpid()}"
 
 
 @pytest.mark.parametrize("command", [["resume"], ["show"], ["export", "--to", "x"]])
 def test_refuses_what_is_not_a_run(command: list[str], empty_folder: Path) -> None:
     Path("folder").mkdir()
     Path("file").touch()
-    assert refused(*command, "nowhere") == "there is no folder nowhere"
-    assert "folder is not a run folder: it has no config.yaml" in refused(*command, "folder")
-    assert "file is not a run folder" in refused(*command, "file")
+    assert get_refusal(*command, "nowhere") == "there is no folder nowhere"
+    assert "folder is not a run folder: it has no config.yaml" in get_refusal(*command, "folder")
+    assert "file is not a run folder" in get_refusal(*command, "file")
     assert sorted(p.name for p in empty_folder.iterdir()) == ["file", "folder"]
 
 
@@ -393,7 +396,7 @@ def test_refuses_what_is_not_a_run(command: list[str], empty_folder: Path) -> No
 def test_a_run_whose_config_is_broken(tmp_path: Path, data: bytes, message: str) -> None:
     run = RunFolder.create(tmp_path / "run", "name: x\n", {})
     (run.path / "config.yaml").write_bytes(data)
-    line = refused("resume", run.path)
+    line = get_refusal("resume", run.path)
     assert str(run.path) in line and re.search(message, line)
 
 
@@ -403,58 +406,58 @@ def test_refuses_run_with_an_empty_seat(tmp_path: Path) -> None:
     seats = {"opener": experiment.seats["opener"]}
     text = to_yaml(experiment.model_copy(update={"seats": seats}))
     run = RunFolder.create(tmp_path / "run", text, {})
-    assert "seat 'responder' of negotiation has no role" in refused("resume", run.path)
+    assert "seat 'responder' of negotiation has no role" in get_refusal("resume", run.path)
 
 
 # Checkpoints
 
 
-def test_run_without_an_intact_checkpoint_keeps_its_log(tmp_path: Path, unbroken: Path) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_run_without_an_intact_checkpoint_keeps_its_log(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     for folder in (run / "checkpoints").iterdir():
-        flip_a_byte(folder / "policies" / "shared" / "model.safetensors")
-    before = left(run)
-    line = refused("resume", run)
+        flip_byte(folder / "policies" / "shared" / "model.safetensors")
+    before = read_trace(run)
+    line = get_refusal("resume", run)
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
     assert line.startswith(f"no checkpoint is intact (checkpoint {newest} is torn: policies/shared/model.safetensors")
-    assert_same(left(run), before)
-    assert refused("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
-    line = refused("export", run, "--to", "x", "--iteration", str(ITERATIONS))
+    assert_same(read_trace(run), before)
+    assert get_refusal("export", run, "--to", "x").startswith(f"checkpoint {newest} is torn")
+    line = get_refusal("export", run, "--to", "x", "--iteration", str(ITERATIONS))
     assert line.startswith(f"checkpoint {newest} is torn: policies/shared/model.safetensors")
     assert not Path("x").exists()
 
 
-def test_refuses_impossible_exports(unbroken: Path) -> None:
+def test_refuses_impossible_exports(uninterrupted_run: Path) -> None:
     Path("full").mkdir()
     Path("full/mine").touch()
     Path("file").touch()
-    export = ["export", unbroken, "--to"]
-    assert "no trained policy 'shred' — did you mean 'shared'?" in refused(*export, "x", "--policy", "shred")
-    assert "no trained policy" in refused(*export, "x", "--policy", "../../../log")
-    assert "full already holds something: choose another --to" in refused(*export, "full")
-    assert "file already holds something" in refused(*export, "file")
-    assert "has no checkpoint of iteration 99; it has: 0, 2, 3" in refused(*export, "x", "--iteration", "99")
-    assert "x" in refused(*export, "file/x")
+    export = ["export", uninterrupted_run, "--to"]
+    assert "no trained policy 'shred' — did you mean 'shared'?" in get_refusal(*export, "x", "--policy", "shred")
+    assert "no trained policy" in get_refusal(*export, "x", "--policy", "../../../log")
+    assert "full already holds something: choose another --to" in get_refusal(*export, "full")
+    assert "file already holds something" in get_refusal(*export, "file")
+    assert "has no checkpoint of iteration 99; it has: 0, 2, 3" in get_refusal(*export, "x", "--iteration", "99")
+    assert "x" in get_refusal(*export, "file/x")
     assert sorted(p.name for p in Path.cwd().iterdir()) == ["file", "full"]
 
 
 def test_a_run_before_its_first_checkpoint(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", to_yaml(compose([recipe_layer("negotiation-nano")])), {})
-    assert "has no checkpoint yet" in refused("export", run.path, "--to", "x")
-    assert "has no match '0001-0000'" in refused("show", run.path, "0001-0000")
+    assert "has no checkpoint yet" in get_refusal("export", run.path, "--to", "x")
+    assert "has no match '0001-0000'" in get_refusal("show", run.path, "0001-0000")
     assert arena("show", run.path).code == 0
 
 
-def test_unknown_or_damaged_match_is_refused(tmp_path: Path, unbroken: Path) -> None:
-    assert "has no match '0002-0009' — did you mean '0002-000" in refused("show", unbroken, "0002-0009")
+def test_unknown_or_damaged_match_is_refused(tmp_path: Path, uninterrupted_run: Path) -> None:
+    assert "has no match '0002-0009' — did you mean '0002-000" in get_refusal("show", uninterrupted_run, "0002-0009")
     for id in ("9999999999-1", "../../x", "-x", "0002", "²-1", "\x1b[31m"):
-        assert "has no match" in refused("show", unbroken, "--", id)
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+        assert "has no match" in get_refusal("show", uninterrupted_run, "--", id)
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     os.truncate(run / "log" / "0002.parquet", 5000)
-    assert str(run / "log" / "0002.parquet") in refused("show", run, "0002-0000")
+    assert str(run / "log" / "0002.parquet") in get_refusal("show", run, "0002-0000")
     shutil.rmtree(run / "checkpoints")  # their hashes would be checked first
     (run / "metrics.jsonl").write_text("{\n" + (run / "metrics.jsonl").read_text())
-    assert "metrics.jsonl:1: this line is damaged" in refused("show", run)
+    assert "metrics.jsonl:1: this line is damaged" in get_refusal("show", run)
 
 
 # Model folders
@@ -489,8 +492,8 @@ def break_config(folder: Path) -> str:
 @pytest.mark.parametrize(
     "damage", [remove_config, rename_weights_to_pickle, truncate_weights, remove_tokenizer, break_config]
 )
-def test_refuses_broken_model_folder(unbroken: Path, damage: Callable[[Path], str]) -> None:
-    arena("export", unbroken, "--to", "model")
+def test_refuses_broken_model_folder(uninterrupted_run: Path, damage: Callable[[Path], str]) -> None:
+    arena("export", uninterrupted_run, "--to", "model")
     message = damage(Path("model"))
     line = get_run_refusal("--set", "policies.shared.model=./model")
     assert message in line and "model" in line
@@ -499,10 +502,10 @@ def test_refuses_broken_model_folder(unbroken: Path, damage: Callable[[Path], st
 # Disks
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_a_full_disk_loses_nothing(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     shutil.rmtree(run / "checkpoints" / f"{ITERATIONS:04d}")
-    with files_of_at_most(3_000_000):
+    with limit_file_size(3_000_000):
         result = arena("resume", run)
     assert result.code == 2, result
     note, line = result.err.splitlines()
@@ -511,25 +514,25 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, unbroken: Path) -> None:
     assert [k for k in RunFolder.open(run).reader.iterations() if k < ITERATIONS] == list(range(1, ITERATIONS))
     result = arena("resume", run)
     assert result.code == 0, result.err
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 def test_a_disk_full_from_the_first_byte(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with files_of_at_most(500):
+    with limit_file_size(500):
         result = arena(*TINY, *NO_IMITATION, "--out", run)
     assert result.code == 2 and "disk full while writing" in result.line and result.out == ""
 
 
-def test_a_disk_full_while_exporting(tmp_path: Path, unbroken: Path) -> None:
-    with files_of_at_most(100_000):
-        result = arena("export", unbroken, "--to", tmp_path / "x")
+def test_a_disk_full_while_exporting(tmp_path: Path, uninterrupted_run: Path) -> None:
+    with limit_file_size(100_000):
+        result = arena("export", uninterrupted_run, "--to", tmp_path / "x")
     assert result.code == 2 and f"disk full while writing {tmp_path / 'x'}" in result.line
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_small_real_disk_that_runs_full(tmp_path: Path, unbroken: Path) -> None:
+def test_a_small_real_disk_that_runs_full(tmp_path: Path, uninterrupted_run: Path) -> None:
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -553,4 +556,4 @@ def test_a_small_real_disk_that_runs_full(tmp_path: Path, unbroken: Path) -> Non
     assert result.stderr[match.end() :] == (
         note.format(int(lost_checkpoint[1]), int(lost_checkpoint[1]) - 1) if lost_checkpoint else ""
     )
-    assert_same(left(tmp_path / "run"), left(unbroken))
+    assert_same(read_trace(tmp_path / "run"), read_trace(uninterrupted_run))

@@ -11,9 +11,9 @@ from agents.weights import resolve
 from arena.evaluate import sampled
 from arena.evaluate.selection import Sample
 from arena.learn.reward_model import RewardModel
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.guess import GUESS, JUDGED
-from tests.factories.kept_run import kept_run
+from tests.factories.kept_run import make_checkpointed_run
 
 COMMAND = ["eval", "third", "--game", GUESS, "--best-of", "4"]
 RUN = f"""\
@@ -55,7 +55,7 @@ def assert_schema(data: dict[str, Any], deals: int) -> None:
 
 @pytest.mark.slow
 def test_all_rules_and_decodings_of_a_run_with_a_judge(tmp_path: Path) -> None:
-    run, scores = kept_run(tmp_path / "run", RUN, _3="nano-3"), tmp_path / "scores"
+    run, scores = make_checkpointed_run(tmp_path / "run", RUN, _3="nano-3"), tmp_path / "scores"
     RewardModel.load(resolve("nano")).save(scores)
     command = ["eval", f"{run}:one", "--game", JUDGED, "--best-of", "3", "--deals", "2", "--trust"]
     judges = ["--reward-model", scores, "--judge", f"{run}:two"]
@@ -97,12 +97,12 @@ def test_contender_judges_itself_by_default(tmp_path: Path) -> None:
     ],
 )
 def test_contradictory_options_are_refused(arguments: list[str], message: str) -> None:
-    assert message in refused(*COMMAND, *arguments)
+    assert message in get_refusal(*COMMAND, *arguments)
 
 
 def test_options_require_best_of() -> None:
     for option in (["--by", "oracle"], ["--judge", "nano"], ["--decoding", "votes"]):
-        assert f"{option[0]} needs --best-of" in refused("eval", "random", "--game", "reasoning", *option)
+        assert f"{option[0]} needs --best-of" in get_refusal("eval", "random", "--game", "reasoning", *option)
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

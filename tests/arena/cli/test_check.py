@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.commands import arena, refused
-from tests.factories.thorough import cases
+from tests.factories.commands import arena, get_refusal
+from tests.factories.thorough import count_cases
 
 LEAKY_GAME = """
 from games.kuhn_poker import KuhnPoker
@@ -44,8 +44,10 @@ def test_unchecked_property_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.thorough
 def test_simulator_passes_its_own_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    seeds = cases(3, 10)
-    result = arena("check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", cases(50, 100))
+    seeds = count_cases(3, 10)
+    result = arena(
+        "check", "game", "clinic", "--option", "diseases=6", "--seeds", seeds, "--acts", count_cases(50, 100)
+    )
     assert result.code == 0 and result.out.splitlines()[-1] == "clinic: keeps what simulators promise"
     assert f"score 1 on each of {seeds} seeds" in result.out and "nothing found" in result.out
 
@@ -73,7 +75,7 @@ def test_a_game_that_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_bad_names(words: list[str], line: str) -> None:
-    assert line in refused("check", "game", *words)
+    assert line in get_refusal("check", "game", *words)
 
 
 def test_help_names_examples_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +87,8 @@ def test_help_names_examples_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> N
 def test_role_for_another_game_suggests_the_game_option(tmp_path: Path) -> None:
     role = tmp_path / "racer.yaml"
     role.write_text('role: racer\nsystem: "{{ rules }}"\nturn: "Total {{ public.total }}"\nreply: {format: free}\n')
-    assert "name the role's own game with --game" in refused("check", "role", role)
-    assert "--game" not in refused("check", "role", role, "--game", "nim")
+    assert "name the role's own game with --game" in get_refusal("check", "role", role)
+    assert "--game" not in get_refusal("check", "role", role, "--game", "nim")
 
 
 def test_a_role_is_shown_line_by_line_at_every_seat(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.adapters.loading import LIBRARIES
 from games.contracts import MatchId, Message
-from tests.factories.children import Hurt, arena_child
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, refused
-from tests.factories.traces import assert_same, json_lines, left
+from tests.factories.children import ChildFault, run_arena_child
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, arena, get_refusal
+from tests.factories.traces import assert_same, parse_json_lines, read_trace
 
 TINY_WITHOUT_JSON = [argument for argument in TINY if argument != "--json"]
 ROLE = """
@@ -151,7 +151,7 @@ def test_a_role_cannot_steer_the_terminal(tmp_path: Path, monkeypatch: pytest.Mo
     assert "\x1b[31m" not in result.out and "\x1b]8" not in result.out and "\x1b[2J" not in result.out
 
 
-def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
+def test_own_roles_play_without_python(tmp_path: Path, uninterrupted_run: Path) -> None:
     folder = tmp_path / "roles"
     folder.mkdir()
     (folder / "haggler.yaml").write_text(ROLE.format(name="haggler"))
@@ -169,18 +169,18 @@ def test_own_roles_play_without_python(tmp_path: Path, unbroken: Path) -> None:
 # A run
 
 
-def test_json_run_prints_rows_and_a_summary(unbroken: Path) -> None:
-    output = (unbroken.parent / "out").read_text(), (unbroken.parent / "err").read_text()
-    *rows, summary = json_lines(output[0])
+def test_json_run_prints_rows_and_a_summary(uninterrupted_run: Path) -> None:
+    output = (uninterrupted_run.parent / "out").read_text(), (uninterrupted_run.parent / "err").read_text()
+    *rows, summary = parse_json_lines(output[0])
     assert [row["iteration"] for row in rows] == list(range(1, ITERATIONS + 1))
-    assert summary["run"] == str(unbroken) and {"valid per match", "deal rate"} <= {
+    assert summary["run"] == str(uninterrupted_run) and {"valid per match", "deal rate"} <= {
         c["figure"] for c in summary["changes"]
     }
     assert output[1] == ""
     for file in ("config.yaml", "environment.json", "metrics.jsonl"):
-        assert (unbroken / file).stat().st_size
-    assert json.loads((unbroken / "environment.json").read_text())["chat_clock"] == CLOCK.isoformat()
-    assert (unbroken.parent / "latest").resolve() == unbroken.resolve()
+        assert (uninterrupted_run / file).stat().st_size
+    assert json.loads((uninterrupted_run / "environment.json").read_text())["chat_clock"] == CLOCK.isoformat()
+    assert (uninterrupted_run.parent / "latest").resolve() == uninterrupted_run.resolve()
 
 
 def test_run_without_a_terminal_prints_lines(tmp_path: Path) -> None:
@@ -197,13 +197,13 @@ def test_run_without_a_terminal_prints_lines(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_separate_policies_are_two_sets_of_weights(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    result = arena_child(tmp_path, *TINY, "--policies", "separate", "--iterations", "1", "--out", run)
+    result = run_arena_child(tmp_path, *TINY, "--policies", "separate", "--iterations", "1", "--out", run)
     assert result.code == 0, result.err
     newest = run / "checkpoints" / "0001" / "policies"
     assert sorted(p.name for p in newest.iterdir()) == ["nano_opener", "nano_responder"]
     first, second = (load_file(newest / name / "model.safetensors") for name in ("nano_opener", "nano_responder"))
     assert first.keys() == second.keys() and not all(torch.equal(first[k], second[k]) for k in first)
-    learned = json_lines(result.out)[0]["learn"]
+    learned = parse_json_lines(result.out)[0]["learn"]
     assert sorted(learned) == ["nano_opener", "nano_responder"]
     rows = [s["policy"] for row in RunFolder.open(run).reader.matches() for s in row["seats"].values()]
     assert set(rows) == {"nano_opener", "nano_responder"}
@@ -217,17 +217,17 @@ def test_scripted_policies_can_play_without_a_model(tmp_path: Path) -> None:
     for words in (result.out, arena("show", run).out):
         assert "Iteration 1 (95 % intervals)" in words and "deal rate" in words
         assert "against 1" not in words and "difference" not in words, "one iteration is not compared with itself"
-    assert "has no trained policy 'shared'" in refused("export", run, "--to", tmp_path / "x")
+    assert "has no trained policy 'shared'" in get_refusal("export", run, "--to", tmp_path / "x")
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, unbroken: Path) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
-    before = left(run)
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, uninterrupted_run: Path) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
+    before = read_trace(run)
     result = arena("resume", run)
     assert result.code == 0 and result.err == ""
     assert f"Iteration 1 against {ITERATIONS}" in result.out and f"arena show {run}" in result.out
     assert "\niter" not in result.out
-    assert_same(left(run), before)
+    assert_same(read_trace(run), before)
 
 
 @pytest.mark.slow
@@ -236,11 +236,11 @@ def test_run_can_be_resumed_from_another_folder(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "roles" / "haggler.yaml").write_text(ROLE.format(name="haggler"))
     monkeypatch.chdir(tmp_path)
     more = ["--set", "seats.opener.role=haggler", "--roles", "roles", *NO_IMITATION, "--iterations", "1"]
-    result = arena_child(tmp_path, *TINY, *more, "--out", "run", hurt=Hurt(kill_at_step=30))
+    result = run_arena_child(tmp_path, *TINY, *more, "--out", "run", fault=ChildFault(kill_at_step=30))
     assert result.code == -signal.SIGKILL
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    result = arena_child(tmp_path, "resume", tmp_path / "run")
+    result = run_arena_child(tmp_path, "resume", tmp_path / "run")
     assert result.code == 0, result.err
 
 
@@ -263,7 +263,7 @@ def test_matches_that_keep_failing_stop_the_run_in_one_line(tmp_path: Path) -> N
     ],
 )
 def test_ended_run_names_the_resume_command(
-    tmp_path: Path, unbroken: Path, signal_number: signal.Signals, code: int, word: str
+    tmp_path: Path, uninterrupted_run: Path, signal_number: signal.Signals, code: int, word: str
 ) -> None:
     run = tmp_path / "run"
 
@@ -277,24 +277,24 @@ def test_ended_run_names_the_resume_command(
     assert result.code == code
     assert result.line == f"{word}; committed iterations are safe, and arena resume {run} continues"
     assert arena("resume", run).code == 0
-    assert_same(left(run), left(unbroken))
+    assert_same(read_trace(run), read_trace(uninterrupted_run))
 
 
 # Looking at it
 
 
-def test_a_run_and_its_matches_are_shown(unbroken: Path) -> None:
-    result = arena("show", unbroken)
+def test_a_run_and_its_matches_are_shown(uninterrupted_run: Path) -> None:
+    result = arena("show", uninterrupted_run)
     assert result.code == 0 and f"{ITERATIONS} of {ITERATIONS} iterations" in result.out
     match = re.search(r"arena show \S+ (\d{4}-\d{4})", result.out)
     assert match
-    shown = arena("show", unbroken, match[1]).out
-    row = json.loads(arena("show", unbroken, match[1], "--json").out)
+    shown = arena("show", uninterrupted_run, match[1]).out
+    row = json.loads(arena("show", uninterrupted_run, match[1], "--json").out)
     for turn in row["turns"]:
         assert f"{turn['index'] + 1:>2}. {turn['seat']}: " in shown
     assert len(re.findall(r"^    .*earned .*reward [+-]\d.*advantage [+-]\d", shown, re.M)) == len(row["turns"])
     assert "payoffs: opener" in shown and row["report"]["ended"] in shown
-    assert len(json.loads(arena("show", unbroken, "--json").out)) == ITERATIONS
+    assert len(json.loads(arena("show", uninterrupted_run, "--json").out)) == ITERATIONS
 
 
 def make_hostile_match() -> MatchRecord:
@@ -343,11 +343,11 @@ def test_model_text_is_never_markup_nor_escapes(
 # Taking it away
 
 
-def test_transformers_loads_an_export(tmp_path: Path, unbroken: Path) -> None:
+def test_transformers_loads_an_export(tmp_path: Path, uninterrupted_run: Path) -> None:
     to = tmp_path / "mine"
-    result = arena("export", unbroken, "--policy", "shared", "--to", to, "--json")
+    result = arena("export", uninterrupted_run, "--policy", "shared", "--to", to, "--json")
     assert json.loads(result.out) == {"folder": str(to), "iteration": ITERATIONS}
-    saved = unbroken / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
+    saved = uninterrupted_run / "checkpoints" / f"{ITERATIONS:04d}" / "policies" / "shared"
     assert {p.name for p in to.iterdir()} == {p.name for p in saved.iterdir()} - {"optimizer.safetensors"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
     tokenizer = load_tokenizer(to)
@@ -366,7 +366,9 @@ def load_with_transformers(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder).eval()
 
 
-def test_an_older_checkpoint_can_be_exported(tmp_path: Path, unbroken: Path) -> None:
-    result = arena("export", unbroken, "--iteration", ITERATIONS - 1, "--to", tmp_path / "new" / "older")
+def test_an_older_checkpoint_can_be_exported(tmp_path: Path, uninterrupted_run: Path) -> None:
+    result = arena("export", uninterrupted_run, "--iteration", ITERATIONS - 1, "--to", tmp_path / "new" / "older")
     assert result.out == f"{tmp_path / 'new' / 'older'}: shared after iteration {ITERATIONS - 1}\n"
-    assert "has no checkpoint of iteration 1" in refused("export", unbroken, "--iteration", "1", "--to", tmp_path / "x")
+    assert "has no checkpoint of iteration 1" in get_refusal(
+        "export", uninterrupted_run, "--iteration", "1", "--to", tmp_path / "x"
+    )

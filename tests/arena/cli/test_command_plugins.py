@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from arena.cli import command_plugins
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 
 def register_commands(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
@@ -34,7 +34,7 @@ def test_broken_plugin_names_its_package(monkeypatch: pytest.MonkeyPatch, value:
     plugin = SimpleNamespace(name="wave", load=point.load, dist=SimpleNamespace(name="waving"), value=value)
     monkeypatch.setattr(command_plugins, "_find_plugins", lambda: {"wave": plugin})
     for words in (["wave"], ["wave", "--to", "all"], ["wave", "--help"]):
-        assert refused(*words).startswith("arena wave comes with waving, which cannot be loaded: ")
+        assert get_refusal(*words).startswith("arena wave comes with waving, which cannot be loaded: ")
     listed = arena("--help")
     assert listed.code == 0 and "Cannot be loaded (waving)." in listed.out and "selfplay" not in listed.err
 

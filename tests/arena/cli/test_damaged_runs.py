@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from arena.store import manifest
-from tests.factories.commands import Told, arena
-from tests.factories.hostile import at_most
-from tests.factories.traces import assert_same, flip_a_byte, left
+from tests.factories.commands import CommandResult, arena
+from tests.factories.hostile import limit_seconds
+from tests.factories.traces import assert_same, flip_byte, read_trace
 
 LAUNCH = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "3", "--json"]
 SETTINGS = (
@@ -92,8 +92,8 @@ ANY_DAMAGE: dict[str, Callable[[Path], object]] = {
     "missing": Path.unlink,
     "emptied": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "flipped": flip_a_byte,
-    "flipped elsewhere": lambda path: flip_a_byte(path, 1),
+    "flipped": flip_byte,
+    "flipped elsewhere": lambda path: flip_byte(path, 1),
     "a folder": replace_by_folder,
     "a link to itself": replace_by_looping_link,
     "a pipe": replace_by_pipe,
@@ -145,11 +145,11 @@ SAMPLE = {
     ("", "log is a file"),
 }
 EVAL = ["--game", "kuhn_poker", "--against", "random", "--matches", "2", "--json"]
-_intact_runs: list[tuple[Path, dict[str, Told]]] = []
+_intact_runs: list[tuple[Path, dict[str, CommandResult]]] = []
 
 
 @pytest.fixture
-def intact_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Told]]:
+def intact_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, CommandResult]]:
     """Return the run and the results of reading it before any damage; made once."""
     if not _intact_runs:
         run = tmp_path_factory.mktemp("whole") / "run"
@@ -171,7 +171,7 @@ def read_commands(run: Path) -> dict[str, list[Any]]:
     }
 
 
-def check_output(result: Told) -> None:
+def check_output(result: CommandResult) -> None:
     """Check that a refusal is one line, notes come before it, and no character steers a terminal."""
     lines = result.err.splitlines()
     assert result.code in (0, 2), result
@@ -179,20 +179,20 @@ def check_output(result: Told) -> None:
     assert not {c for c in result.out + result.err if (ord(c) < 32 and c != "\n") or ord(c) == 127}, ascii(result)
 
 
-def check_damaged_run(run: Path, expected_results: dict[str, Told], is_uncommitted: bool) -> None:
-    intact = left(_intact_runs[0][0])
+def check_damaged_run(run: Path, expected_results: dict[str, CommandResult], is_uncommitted: bool) -> None:
+    intact = read_trace(_intact_runs[0][0])
     for name, command in read_commands(run).items():
-        with at_most(30):
+        with limit_seconds(30):
             result = arena(*command)
         check_output(result)
         if result.code == 0 and not result.err:
             expected = expected_results[name]
             assert result.out.replace(str(run), "RUN") == expected.out.replace(str(_intact_runs[0][0]), "RUN"), name
-    with at_most(60):
+    with limit_seconds(60):
         result = arena("resume", run, "--json")
     check_output(result)
     if result.code == 0:
-        assert_same(left(run), intact)
+        assert_same(read_trace(run), intact)
         assert result.err or is_uncommitted, "healed without a message"
 
 
@@ -205,7 +205,7 @@ def format_case(case: tuple[str, str, Any]) -> str:
     "case", [pytest.param(c, marks=[] if c[:2] in SAMPLE else pytest.mark.slow, id=format_case(c)) for c in CASES]
 )
 def test_a_damaged_run_is_healed_or_refused(
-    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
+    intact_run: tuple[Path, dict[str, CommandResult]], tmp_path: Path, case: tuple[str, str, Callable[[Path], object]]
 ) -> None:
     file, name, damage = case
     run = Path(shutil.copytree(intact_run[0], tmp_path / "run"))
@@ -225,7 +225,7 @@ def test_case_count() -> None:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["league", "checkpoints", "log", "tensorboard", "roles"])
 def test_resume_writes_nothing_through_links(
-    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+    intact_run: tuple[Path, dict[str, CommandResult]], tmp_path: Path, name: str
 ) -> None:
     run, home = Path(shutil.copytree(intact_run[0], tmp_path / "run")), tmp_path / "home"
     (run / name).rename(home)
@@ -288,7 +288,7 @@ NONSENSE: dict[str, Any] = {
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("name", NONSENSE)
 def test_a_checkpoint_of_nonsense_with_right_hashes_is_refused(
-    intact_run: tuple[Path, dict[str, Told]], tmp_path: Path, name: str
+    intact_run: tuple[Path, dict[str, CommandResult]], tmp_path: Path, name: str
 ) -> None:
     """The checkpoint of another author may hold anything."""
     run = Path(shutil.copytree(intact_run[0], tmp_path / "run", symlinks=True))

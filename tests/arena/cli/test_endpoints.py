@@ -11,8 +11,8 @@ from arena.cli.live import Screen
 from arena.config.layers import parse_endpoints
 from arena.errors import ConfigError
 from arena.store.reader import RunReader
-from tests.factories.commands import arena, refused
-from tests.factories.server import Server, completion, lists, says
+from tests.factories.commands import arena, get_refusal
+from tests.factories.server import Server, make_completion, reply_with, reply_with_models
 
 RUN = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--iterations", "1", "--json"]
 RUN += [part for s in ("play.matches=4", "play.attempts=1", "learn.regularisers={kl: {weight: 0}}",
@@ -35,7 +35,7 @@ def closed_server_url() -> str:
 
 
 def serve_passes() -> Server:
-    return Server(says(completion("PASS")), models=lists("m"))
+    return Server(reply_with(make_completion("PASS")), models=reply_with_models("m"))
 
 
 @pytest.mark.slow
@@ -48,8 +48,8 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         result = arena(*RUN, *(part for s in settings for part in ("--set", s)), "--out", tmp_path / "run")
     assert result.code == 0, result.err
     policies = {seat["policy"] for row in RunReader(tmp_path / "run").matches() for seat in row["seats"].values()}
-    assert {"endpoint:m", "endpoint@local:m"} <= policies and default.asked and local.asked
-    assert {headers["authorization"] for _, headers, _ in local.asked} == {"Bearer a-local-secret"}
+    assert {"endpoint:m", "endpoint@local:m"} <= policies and default.requests and local.requests
+    assert {headers["authorization"] for _, headers, _ in local.requests} == {"Bearer a-local-secret"}
     assert "a-local-secret" not in (tmp_path / "run" / "config.yaml").read_text()
 
 
@@ -58,7 +58,7 @@ def test_two_servers_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 )
 def test_wrong_port_is_noticed_before_a_run_begins(tmp_path: Path, closed_server_url: str, setting: str) -> None:
     started = time.monotonic()
-    line = refused(*RUN, "--set", f"endpoint.url={closed_server_url}", "--set", setting, "--out", tmp_path / "run")
+    line = get_refusal(*RUN, "--set", f"endpoint.url={closed_server_url}", "--set", setting, "--out", tmp_path / "run")
     assert closed_server_url in line and "is a server running there?" in line and time.monotonic() - started < 8
     assert not (tmp_path / "run").exists()
 
@@ -76,20 +76,27 @@ def test_commands_ask_the_given_server(command: list[str], closed_server_url: st
     with serve_passes() as server:
         result = arena(*command, "--endpoint", f"url={server.url}", "--endpoint", "seed=false", "--json")
     assert result.code == 0, result.err
-    assert server.asked and len(server.looked) == 1 and not any("seed" in body for _, _, body in server.asked)
+    assert (
+        server.requests
+        and len(server.model_requests) == 1
+        and not any("seed" in body for _, _, body in server.requests)
+    )
     started = time.monotonic()
     result = arena(*command, "--endpoint", f"url={closed_server_url}")
     assert result.code == 2 and closed_server_url in result.line and time.monotonic() - started < 5
 
 
 def test_a_matrix_of_two_servers() -> None:
-    with Server(says(completion("DIAGNOSE flu"))) as default, Server(says(completion("ASK cough"))) as local:
+    with (
+        Server(reply_with(make_completion("DIAGNOSE flu"))) as default,
+        Server(reply_with(make_completion("ASK cough"))) as local,
+    ):
         servers = ["--endpoint", f"url={default.url}", "--endpoint", f"local.url={local.url}"]
         result = arena("matrix", "endpoint:m", "endpoint@local:m", "--game", "clinic", "--persons", "terse", "--tasks",
                      "2", "--trials", "1", *servers, "--json")  # fmt: skip
     assert result.code == 0, result.err
     assert [cell["agent"] for cell in json.loads(result.out)["cells"]] == ["endpoint:m", "endpoint@local:m"]
-    assert default.asked and local.asked
+    assert default.requests and local.requests
 
 
 @pytest.mark.parametrize(
@@ -103,11 +110,11 @@ def test_a_matrix_of_two_servers() -> None:
     ],
 )
 def test_bad_server_setting_is_refused(setting: str, message: str) -> None:
-    assert message in refused("eval", "endpoint:m", *KUHN, "--endpoint", setting)
+    assert message in get_refusal("eval", "endpoint:m", *KUHN, "--endpoint", setting)
 
 
 def test_unknown_server_name_is_refused() -> None:
-    line = refused("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
+    line = get_refusal("eval", "endpoint@lcal:m", *KUHN, "--endpoint", "local.url=http://127.0.0.1:9/v1")
     assert "unknown server 'lcal'" in line and "did you mean 'local'" in line
 
 
@@ -149,15 +156,15 @@ def test_foreign_run_contacts_no_server_without_trust(tmp_path: Path, monkeypatc
         assert arena(*RUN, *seat, *key, "--out", run).code == 0
         assert arena("resume", run, "--iterations", "2", "--json").code == 0, "a run that was started here is trusted"
         (tmp_path / "home" / "trusted").unlink()
-        looked = len(server.looked)
-        line = refused("resume", run, "--iterations", "3")
+        looked = len(server.model_requests)
+        line = get_refusal("resume", run, "--iterations", "3")
         assert f"would ask {server.url} with the key in DATABASE_PASSWORD: to allow that, pass --trust" in line
-        assert len(server.looked) == looked > 0
+        assert len(server.model_requests) == looked > 0
         own = ["--set", f"endpoint={{url: '{other.url}', key_variable: null}}"]
         assert arena("resume", run, "--iterations", "3", *own, "--json").code == 0, (
             "settings given by the user are trusted"
         )
-        assert len(server.looked) == looked and other.looked
+        assert len(server.model_requests) == looked and other.model_requests
         assert arena("resume", run, "--iterations", "4", "--json").code == 0, "the run keeps the user's settings"
         again = ["--set", f"endpoint={{url: '{server.url}', key_variable: DATABASE_PASSWORD}}"]
         assert arena("resume", run, "--iterations", "5", *again, "--trust", "--json").code == 0
@@ -167,5 +174,5 @@ def test_password_in_a_url_is_never_printed(monkeypatch: pytest.MonkeyPatch) -> 
     url = "http://user:hunter2@127.0.0.1:9/v1"
     for option in ([], ["--endpoint", f"url={url}"]):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
-        line = refused("eval", "endpoint:m", *KUHN, "--matches", "2", *option)
+        line = get_refusal("eval", "endpoint:m", *KUHN, "--matches", "2", *option)
         assert "without a user, a password" in line and "hunter2" not in line

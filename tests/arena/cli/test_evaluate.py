@@ -17,13 +17,13 @@ from arena.evaluate.played import MatchOutcome, read_outcome
 from arena.play.match import Limits
 from arena.play.settings import GameSpec
 from arena.records import MatchRecord
-from tests.factories.commands import arena, refused
-from tests.factories.kept_run import kept_run
+from tests.factories.commands import arena, get_refusal
+from tests.factories.kept_run import make_checkpointed_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return kept_run(tmp_path / "run", _3="nano-3", _7="nano-7")
+    return make_checkpointed_run(tmp_path / "run", _3="nano-3", _7="nano-7")
 
 
 def test_eval_of_several_games(tmp_path: Path) -> None:
@@ -89,19 +89,19 @@ def test_evaluation_uses_the_test_split(command: list[str], tmp_path: Path) -> N
 
 
 def test_run_of_the_train_split_is_evaluated_on_the_test_split(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", CLINIC, _3="nano-3")
+    run = make_checkpointed_run(tmp_path / "run", CLINIC, _3="nano-3")
     result = arena("eval", run, "--game", "clinic", "--matches", "2")
     assert result.code == 0 and "split=test" in result.out and result.err == ""
-    seen = kept_run(tmp_path / "all", CLINIC.replace("train", "all"), _3="nano-3")
+    seen = make_checkpointed_run(tmp_path / "all", CLINIC.replace("train", "all"), _3="nano-3")
     result = arena("eval", seen, "--game", "clinic", "--matches", "2")
     assert result.code == 0 and "it may have seen these deals" in result.err
 
 
 def test_split_is_given_once_and_only_if_the_game_has_splits() -> None:
-    assert "kuhn_poker has no splits" in refused("eval", "random", "--game", "kuhn_poker", "--split", "test")
-    twice = refused("eval", "noop", "--game", "clinic", "--split", "test", "--option", "split=all")
+    assert "kuhn_poker has no splits" in get_refusal("eval", "random", "--game", "kuhn_poker", "--split", "test")
+    twice = get_refusal("eval", "noop", "--game", "clinic", "--split", "test", "--option", "split=all")
     assert "--split and --option split" in twice
-    assert "split must be" in refused("eval", "noop", "--game", "clinic", "--split", "dev")
+    assert "split must be" in get_refusal("eval", "noop", "--game", "clinic", "--split", "dev")
 
 
 def test_before_and_after(run: Path) -> None:
@@ -192,7 +192,7 @@ def test_exploit_with_a_history(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(command: list[str], message: str) -> None:
-    assert message in refused(*command)
+    assert message in get_refusal(*command)
 
 
 def test_ctrl_c_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

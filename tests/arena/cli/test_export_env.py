@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.export.environments.targets import TARGETS
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 CASES = {
     ("kuhn_pokr", "--as", "trl"): "unknown game 'kuhn_pokr' — did you mean 'kuhn_poker'?",
@@ -27,7 +27,7 @@ CASES = {
 
 @pytest.mark.parametrize("words", CASES)
 def test_refusals(words: tuple[str, ...], tmp_path: Path) -> None:
-    assert CASES[words] in refused("export-env", *words, "--to", tmp_path / "x")
+    assert CASES[words] in get_refusal("export-env", *words, "--to", tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
@@ -46,7 +46,7 @@ def test_every_template_is_python_and_names_the_game(library: str, tmp_path: Pat
     project = tomllib.loads((tmp_path / "env" / "pyproject.toml").read_text("utf-8"))
     assert project["project"]["name"] == "arena-negotiation"
     assert TARGETS[library].needs in project["project"]["dependencies"]
-    assert "already holds something" in refused(*words, *seat_options)
+    assert "already holds something" in get_refusal(*words, *seat_options)
 
 
 def test_game_from_a_file_is_named_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

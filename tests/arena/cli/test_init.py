@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.cli.init import TEMPLATES
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 
 @pytest.fixture(autouse=True)
@@ -87,30 +87,30 @@ def test_new_game_learns_within_a_minute(kind: str, figure: str, least: float) -
     ],
 )
 def test_refusals(arguments: list[str], message: str) -> None:
-    assert message in refused("init", *arguments)
+    assert message in get_refusal("init", *arguments)
     assert not list(Path.cwd().iterdir())
 
 
 def test_it_never_overwrites() -> None:
     Path("mine.yaml").write_text("years of work")
-    assert "mine.yaml is there already" in refused("init", "role", "mine")
+    assert "mine.yaml is there already" in get_refusal("init", "role", "mine")
     assert Path("mine.yaml").read_text() == "years of work"
 
 
 def test_check_finds_an_experiment_that_cannot_run() -> None:
     arena("init", "experiment", "mine")
-    assert "seats.frst: there is no 'frst' — did you mean 'first'?" in refused(
+    assert "seats.frst: there is no 'frst' — did you mean 'first'?" in get_refusal(
         "check", "experiment", "mine.yaml", "--set", "seats.frst.policy=random"
     )
-    assert "unknown role 'plyer'" in refused("check", "experiment", "mine.yaml", "--set", "seats.first.role=plyer")
+    assert "unknown role 'plyer'" in get_refusal("check", "experiment", "mine.yaml", "--set", "seats.first.role=plyer")
 
 
 def test_one_existing_file_prevents_all_files() -> None:
     Path("mine.yaml").write_text("years of work")
-    assert "mine.yaml is there already" in refused("init", "game", "mine")
+    assert "mine.yaml is there already" in get_refusal("init", "game", "mine")
     assert [path.name for path in Path().iterdir()] == ["mine.yaml"]
 
 
 def test_a_recipe_is_checked_by_its_name() -> None:
     assert arena("check", "experiment", "maze-nano").out.endswith("maze-nano: fit to run\n")
-    assert "unknown recipe 'maze-nan' — did you mean 'maze-nano'?" in refused("check", "experiment", "maze-nan")
+    assert "unknown recipe 'maze-nan' — did you mean 'maze-nano'?" in get_refusal("check", "experiment", "maze-nan")

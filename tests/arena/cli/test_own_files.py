@@ -13,7 +13,7 @@ from arena.store.manifest import digest
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SHARED
 from tests.pages import ROOT
 
@@ -111,10 +111,10 @@ def test_edits_outside_the_run_are_reported_and_not_used(user_folder: Path, run:
 @pytest.mark.parametrize("copy", ["roles/racer.yaml", "games/race.py", "data/words.txt"])
 def test_a_copy_that_was_edited_or_lost_is_refused(run: Path, copy: str) -> None:
     (run / copy).write_text((run / copy).read_text() + "\n")
-    assert refused("resume", run).startswith(f"{run / copy} was edited since its run began")
+    assert get_refusal("resume", run).startswith(f"{run / copy} was edited since its run began")
     (run / copy).unlink()
     for command in (["resume", run], ["eval", run, "--game", "kuhn_poker"]):
-        assert refused(*command).startswith(f"{run / copy} cannot be read")
+        assert get_refusal(*command).startswith(f"{run / copy} cannot be read")
 
 
 def test_foreign_code_runs_only_with_trust(user_folder: Path, run: Path) -> None:
@@ -129,14 +129,14 @@ def test_foreign_code_runs_only_with_trust(user_folder: Path, run: Path) -> None
     )
     before = {p: p.read_bytes() for p in moved.rglob("*") if p.is_file()}
     for command in (resume, evaluate):
-        line = refused(*command)
+        line = get_refusal(*command)
         assert f"would run the code of {moved}/games/race.py: read it, then pass --trust" in line
     assert {p: p.read_bytes() for p in moved.rglob("*") if p.is_file()} == before
     assert arena("show", moved).code == 0, "shows without any code"
     result = arena("eval", moved, "--game", "kuhn_poker", "--role", "nano_kuhn", "--matches", "2")
     assert result.code == 0, "another game needs none of it"
     exploit = ["exploit", moved, "--game", "kuhn_poker", "--role", "nano_kuhn", "--history"]
-    assert "pass --trust" not in refused(*exploit, "--game", "tic_tac_toe", "--trust"), "--trust is accepted"
+    assert "pass --trust" not in get_refusal(*exploit, "--game", "tic_tac_toe", "--trust"), "--trust is accepted"
     (user_folder.parent / "home" / "trusted").unlink()
     assert arena(*evaluate, "--before", "--trust").code == 0
     assert arena(*resume, "--json").code == 0, "trust is remembered"
@@ -152,7 +152,7 @@ def test_file_outside_the_run_needs_trust_too(user_folder: Path, run: Path) -> N
     for folder in ("roles", "games", "data", "checkpoints", "log"):
         shutil.rmtree(run / folder)
     (user_folder.parent / "home" / "trusted").unlink()
-    assert f"would run the code of {user_folder}/race.py" in refused("resume", run, "--iterations", "2")
+    assert f"would run the code of {user_folder}/race.py" in get_refusal("resume", run, "--iterations", "2")
 
 
 @pytest.mark.parametrize(
@@ -176,17 +176,17 @@ def test_module_named_by_a_foreign_run_needs_trust(
     assert game in config
     run = RunFolder.create(user_folder / "strangers", config, {}).path
     loading.reset()
-    line = refused("resume", run)
+    line = get_refusal("resume", run)
     assert "would run the code of the module strangers_own.game: read it, then pass --trust" in line
     assert not (user_folder / "ran").exists()
     loading.reset()
-    assert message in refused("resume", run, "--trust")
+    assert message in get_refusal("resume", run, "--trust")
     assert (user_folder / "ran").exists()
 
 
 def test_invalid_module_name_is_refused() -> None:
     for name in ("../x", "..", ".x", "a..b", "xml.nothing"):
-        assert "module" in refused("check", "game", f"pettingzoo:{name}")
+        assert "module" in get_refusal("check", "game", f"pettingzoo:{name}")
 
 
 PLAYER_CODE = """
@@ -247,7 +247,7 @@ def test_own_players_work_wherever_a_name_does(user_players: Path) -> None:
     ],
 )
 def test_unknown_players_are_refused(user_players: Path, player: str, message: str) -> None:
-    assert message in refused(
+    assert message in get_refusal(
         "eval", player, "--game", "race.py:Worded", "--option", "words=words.txt", "--against", "random"
     )
 
@@ -269,7 +269,7 @@ def test_unknown_players_are_refused(user_players: Path, player: str, message: s
 def test_own_player_that_fails_gives_one_line(user_players: Path, code: str, message: str) -> None:
     (user_players / "own.py").write_text(code)
     game = ["--game", "race.py:Worded", "--option", "words=words.txt"]
-    assert message in refused("eval", "own.py:own", *game, "--against", "random")
+    assert message in get_refusal("eval", "own.py:own", *game, "--against", "random")
     result = arena("play", *game, "--seat", "first=own.py:own", "--seat", "second=careful")
     assert result.code == 2 and message in result.err and len(result.err.splitlines()) == 1
 
@@ -296,4 +296,6 @@ def test_a_run_keeps_its_own_players(user_players: Path) -> None:
     result = arena("resume", run, "--iterations", "2", "--json")
     assert result.code == 0 and f"{user_players}/own.py was edited since {run} began" in result.err, result.err
     (run / "parts" / "own.py").write_text("no Python\n")
-    assert refused("resume", run, "--iterations", "3").startswith(f"{run}/parts/own.py was edited since its run began")
+    assert get_refusal("resume", run, "--iterations", "3").startswith(
+        f"{run}/parts/own.py was edited since its run began"
+    )

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from arena.records import MatchRecord
-from tests.factories.commands import arena, refused
-from tests.factories.server import Server, completion, says
+from tests.factories.commands import arena, get_refusal
+from tests.factories.server import Server, make_completion, reply_with
 
 START = Path(__file__).parents[3] / "docs" / "start.md"
 KUHN = ["--game", "kuhn_poker"]
@@ -130,12 +130,20 @@ def test_no_deal_reports_the_last_offer(monkeypatch):
     assert "On the table lay: you would get 1 hat, worth 6 of 10; they would get 4 books and 2 balls" in result.out
 
 
-def test_a_run_is_played_as_it_was_trained(monkeypatch, unbroken):
+def test_a_run_is_played_as_it_was_trained(monkeypatch, uninterrupted_run):
     """The run's options apply unless others are given."""
     for options_given in ([], ["--option", "max_turns=2"]):
         type_lines(monkeypatch, "walk\n")
         result = arena(
-            "play", "--game", "negotiation", "--seat", "0=human", "--seat", f"1={unbroken}", *options_given, "--json"
+            "play",
+            "--game",
+            "negotiation",
+            "--seat",
+            "0=human",
+            "--seat",
+            f"1={uninterrupted_run}",
+            *options_given,
+            "--json",
         )
         assert result.code == 0, result
         options = {"illegal": "retry", "max_turns": 2 if options_given else 4, "talk": False}
@@ -189,12 +197,12 @@ def test_options_of_the_game():
 )  # fmt: skip
 def test_bad_input_is_one_line(arguments, message, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert message in refused("play", *arguments)
+    assert message in get_refusal("play", *arguments)
 
 
 def test_illegal_reply_is_shown_verbatim(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with Server(says(completion("<think>\x1b[31mhm\u202e</think> I raise!"))) as server:
+    with Server(reply_with(make_completion("<think>\x1b[31mhm\u202e</think> I raise!"))) as server:
         result = arena("play", *KUHN, "--seat", "0=endpoint:m", "--seat", "1=cfr", "--endpoint", f"url={server.url}",
                      "--role", "mars_player")  # fmt: skip
     assert "not a legal act, first wrote: <think>[31mhm</think> I raise!" in result.out and "\x1b" not in result.out
@@ -203,7 +211,9 @@ def test_illegal_reply_is_shown_verbatim(monkeypatch):
 def test_an_endpoint_needs_a_key_or_a_server(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert "set OPENAI_API_KEY" in refused("play", "--game", "kuhn_poker", "--seat", "0=endpoint:m", "--seat", "1=cfr")
+    assert "set OPENAI_API_KEY" in get_refusal(
+        "play", "--game", "kuhn_poker", "--seat", "0=endpoint:m", "--seat", "1=cfr"
+    )
 
 
 @pytest.mark.slow_after(1)

@@ -10,13 +10,13 @@ import torch
 
 from arena.process import find_launched_ranks
 from arena.store.reader import RunReader
-from tests.factories.commands import ITERATIONS, TINY, arena, refused
-from tests.factories.traces import flip_a_byte
+from tests.factories.commands import ITERATIONS, TINY, arena, get_refusal
+from tests.factories.traces import flip_byte
 
 
 @pytest.fixture
-def run(unbroken: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(unbroken, tmp_path / "run"))
+def run(uninterrupted_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
 
 
 def edit_config(run: Path, before: str, after: str) -> None:
@@ -41,7 +41,7 @@ def test_longer_run_records_its_changes(run: Path) -> None:
 
 def test_stray_file_among_checkpoints_is_ignored(run: Path) -> None:
     (run / "checkpoints" / "0009").write_text("")
-    assert "has 3 committed: ask for more" in refused("resume", run, "--iterations", 2)
+    assert "has 3 committed: ask for more" in get_refusal("resume", run, "--iterations", 2)
     assert arena("resume", run).code == 0
 
 
@@ -58,7 +58,7 @@ def test_stray_file_among_checkpoints_is_ignored(run: Path) -> None:
 )
 def test_forbidden_change_is_refused_by_name(run: Path, setting: str, message: str) -> None:
     before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
-    line = refused("resume", run, "--set", setting)
+    line = get_refusal("resume", run, "--set", setting)
     assert message in line
     if "cannot change" in message:
         assert "start a new run" in line and "iterations, checkpoint" in line
@@ -69,7 +69,7 @@ def test_forbidden_change_is_refused_by_name(run: Path, setting: str, message: s
 def test_edited_config_is_refused_with_its_differences(run: Path, command: list[str]) -> None:
     edit_config(run, "seed: 0", "seed: 7")
     edit_config(run, "grad_clip: 1.0", "grad_clip: 2.0")
-    line = refused(command[0], run, *command[1:])
+    line = get_refusal(command[0], run, *command[1:])
     assert line.startswith(f"{run / 'config.yaml'} was edited since its run began: ")
     assert "learn.grad_clip (1.0 → 2.0), seed (0 → 7)" in line and "restore it" in line
 
@@ -82,17 +82,17 @@ def test_edit_of_a_changeable_setting_is_recorded(run: Path) -> None:
 
 @pytest.mark.parametrize("file", ["metrics.jsonl", "log/0001.parquet", "log/0002.credit.parquet"])
 def test_reading_commands_notice_damaged_files(run: Path, file: str) -> None:
-    flip_a_byte(run / file)
+    flip_byte(run / file)
     commands: list[list[str | Path]] = [["show", run], ["show", run, "--json"], ["credit", run, "--estimators", "mars"]]
     for command in commands:
-        assert f"{run / file} is not as it was written" in refused(*command)
+        assert f"{run / file} is not as it was written" in get_refusal(*command)
 
 
 def test_eval_and_export_use_no_older_weights_unasked(run: Path) -> None:
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
-    flip_a_byte(newest / "policies" / "shared" / "model.safetensors")
+    flip_byte(newest / "policies" / "shared" / "model.safetensors")
     for command in (["eval", run, "--game", "negotiation"], ["export", run, "--to", run.parent / "out"]):
-        line = refused(*command)
+        line = get_refusal(*command)
         assert line.startswith(f"checkpoint {newest} is torn") and "ask for an older one (0, 2)" in line
     result = arena("eval", f"{run}@2", "--game", "negotiation", "--matches", "2", "--json")
     assert result.code == 0 and json.loads(result.out)["contender"].endswith("@2")
@@ -100,9 +100,9 @@ def test_eval_and_export_use_no_older_weights_unasked(run: Path) -> None:
 
 def test_refused_resume_records_no_change(run: Path) -> None:
     for weights in (run / "checkpoints").rglob("model.safetensors"):
-        flip_a_byte(weights)
+        flip_byte(weights)
     before = [(run / name).read_bytes() for name in ("environment.json", "config.yaml")]
-    assert "no checkpoint is intact" in refused("resume", run, "--set", "learn.lr=1e-5", "--json")
+    assert "no checkpoint is intact" in get_refusal("resume", run, "--set", "learn.lr=1e-5", "--json")
     assert [(run / name).read_bytes() for name in ("environment.json", "config.yaml")] == before
 
 
@@ -126,7 +126,7 @@ def test_refuses_to_start_as_one_of_several_ranks(
 ) -> None:
     monkeypatch.setenv(variable, "4")
     for words in ([*TINY, "--out", tmp_path / "new"], ["resume", run, "--iterations", ITERATIONS + 1]):
-        line = refused(*words)
+        line = get_refusal(*words)
         assert f"{variable}=4" in line and "start one process" in line
     assert not (tmp_path / "new").exists()
     for value in ("1", "", "many"):

@@ -9,7 +9,7 @@ import pytest
 import games
 from arena.cli.show_game import describe
 from simulators.recommender.index import load_shelf
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 SIMULATORS = ("clinic", "desk", "proposer_solver")
 
@@ -52,14 +52,14 @@ def test_foreign_and_unknown_games(tmp_path: Path) -> None:
     result = arena("show", "game", f"{own}:Own")
     assert result.code == 0 and "piles" in result.out and "\x1b" not in result.out
     assert arena("show", "game", "openspiel:tic_tac_toe").code == 0
-    assert "did you mean 'haggle'" in refused("show", "game", "hagle")
+    assert "did you mean 'haggle'" in get_refusal("show", "game", "hagle")
 
 
 def test_mistake_before_the_name_is_explained() -> None:
-    assert "which game? Name one: arena show game NAME (arena list games)" in refused("show", "game")
-    assert "arena show panel NAME" in refused("show", "panel")
-    assert "did you mean 'game'?" in refused("show", "gane", "kuhn_poker")
-    assert "did you mean 'kuhn_poker'?" in refused("show", "panel", "kuhn")
+    assert "which game? Name one: arena show game NAME (arena list games)" in get_refusal("show", "game")
+    assert "arena show panel NAME" in get_refusal("show", "panel")
+    assert "did you mean 'game'?" in get_refusal("show", "gane", "kuhn_poker")
+    assert "did you mean 'kuhn_poker'?" in get_refusal("show", "panel", "kuhn")
 
 
 MISSING = {"recommender": "faiss", "reasoning": "reasoning_gym.factory"}
@@ -72,5 +72,5 @@ MISSING = {"recommender": "faiss", "reasoning": "reasoning_gym.factory"}
 def test_a_game_without_its_extra_is_one_line(name: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MISSING[name], None)
     load_shelf.cache_clear()  # an index that is there needs no faiss
-    line = refused(*command.split(), name)
+    line = get_refusal(*command.split(), name)
     assert "pip install 'arena-selfplay[" in line

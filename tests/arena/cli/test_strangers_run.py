@@ -8,9 +8,9 @@ import pytest
 
 from arena.store.run import RunFolder
 from arena.store.schema import SCHEMA_VERSION
-from tests.factories.commands import Told, arena
+from tests.factories.commands import CommandResult, arena
 from tests.factories.kept_run import SHARED
-from tests.factories.store import record
+from tests.factories.store import make_record
 
 NASTY = "a\x1b]0;owned\x07\x1b[31mred\u202e[/im_end][bold]"
 
@@ -31,7 +31,7 @@ METRICS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def check_harmless(result: Told) -> None:
+def check_harmless(result: CommandResult) -> None:
     assert result.code in (0, 2), result
     assert "Traceback" not in result.out + result.err
     for text in (result.out, result.err):
@@ -42,8 +42,8 @@ def check_harmless(result: Told) -> None:
 def test_show_prints_text_only(tmp_path: Path, sealed: bool) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     for k in (1, 2):
-        row = insert_escapes(record(k, 0).to_json()) | {"id": f"000{k}-0000", "iteration": k, "status": "finished"}
-        line = json.dumps({"schema": SCHEMA_VERSION} | restore_schema(row, record(k, 0).to_json()))
+        row = insert_escapes(make_record(k, 0).to_json()) | {"id": f"000{k}-0000", "iteration": k, "status": "finished"}
+        line = json.dumps({"schema": SCHEMA_VERSION} | restore_schema(row, make_record(k, 0).to_json()))
         (run.path / "log").mkdir(exist_ok=True)
         (run.path / "log" / f"000{k}.jsonl").write_text(line + "\n")
         if sealed:
@@ -91,7 +91,12 @@ def test_invalid_metrics_are_refused(tmp_path: Path, line: str) -> None:
 def test_invalid_rows_of_an_open_log_are_refused(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", SHARED, {})
     (run.path / "log").mkdir()
-    for row in ({}, {"id": 3}, record(1, 0).to_json() | {"turns": NASTY}, record(1, 0).to_json() | {"seats": []}):
+    for row in (
+        {},
+        {"id": 3},
+        make_record(1, 0).to_json() | {"turns": NASTY},
+        make_record(1, 0).to_json() | {"seats": []},
+    ):
         (run.path / "log" / "0001.jsonl").write_text(json.dumps({"schema": SCHEMA_VERSION} | row) + "\n" * 2)
         result = arena("show", run.path)
         check_harmless(result)

@@ -21,8 +21,8 @@ from arena.evaluate.study.record import RecordedRun
 from arena.store.locks import is_in_use
 from arena.store.reader import RunReader
 from tests.factories.children import Child
-from tests.factories.commands import arena, refused
-from tests.factories.tiny_study import ITERATIONS, written
+from tests.factories.commands import arena, get_refusal
+from tests.factories.tiny_study import ITERATIONS, write_study
 
 ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 
@@ -30,11 +30,11 @@ ALSO = {"deal": [0.5] * ITERATIONS, "evaluation.deal": [0.25, 0.5]}
 @pytest.mark.slow
 def test_same_command_continues_a_killed_study(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    words = ["study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
+    words = ["study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
-    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
+    assert child.wait_until(lambda: (folder / "mars-0" / "checkpoints" / "0001").exists())
     assert is_in_use(folder / "mars-0")
-    assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
+    assert f"{folder} is in use by process {child.process.pid}" == get_refusal(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
     result = Child(tmp_path / "second", *words).end(400)
@@ -66,8 +66,8 @@ def test_same_command_continues_a_killed_study(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
 def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    child = Child(tmp_path / "it", "study", written(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
-    assert child.until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
+    child = Child(tmp_path / "it", "study", write_study(tmp_path), "--seeds", "1", "--jobs", "1", "--out", folder)
+    assert child.wait_until(lambda: (folder / "mars-0" / "checkpoints" / "0000").exists())
     child.signal(signal.SIGKILL)
     child.end()
     deadline = time.monotonic() + 60
@@ -81,7 +81,7 @@ def test_runs_end_with_the_study_that_is_killed(tmp_path: Path) -> None:
 def test_failed_run_gives_one_line_and_others_continue(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     (folder / "mars-0").mkdir(parents=True)
-    file = written(tmp_path, warm=[])
+    file = write_study(tmp_path, warm=[])
     (folder / "mars-0" / "foreign.txt").write_text("mine")
     (folder / "experiment.yaml").write_text(file.read_text())
     result = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
@@ -97,7 +97,7 @@ def test_failed_run_gives_one_line_and_others_continue(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_unknown_figure_ends_the_study_after_one_iteration(tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    file = written(tmp_path, figure="valid_rat")
+    file = write_study(tmp_path, figure="valid_rat")
     result = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder).end(400)
     assert result.code == 2
     *notes, last = result.err.splitlines()
@@ -108,16 +108,16 @@ def test_unknown_figure_ends_the_study_after_one_iteration(tmp_path: Path) -> No
 
 def test_refusals_create_no_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "study"]
-    assert "no section `study`" in refused("study", "tic_tac_toe-nano", *out)
-    assert "unknown recipe 'negotiation-nan'" in refused("study", "negotiation-nan", *out)
-    assert "--arms: no arm 'zeor' — did you mean 'zero'?" in refused(
+    assert "no section `study`" in get_refusal("study", "tic_tac_toe-nano", *out)
+    assert "unknown recipe 'negotiation-nan'" in get_refusal("study", "negotiation-nan", *out)
+    assert "--arms: no arm 'zeor' — did you mean 'zero'?" in get_refusal(
         "study", "negotiation-nano", "--arms", "zeor", *out
     )
-    assert "cannot be read" in refused("study", str(tmp_path / "nowhere.yaml"), *out)
-    uneven = written(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
-    assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in refused("study", uneven, *out)
-    assert "--redraw: there is no study in" in refused("study", "negotiation-nano", "--redraw", *out)
-    assert "no arm 'zeor'" in refused("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
+    assert "cannot be read" in get_refusal("study", str(tmp_path / "nowhere.yaml"), *out)
+    uneven = write_study(tmp_path, arms={"zero": ["credit.estimator=zero", "play.matches=8"]})
+    assert "study.arms.zero: plays 3 × 8 matches, mars 3 × 4" in get_refusal("study", uneven, *out)
+    assert "--redraw: there is no study in" in get_refusal("study", "negotiation-nano", "--redraw", *out)
+    assert "no arm 'zeor'" in get_refusal("run", "selfplay", "--recipe", "negotiation-nano", "--arm", "zeor", *out)
     assert not (tmp_path / "study").exists()
 
 
@@ -125,7 +125,7 @@ def test_settings_apply_to_every_arm_and_belong_to_the_study(tmp_path: Path, mon
     """Other settings in the same folder are refused; an arm keeps the settings that define it."""
     monkeypatch.setattr(batch, "_preflight_arms", lambda arms, quiet: lambda experiment: experiment)
     monkeypatch.setattr(batch, "_run_all", lambda runner, quiet: None)
-    folder, file = tmp_path / "study", written(tmp_path, each=["policies.shared.model=nano-{seed}"])
+    folder, file = tmp_path / "study", write_study(tmp_path, each=["policies.shared.model=nano-{seed}"])
     words = ["study", file, "--seeds", "2", "--out", folder]
     own_settings = ["--set", "learn.lr=0.5", "--set", "policies.shared.model=nano-7", "--first-seed", "40"]
     result = arena(*words, *own_settings, "--set", "credit.estimator=rae")
@@ -144,7 +144,7 @@ def test_settings_apply_to_every_arm_and_belong_to_the_study(tmp_path: Path, mon
         line = arena(*words, *own_settings, "--set", "credit.estimator=rae", *other).err.splitlines()[-1]
         assert "is another experiment: " in line
         assert "give the options it was begun with, restore it, or choose another --out" in line
-    assert "learn.lrr: unknown field — did you mean 'lr'?" in refused(*words, "--set", "learn.lrr=1")
+    assert "learn.lrr: unknown field — did you mean 'lr'?" in get_refusal(*words, "--set", "learn.lrr=1")
 
 
 @pytest.mark.parametrize("words", [["study"], ["sweep", "--set", "learn.lr=1e-4"]])
@@ -168,9 +168,9 @@ def test_rehearsal_folder_lies_beside_the_study(folder: str, expected: str, monk
 
 @pytest.mark.slow
 def test_unknown_gauge_is_reported_while_runs_wait(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
+    file, folder = write_study(tmp_path, gauges=[{"figure": "report.deal"}, {"figure": "deal"}]), tmp_path / "study"
     child = Child(tmp_path / "it", "study", file, "--seeds", "1", "--jobs", "1", "--out", folder)
-    assert child.until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
+    assert child.wait_until(lambda: (folder / "zero-0" / "metrics.jsonl").exists())
     child.signal(signal.SIGINT)
     result = child.end()
     assert result.err.count("no run has the gauge") == 1 and "gauge report.deal: its name is another" in result.err
@@ -178,7 +178,7 @@ def test_unknown_gauge_is_reported_while_runs_wait(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rehearsal_plays_two_iterations_per_arm_and_estimates_the_time(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
+    file, folder = write_study(tmp_path, warm=[], minutes=50, gauges=[{"figure": "report.deal"}]), tmp_path / "study"
     words = ["study", file, "--seeds", "3", "--jobs", "2", "--out", folder, "--rehearse", "--json"]
     result = Child(tmp_path / "it", *words).end(400)
     assert result.code == 0 and result.err.count("no run has the gauge report.deal: its name is another") == 1
@@ -196,7 +196,7 @@ def test_rehearsal_plays_two_iterations_per_arm_and_estimates_the_time(tmp_path:
 
 def test_one_arm_runs_by_itself(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    result = arena("run", "selfplay", "--config", written(tmp_path), "--arm", "zero", "--out", run)
+    result = arena("run", "selfplay", "--config", write_study(tmp_path), "--arm", "zero", "--out", run)
     assert result.code == 0, result.err
     assert compose([file_layer(run / "config.yaml")]).credit.estimator.name == "zero"
     assert {row["learn"]["shared"]["advantage_size"] for row in RunReader(run).metrics()} == {0.0}
@@ -210,7 +210,7 @@ def test_recipes_are_listed_with_the_paper_they_replicate() -> None:
 
 
 def test_redraw_needs_only_the_record_and_keeps_the_first_arm(tmp_path: Path) -> None:
-    file, folder = written(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
+    file, folder = write_study(tmp_path, arms={"zero": [], "other": []}, warm=[]), tmp_path / "study"
     planned = plan(compose([file_layer(file)]), tmp_path / "one", ["mars", "zero", "other"], 2, lambda it: it)
     runs = [(run.arm, run.seed) for run in planned.runs]
     known = {

@@ -14,16 +14,16 @@ import pytest
 
 from arena.store.locks import is_in_use
 from arena.store.reader import RunReader
-from tests.factories.clusters import Nodes, nodes
-from tests.factories.tiny_study import ITERATIONS, written
+from tests.factories.clusters import Cluster, make_cluster
+from tests.factories.tiny_study import ITERATIONS, write_study
 
 pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Nodes]:
-    with nodes() as cluster_nodes:
+def cluster() -> Iterator[Cluster]:
+    with make_cluster() as cluster_nodes:
         cluster_nodes.start(cpus=1)
         yield cluster_nodes
 
@@ -31,9 +31,9 @@ def cluster() -> Iterator[Nodes]:
 class Study:
     """`arena study --on-ray` in a process of its own."""
 
-    def __init__(self, cluster: Nodes, folder: Path, iterations: int = ITERATIONS) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, iterations: int = ITERATIONS) -> None:
         self.out, self._folder = folder / "study", folder
-        file = written(folder, warm=[])
+        file = write_study(folder, warm=[])
         file.write_text(file.read_text().replace(f"iterations: {ITERATIONS}", f"iterations: {iterations}"))
         command = [sys.executable, "-P", "-m", "arena", "study", str(file), "--seeds", "1", "--json"]
         command += ["--on-ray", cluster.address, "--out", str(self.out)]
@@ -56,7 +56,7 @@ class Study:
             self.process.kill()
 
 
-def find_worker(cluster: Nodes, run: Path) -> psutil.Process | None:
+def find_worker(cluster: Cluster, run: Path) -> psutil.Process | None:
     """Return the Ray worker process that runs this run, if any."""
     for process in cluster.processes():
         try:
@@ -67,7 +67,7 @@ def find_worker(cluster: Nodes, run: Path) -> psutil.Process | None:
     return None
 
 
-def test_killed_worker_loses_nothing_committed(cluster: Nodes, tmp_path: Path) -> None:
+def test_killed_worker_loses_nothing_committed(cluster: Cluster, tmp_path: Path) -> None:
     study = Study(cluster, tmp_path)
     first = study.out / "mars-0"
     study.wait_until((first / "checkpoints" / "0001").exists)
@@ -86,7 +86,7 @@ def test_killed_worker_loses_nothing_committed(cluster: Nodes, tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
 def test_runs_end_with_their_study_and_the_same_command_continues(
-    cluster: Nodes, tmp_path: Path, number: signal.Signals
+    cluster: Cluster, tmp_path: Path, number: signal.Signals
 ) -> None:
     study = Study(cluster, tmp_path, iterations=1000)
     first = study.out / "mars-0"
@@ -105,7 +105,7 @@ def test_runs_end_with_their_study_and_the_same_command_continues(
         end_study(cluster, again, signal.SIGTERM)
 
 
-def end_study(cluster: Nodes, study: Study, number: signal.Signals) -> None:
+def end_study(cluster: Cluster, study: Study, number: signal.Signals) -> None:
     """End the study with a signal, and wait until its run has ended."""
     os.kill(study.process.pid, number)
     assert study.end() in (130, 143, -signal.SIGKILL), study.read_output()
@@ -116,7 +116,7 @@ def end_study(cluster: Nodes, study: Study, number: signal.Signals) -> None:
 
 
 def test_missing_cluster_gives_one_line(tmp_path: Path) -> None:
-    with nodes() as cluster:
+    with make_cluster() as cluster:
         study = Study(cluster, tmp_path)
         assert study.end() == 2
     (line,) = study.read_output().splitlines()[-1:]

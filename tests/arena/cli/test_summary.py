@@ -17,8 +17,8 @@ from arena.records import MatchRecord
 from arena.rows import is_zero_sum
 from arena.statistics import Interval
 from arena.store.reader import RunReader
-from tests.factories.commands import arena, refused
-from tests.factories.matches import played
+from tests.factories.commands import arena, get_refusal
+from tests.factories.matches import play_scripted
 
 RUN = ["run", "selfplay", "--iterations", "2", "--set", "policies.shared.imitate.matches=16"]
 LEAGUE = "league={opponents: [{play: past, lag: 1}, {play: fixed, policy: nash}], pool: {every: 1}}"
@@ -112,9 +112,9 @@ def format_iteration(*matches: MatchRecord) -> str:
 
 
 def test_line_shows_payoff_only_against_fixed_opponents() -> None:
-    alone = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(6)]
+    alone = [play_scripted("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(6)]
     assert "payoff" not in format_iteration(*alone) and "payoff" in format_iteration(
-        played("negotiation", 1, {"opener": "conceder", "responder": "conceder"})
+        play_scripted("negotiation", 1, {"opener": "conceder", "responder": "conceder"})
     )
     trained = [replace(one, seats={**one.seats, "first": replace(one.seats["first"], trained=True)}) for one in alone]
     paid = fmean(one.payoffs["first"] for one in trained)
@@ -130,4 +130,4 @@ def test_run_without_a_game_lists_commands() -> None:
     assert "arena run selfplay --recipe kuhn_poker-nano " in result.out
     for row in json.loads(arena("run", "selfplay", "--json").out):
         assert row["command"].startswith("arena run selfplay --") and 20 < len(row["what"]) < 160
-    assert "what is to be played?" in refused("run", "selfplay", "--seed", "3")
+    assert "what is to be played?" in get_refusal("run", "selfplay", "--seed", "3")

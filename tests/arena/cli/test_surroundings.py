@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,7 +85,7 @@ def test_a_hang_up_ends_a_command_unless_it_is_ignored(tmp_path: Path) -> None:
         assert (result.code, result.line) == (129, "ended by SIGHUP")
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-        assert "has no class 'Game'" in refused("show", "game", f"{tmp_path}/hang.py:Game")
+        assert "has no class 'Game'" in get_refusal("show", "game", f"{tmp_path}/hang.py:Game")
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -115,7 +115,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 def test_a_game_that_raises_is_one_line_that_names_its_file(tmp_path: Path, fault: str, command: str) -> None:
     text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS[fault]}\n"
     (tmp_path / "own.py").write_text(text)
-    line = refused(*COMMANDS[command](f"{tmp_path}/own.py:Own"))
+    line = get_refusal(*COMMANDS[command](f"{tmp_path}/own.py:Own"))
     assert f"{tmp_path}/own.py, line " in line
 
 
@@ -123,7 +123,7 @@ def test_a_game_that_raises_is_one_line_that_names_its_file(tmp_path: Path, faul
 def test_run_of_a_game_that_raises_creates_no_folder(tmp_path: Path, fault: str) -> None:
     text = f"from games.tic_tac_toe import TicTacToe\n\n\nclass Own(TicTacToe):\n    {BROKEN_METHODS[fault]}\n"
     (tmp_path / "own.py").write_text(text)
-    line = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
+    line = get_refusal("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
     assert "own.py, line 6" in line and not (tmp_path / "run").exists()
 
 
@@ -131,13 +131,13 @@ def test_a_game_whose_option_has_no_default_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "from games.tic_tac_toe import TicTacToe\nclass Own(TicTacToe):\n    def __init__(self, size):\n        pass\n"
     )
-    line = refused("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
+    line = get_refusal("run", "selfplay", "--game", f"{tmp_path}/own.py:Own", "--out", tmp_path / "run")
     assert "missing 1 required positional argument: 'size'" in line
 
 
 def test_a_file_that_exits_when_it_is_imported_is_refused(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("raise SystemExit(0)\n")
-    assert "own.py cannot be imported: line 1: SystemExit" in refused("show", "game", f"{tmp_path}/own.py:Own")
+    assert "own.py cannot be imported: line 1: SystemExit" in get_refusal("show", "game", f"{tmp_path}/own.py:Own")
 
 
 def test_an_error_of_arenas_own_code_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

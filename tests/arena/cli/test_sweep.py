@@ -10,7 +10,7 @@ import yaml
 
 from arena.store.reader import RunReader
 from tests.factories.children import Child
-from tests.factories.commands import SETTINGS, arena, refused
+from tests.factories.commands import SETTINGS, arena, get_refusal
 
 FIXED = [part for setting in (*SETTINGS, "iterations=60") for part in ("--set", setting)]
 GRID = ["--set", "learn.lr=1e-4,3e-4"]
@@ -21,8 +21,8 @@ def test_same_command_continues_a_killed_sweep(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     words = ["sweep", "negotiation-nano", *FIXED, *GRID, "--seeds", "1", "--jobs", "1", "--out", folder, "--json"]
     child = Child(tmp_path / "first", *words)
-    assert child.until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
-    assert f"{folder} is in use by process {child.process.pid}" == refused(*words)
+    assert child.wait_until(lambda: (folder / "setting-1-1000" / "checkpoints" / "0001").exists())
+    assert f"{folder} is in use by process {child.process.pid}" == get_refusal(*words)
     child.signal(signal.SIGKILL)
     assert child.end().code == -signal.SIGKILL
     result = Child(tmp_path / "second", *words).end(400)
@@ -46,20 +46,20 @@ def test_same_command_continues_a_killed_sweep(tmp_path: Path) -> None:
     assert time.monotonic() - began < 30, "finished runs were repeated"
     data["runs"][0]["curve"] = [9.0] * 2
     (folder / "sweep.json").write_text(json.dumps(data))
-    assert "sweep.json is not as it was written: restore it from a copy" in refused(*words)
+    assert "sweep.json is not as it was written: restore it from a copy" in get_refusal(*words)
 
 
 def test_refusals_create_no_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "sweep"]
-    assert "what is to be tried?" in refused("sweep", "negotiation-nano", *out)
-    assert "unknown recipe 'negotiation-nan' — did you mean" in refused("sweep", "negotiation-nan", *GRID, *out)
-    line = refused("sweep", "negotiation-nano", "--set", "learn.lrr=1,2", *out)
+    assert "what is to be tried?" in get_refusal("sweep", "negotiation-nano", *out)
+    assert "unknown recipe 'negotiation-nan' — did you mean" in get_refusal("sweep", "negotiation-nan", *GRID, *out)
+    line = get_refusal("sweep", "negotiation-nano", "--set", "learn.lrr=1,2", *out)
     assert "learn.lrr: unknown field — did you mean 'lr'?" in line
     grid = [part for n in range(9) for part in ("--set", f"policies.p{n}.lora=0,1,2,3,4,5,6,7,8,9")]
-    line = refused("sweep", "negotiation-nano", *grid, "--seeds", "1", *out)
+    line = get_refusal("sweep", "negotiation-nano", *grid, "--seeds", "1", *out)
     assert line.startswith("1000000000 settings × 1 seeds are 1000000000 runs, more than 200: try fewer values")
-    assert "6 runs, more than 5" in refused("sweep", "negotiation-nano", *GRID, "--most", "5", *out)
-    assert "--redraw: there is no sweep in" in refused("sweep", "negotiation-nano", *GRID, "--redraw", *out)
+    assert "6 runs, more than 5" in get_refusal("sweep", "negotiation-nano", *GRID, "--most", "5", *out)
+    assert "--redraw: there is no sweep in" in get_refusal("sweep", "negotiation-nano", *GRID, "--redraw", *out)
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.txt").write_text("mine")
     line = arena("sweep", "negotiation-nano", *GRID, *out).err.splitlines()[-1]

@@ -19,7 +19,7 @@ from arena.config.seating import resolve_tables
 from arena.config.sources import Layer, file_layer, recipe_layer, recipe_names, recipe_of, set_layer, text_layer
 from arena.errors import ConfigError
 from arena.parts.apportion import apportion
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 BASE = """\
 name: small
@@ -93,7 +93,7 @@ TEXTS = ["0908", "1e3", "0o17", "null", "on", "1:30", "2024-01-01", "a: b #c", "
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts_in_settings_round_trip(text: str) -> None:
     """By default each text is tried at every third path, so each path gets three of the texts."""
-    accepted, step = 0, cases(3, 1)
+    accepted, step = 0, count_cases(3, 1)
     for path in list(list_text_paths(FULL_CONFIG))[TEXTS.index(text) % step :: step]:
         try:
             config = compose([Layer("it", "", replace_text(FULL_CONFIG, path, text))])

@@ -18,8 +18,8 @@ from arena.preflight import preflight
 from games.contracts import Deal
 from tests.factories import hostile
 from tests.factories.commands import arena
-from tests.factories.hostile import at_most
-from tests.factories.thorough import cases
+from tests.factories.hostile import limit_seconds
+from tests.factories.thorough import count_cases
 
 PATIENCE = 10
 
@@ -27,7 +27,7 @@ PATIENCE = 10
 def is_accepted(case: str, check: Callable[[], object], patience: int = PATIENCE) -> bool:
     """Return whether the input was accepted; fail for an error that is not one line."""
     try:
-        with at_most(patience):
+        with limit_seconds(patience):
             check()
         return True
     except BAD_INPUT as error:
@@ -54,7 +54,7 @@ def check_settings(recipe: Layer, *settings: str) -> None:
 
 def try_experiments(rng: random.Random, count: int) -> int:
     """Return how many of `count` mutated experiments are accepted."""
-    texts = (text for _, text in hostile.mutants(hostile.experiments(), rng, count))
+    texts = (text for _, text in hostile.generate_mutants(hostile.read_experiments(), rng, count))
     return sum(is_accepted(text, partial(check_text, "it", text)) for text in texts)
 
 
@@ -66,14 +66,14 @@ def try_settings(rng: random.Random, count: int) -> int:
             f"{name}: {setting}",
             partial(check_settings, recipes[name], setting),
         )
-        for name, setting in (hostile.setting(rng) for _ in range(count))
+        for name, setting in (hostile.generate_setting(rng) for _ in range(count))
     )
 
 
 def try_roles(rng: random.Random, count: int, folder: Path) -> int:
     """Return how many of `count` mutated roles are accepted."""
     file, accepted = folder / "role.yaml", 0
-    for _, text in hostile.mutants(hostile.roles(), rng, count):
+    for _, text in hostile.generate_mutants(hostile.read_roles(), rng, count):
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
         accepted += is_accepted(text, lambda: read_role(file))
     return accepted
@@ -100,14 +100,14 @@ def empty_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_experiments(seed: int) -> None:
-    assert 0 < try_experiments(random.Random(seed), count := cases(50, 125)) < count
+    assert 0 < try_experiments(random.Random(seed), count := count_cases(50, 125)) < count
 
 
 @pytest.mark.thorough
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_settings(seed: int) -> None:
-    assert 0 < try_settings(random.Random(seed), count := cases(70, 175)) < count
+    assert 0 < try_settings(random.Random(seed), count := count_cases(70, 175)) < count
 
 
 @pytest.mark.slow_after(1)
@@ -137,14 +137,14 @@ def test_a_name_of_two_lines_is_refused_in_one(setting: str) -> None:
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_mutated_inputs_on_the_command_line(command: str, tmp_path: Path) -> None:
     rng, codes = random.Random(3), list[int]()
-    written = tuple((name, text) for name, text in hostile.roles() if "game: negotiation" in text)
+    written = tuple((name, text) for name, text in hostile.read_roles() if "game: negotiation" in text)
     for n in range(40):
         if command == "check":
-            (name, text), file = next(hostile.mutants(written, rng, 1)), tmp_path / f"role-{n}.yaml"
+            (name, text), file = next(hostile.generate_mutants(written, rng, 1)), tmp_path / f"role-{n}.yaml"
             file.write_text(text, encoding="utf-8", errors="surrogatepass")
             result = arena("check", "role", file, "--game", "negotiation")
         else:
-            name, text = next(hostile.mutants(hostile.experiments(), rng, 1))
+            name, text = next(hostile.generate_mutants(hostile.read_experiments(), rng, 1))
             text = text if n % 2 else "no_such_field: 1\n" + text  # refused at the latest by that: nothing is to begin
             (tmp_path / "mine.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
             result = arena("run", "selfplay", "--config", tmp_path / "mine.yaml", "--set", "policies=1", "--out", "run")
@@ -163,7 +163,7 @@ def test_hundred_thousand_mutations(tmp_path: Path) -> None:
         try_settings(rng, 1500)
         try_roles(rng, 1000, tmp_path)
     for _ in range(300):
-        name, setting = hostile.setting(rng)
+        name, setting = hostile.generate_setting(rng)
         result = arena("run", "selfplay", "--recipe", name, "--set", setting, "--set", "policies=1", "--out", "run")
         assert result.code == 2 and result.line and len(result.line) <= 1000, setting
 
@@ -185,7 +185,7 @@ def test_hundred_thousand_mutations(tmp_path: Path) -> None:
 )
 def test_endless_work_is_refused(settings: list[str]) -> None:
     """Regression: these were accepted, and the run never ended or filled the memory."""
-    with pytest.raises(BAD_INPUT, match=r"less than or equal to|at most|more than a million"), at_most(PATIENCE):
+    with pytest.raises(BAD_INPUT, match=r"less than or equal to|at most|more than a million"), limit_seconds(PATIENCE):
         check_settings(recipe_layer("negotiation-nano"), *settings)
 
 
@@ -204,6 +204,6 @@ def test_game_bounds_its_number_of_acts(game: str, option: str) -> None:
     """Regression: a game listed a thousand million acts, one for each value of a number."""
     with pytest.raises(ValueError, match="to 100000, not 1000000000"):
         games.deal(Deal(game, {option: 10**9}, 0))
-    with at_most(PATIENCE):
+    with limit_seconds(PATIENCE):
         dealt = games.deal(Deal(game, {option: 10**5}, 0))
         dealt.observe(dealt.agent_selection)

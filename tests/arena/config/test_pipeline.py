@@ -12,8 +12,8 @@ from arena.config.staging import Earlier, derive_stage_seed, plan
 from arena.errors import ConfigError
 from arena.parts.part_config import accepts_any_setting
 from arena.parts.schedules import SCHEDULE
-from tests.factories.commands import arena, refused
-from tests.factories.pipelines import CONFIG, pipeline
+from tests.factories.commands import arena, get_refusal
+from tests.factories.pipelines import CONFIG, make_pipeline
 
 HEAD = CONFIG[: CONFIG.index("stages:")]
 LINE = HEAD.count("\n") + 1
@@ -77,7 +77,7 @@ def test_mistake_gives_one_line_with_file_and_stage(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("chain.yaml").write_text(HEAD + stages)
-    assert message in refused("run", "selfplay", "--config", "chain.yaml", "--out", "run")
+    assert message in get_refusal("run", "selfplay", "--config", "chain.yaml", "--out", "run")
     assert not Path("run").exists()
 
 
@@ -85,7 +85,7 @@ def test_mistake_gives_one_line_with_file_and_stage(
 def test_invalid_stage_name_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
-    line = refused("run", "selfplay", "--config", file, "--out", tmp_path / "run")
+    line = get_refusal("run", "selfplay", "--config", file, "--out", tmp_path / "run")
     assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is no name: use at most 64" in line
     assert not (tmp_path / "run").exists()
 
@@ -102,7 +102,7 @@ def test_bad_pipeline_settings_are_reported() -> None:
 
 
 def test_shared_settings_cannot_name_a_stage() -> None:
-    pipeline_spec = pipeline("policies.player.model=stage:first")
+    pipeline_spec = make_pipeline("policies.player.model=stage:first")
     with pytest.raises(ConfigError, match=r"policies.player.model: stage:first: only the settings of a stage can name"):
         plan(pipeline_spec, Path("RUN"), print)
 
@@ -132,7 +132,7 @@ def test_policies_start_from_the_last_stage_that_trained_them() -> None:
 
 def test_stage_settings_override_shared_ones_and_later_layers_both() -> None:
     changes = ["iterations=9", "stages.play.play.iterations=7", "learn.lr=0.5"]
-    pipeline_spec = pipeline(*changes)
+    pipeline_spec = make_pipeline(*changes)
     stages = {each.spec.name: each.made for each in plan(pipeline_spec, Path("RUN"), print)}
     assert [each.iterations for each in stages.values()] == [2, 7, 2]  # type: ignore[union-attr]
     assert [each.learn.lr for each in stages.values()] == [0.5, 5e-4, 0.5]  # type: ignore[union-attr]
@@ -150,7 +150,7 @@ def test_stage_settings_override_shared_ones_and_later_layers_both() -> None:
 )
 def test_change_of_unknown_stage_is_refused(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        pipeline(assignment)
+        make_pipeline(assignment)
     assert message in str(raised.value) and str(raised.value).startswith(f"--set {assignment}")
 
 
@@ -158,7 +158,7 @@ def test_saved_pipeline_round_trips_with_absolute_paths(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def mine(batch): return batch\n")
     Path("roles").mkdir()
-    pipeline_spec = pipeline(
+    pipeline_spec = make_pipeline(
         "roles=roles", "stages.play.play.credit.estimator=mine.py:mine", "stages.last.play.roles=roles"
     )
     text = pipeline_spec.with_changes(
@@ -173,7 +173,7 @@ def test_saved_pipeline_round_trips_with_absolute_paths(tmp_path: Path, monkeypa
 def test_seeds_differ_by_stage_and_repeat() -> None:
     seeds = {derive_stage_seed(seed, name) for seed in range(50) for name in ("a", "b", "aa", "ab")}
     assert len(seeds) == 200 and derive_stage_seed(3, "a") == derive_stage_seed(3, "a")
-    pipeline_spec = pipeline("stages.first.play.seed=7")
+    pipeline_spec = make_pipeline("stages.first.play.seed=7")
     assert next(each.made.seed for each in plan(pipeline_spec, Path("RUN"), print)) == 7  # type: ignore[union-attr]
 
 
@@ -192,7 +192,7 @@ def test_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
     assert file_layer(file).data["stages"]
     result = arena("check", "experiment", file)
     assert result.code == 0 and "stage 3: last (play)" in result.out and "chain: fit to run" in result.out
-    assert "stage last: " in refused("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
+    assert "stage last: " in get_refusal("check", "experiment", file, "--set", "stages.last.play.seats.first.role=none")
 
 
 def test_python_functions_refuse_pipelines(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from arena.config.layers import compose, to_yaml
 from arena.config.presets import PRESETS
 from arena.config.sources import recipe_layer, set_layer, text_layer
 from arena.errors import ConfigError
-from tests.factories.commands import arena, refused
-from tests.factories.token_batches import batch, gradient, numbers, tensor
+from tests.factories.commands import arena, get_refusal
+from tests.factories.token_batches import compute_gradient, make_batch, make_floats, make_integers
 
 CHANGE = np.array([0.5, -0.5, 0.05, -0.02, 0.3, 0.001])
 """log r of six tokens: a stream of four, and one of two."""
@@ -27,7 +27,7 @@ def clipped_gradient(ratio: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.where(binds, 0.0, -ADVANTAGES * ratio)
 
 
-def compute_gradient(name: str) -> np.ndarray:
+def compute_expected_gradient(name: str) -> np.ndarray:
     """Return the gradient of the step's loss by each token's log-probability, by the paper's formula."""
     token = np.exp(CHANGE)
     sequence = np.exp(np.array([CHANGE[:4].mean()] * 4 + [CHANGE[4:].mean()] * 2))
@@ -51,13 +51,17 @@ def compute_gradient(name: str) -> np.ndarray:
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_equals_its_formula(name: str) -> None:
     rule = make_learn_spec(f"learn.loss={name}")
-    log_ratios = tensor(*CHANGE).requires_grad_()
-    tokens = batch(
-        log_ratios, tensor(*[0] * 6), tensor(*ADVANTAGES), streams=numbers(*STREAMS), turns=numbers(*STREAMS)
+    log_ratios = make_floats(*CHANGE).requires_grad_()
+    tokens = make_batch(
+        log_ratios,
+        make_floats(*[0] * 6),
+        make_floats(*ADVANTAGES),
+        streams=make_integers(*STREAMS),
+        turns=make_integers(*STREAMS),
     )
     weights = rule.aggregate(STREAMS, STREAMS, np.ones(6, dtype=bool))
-    loss = rule.loss(tokens).loss * tensor(*weights)
-    assert gradient(loss, log_ratios) == pytest.approx(list(compute_gradient(name)), abs=1e-9)
+    loss = rule.loss(tokens).loss * make_floats(*weights)
+    assert compute_gradient(loss, log_ratios) == pytest.approx(list(compute_expected_gradient(name)), abs=1e-9)
     assert rule.regularisers["kl"].with_defaults().settings["weight"].to_plain() == (0.04 if name == "grpo" else 0.0)
 
 
@@ -104,4 +108,4 @@ def test_misplaced_name_gets_a_hint(setting: str, message: str) -> None:
 def test_presets_are_listed() -> None:
     result = arena("list", "presets", "--json")
     assert result.code == 0 and "cispo: {low: 1.0, high: 4.0}" in result.out
-    assert "did you mean 'presets'" in refused("list", "preset")
+    assert "did you mean 'presets'" in get_refusal("list", "preset")

@@ -20,8 +20,8 @@ from arena.credit.critics.networks import twin_loss
 from arena.credit.estimators.gae import Discounts
 from arena.credit.settings import CreditSpec
 from games.contracts import Message
-from tests.factories.babble import POLICIES, Babbler
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.babble import POLICIES, RandomTextEngine
+from tests.factories.trajectories import make_turn, wrap_turns
 
 GOAL, SLIP, GAMMA = 4, 0.25, 0.9
 ACTS = ("go left", "go right")
@@ -39,10 +39,10 @@ def make_critic(seed: int = 0, **settings: Any) -> Archer:
 
 def make_walk(places: list[int], acts: list[int], rewards: list[float]) -> CreditedTrajectory:
     turns = tuple(
-        turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
+        make_turn(k, {}, messages=(Message.of("referee", f"you are at place {place}"),), raw=ACTS[act])
         for k, (place, act) in enumerate(zip(places, acts, strict=True))
     )
-    trajectory = trajectory_of(turns, game="chain")
+    trajectory = wrap_turns(turns, game="chain")
     return CreditedTrajectory(trajectory=trajectory, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 
@@ -237,19 +237,19 @@ def test_fresh_replies_use_the_turns_own_context() -> None:
     stream.append_sampled([6], [-1.0], 2)
     window.observe([1, 6, 7])  # forgot the first exchange
     window.append_sampled([8], [-1.0], 5)
-    turns = tuple(turn(k, {}) for k in (0, 2, 5))
-    trajectory = trajectory_of(turns, streams=(stream, window))
+    turns = tuple(make_turn(k, {}) for k in (0, 2, 5))
+    trajectory = wrap_turns(turns, streams=(stream, window))
     contexts = [(1, 2), (1, 2, 3, 4, 5), (1, 6, 7)]
     assert get_contexts(trajectory) == [Context("shared", "opener", ids) for ids in contexts]
 
 
 def test_fresh_replies_stay_within_the_positions() -> None:
     """Shorten replies that would not fit, as after a summary."""
-    engine: Any = Babbler()
+    engine: Any = RandomTextEngine()
     policies: Any = {"p": replace(POLICIES["p"], positions=20)}
     run = CriticContext(
         discounts=Discounts(), policies=policies, engine=engine, roles={"nano_player": load_role("nano_player")}
     )
     contexts = [Context("p", "nano_player", (5,) * length) for length in (4, 15)]
     wait(sample_replies(contexts, run, np.random.default_rng(0)))
-    assert [request.max_tokens for request in engine.asked] == [16, 5]
+    assert [request.max_tokens for request in engine.requests] == [16, 5]

@@ -21,8 +21,8 @@ from arena.errors import ConfigError
 from arena.preflight import preflight
 from arena.records import MatchRecord, Trajectory, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import finished
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.labs import run_lab
+from tests.factories.trajectories import make_turn, wrap_turns
 
 CONFIG = """\
 name: moved
@@ -66,7 +66,7 @@ def compute_beliefs(trajectory: Trajectory, model: Any) -> list[float]:
 
 
 def test_turn_reward_is_the_gain_in_belief_of_a_policy_with_images(tmp_path: Path) -> None:
-    finished(tmp_path / "run", make_experiment())
+    run_lab(tmp_path / "run", make_experiment())
     run, model = RunFolder.open(tmp_path / "run"), load_module(resolve("nano-vlm-1"), frozen=True)
     records = [MatchRecord.from_json(row, run.reader.log.blobs.get) for row in run.reader.matches()]
     all_trajectories = [trajectory for record in records for trajectory in trajectories(record)]
@@ -88,7 +88,7 @@ def test_turn_reward_is_the_gain_in_belief_of_a_policy_with_images(tmp_path: Pat
 
 
 def test_gains_sum_to_last_belief_minus_first() -> None:
-    two_trajectories = [trajectory_of([turn(k, {}) for k in range(3)]), trajectory_of([turn(0, {})])]
+    two_trajectories = [wrap_turns([make_turn(k, {}) for k in range(3)]), wrap_turns([make_turn(0, {})])]
     measures = {"belief.process": [np.array([0.25, 0.75, 0.5], np.float32), np.array([0.5], np.float32)]}
     rewards = belief(TurnBatch(two_trajectories, measures=measures), {}, policy="other")["process"]
     assert rewards.tolist() == [0.5, -0.25, 0.0, 0.0]

@@ -17,7 +17,7 @@ from arena.credit.settings import CreditSpec
 from arena.records import MatchRecord, Seating, Trajectory, trajectories
 from arena.store.matchlog import MatchLog
 from games.contracts import MatchId
-from tests.factories.trajectories import trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
 
 
 def assign_credit(trajectories: list[Trajectory], seed: int = 0, **rule: Any) -> list[CreditedTrajectory]:
@@ -31,7 +31,7 @@ def compute_advantages(
 
 
 def compute_returns(rewards: list[float], gamma: float) -> np.ndarray:
-    return TurnBatch([trajectory([0.0] * len(rewards))]).returns(np.array(rewards, float), gamma)
+    return TurnBatch([make_trajectory([0.0] * len(rewards))]).returns(np.array(rewards, float), gamma)
 
 
 def test_returns_to_go_by_hand() -> None:
@@ -44,10 +44,10 @@ def test_returns_to_go_by_hand() -> None:
 
 def test_mars_by_hand() -> None:
     trajectories = [
-        trajectory([0, 0, 6]),  # returns 6 6 6
-        trajectory([2]),  # return 2
-        trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
-        trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
+        make_trajectory([0, 0, 6]),  # returns 6 6 6
+        make_trajectory([2]),  # return 2
+        make_trajectory([0, 4], role="responder"),  # returns 4 4, another role: its own mean
+        make_trajectory([10], policy="other"),  # another policy: alone, so nothing to compare with
     ]
     # openers of `shared`: mean over turns (6+6+6+2)/4 = 5, not over matches (6+2)/2 = 4
     assert compute_advantages(trajectories) == [[1, 1, 1], [-3], [0, 0], [0]]
@@ -59,7 +59,7 @@ def test_mars_by_hand() -> None:
 
 
 def test_reinforce_is_the_plain_return_to_go() -> None:
-    trajectories = [trajectory([0, 0, 6]), trajectory([1, -4])]
+    trajectories = [make_trajectory([0, 0, 6]), make_trajectory([1, -4])]
     # 6 6 6; 1 - 4, -4.  gamma 0.5: 6/4 6/2 6; 1 - 4/2, -4
     assert compute_advantages(trajectories, estimator="reinforce") == [[6, 6, 6], [-3, -4]]
     assert compute_advantages(trajectories, estimator="reinforce", gamma=0.5) == [[1.5, 3, 6], [-1, -4]]
@@ -67,17 +67,17 @@ def test_reinforce_is_the_plain_return_to_go() -> None:
 
 def test_std_divides_by_group_deviation() -> None:
     # returns 6 6 6 2: mean 5, variance (1+1+1+9)/4 = 3
-    first, second = compute_advantages([trajectory([0, 0, 6]), trajectory([2])], std=True)
+    first, second = compute_advantages([make_trajectory([0, 0, 6]), make_trajectory([2])], std=True)
     assert first == pytest.approx([3**-0.5] * 3, rel=1e-5) and second == pytest.approx([-3 * 3**-0.5], rel=1e-5)
-    assert compute_advantages([trajectory([3]), trajectory([3])], std=True) == [[0], [0]]
+    assert compute_advantages([make_trajectory([3]), make_trajectory([3])], std=True) == [[0], [0]]
 
 
 def test_weights_and_stages_by_hand() -> None:
     turns = (
-        turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
-        turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
+        make_turn(0, {"deal": 8.0, "illegal": -1.0}),  # 0.1*8 + 2*(-1) + 0.5 (valid)
+        make_turn(2, {"chat": 3.0}, valid=False, finish="length", tokens=9),  # 3 (unnamed weight 1) - 0.25 (cut off)
     )
-    two_turns = trajectory_of(turns)
+    two_turns = wrap_turns(turns)
     stages = [{"valid_act": {"bonus": 0.5}}, {"cut_off": {"penalty": 0.25}}]
     (credited,) = assign_credit([two_turns], stages=stages, weights={"deal": 0.1, "illegal": 2.0})
     assert credited.rewards.tolist() == pytest.approx([0.8 - 2.0 + 0.5, 3.0 - 0.25])
@@ -92,7 +92,7 @@ reward_lists = st.lists(st.lists(st.integers(-5, 5).map(float), min_size=1, max_
 
 @given(reward_lists, st.integers(0, 2**16))
 def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], seed: int) -> None:
-    trajectories = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    trajectories = [make_trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
     permuted = compute_advantages(trajectories, seed, "shuffled", of={"mars": {"gamma": 0.9}})
     honest = compute_advantages(trajectories, seed, "mars", gamma=0.9)
     for role in ("opener", "responder"):
@@ -105,19 +105,19 @@ def test_shuffled_permutes_within_each_group_only(rewards: list[list[float]], se
 
 
 def test_shuffled_moves_credit_and_repeats_with_its_seed() -> None:
-    trajectories = [trajectory([float(i)] * 3) for i in range(5)]
+    trajectories = [make_trajectory([float(i)] * 3) for i in range(5)]
     first, repeated, other_seed = (compute_advantages(trajectories, seed, estimator="shuffled") for seed in (1, 1, 2))
     assert first == repeated != other_seed and first != compute_advantages(trajectories)
 
 
 def test_zero_is_zero() -> None:
-    assert compute_advantages([trajectory([1, 2]), trajectory([5])], estimator="zero") == [[0, 0], [0]]
+    assert compute_advantages([make_trajectory([1, 2]), make_trajectory([5])], estimator="zero") == [[0, 0], [0]]
 
 
 @given(reward_lists)
 def test_every_turn_is_credited_except_at_its_groups_mean(rewards: list[list[float]]) -> None:
     """Invariant 2: mask x advantage is zero only where a turn's return equals its group's mean."""
-    trajectories = [trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
+    trajectories = [make_trajectory(r, ("opener", "responder")[i % 2]) for i, r in enumerate(rewards)]
     credited = assign_credit(trajectories)
     means = {
         role: np.mean(
@@ -146,7 +146,7 @@ def list_sampled_turns(stream: Stream) -> list[int]:
 
 
 def test_advantages_reach_exactly_the_tokens_of_their_turn() -> None:
-    turns = tuple(turn(k, {}) for k in (1, 4, 5))
+    turns = tuple(make_turn(k, {}) for k in (1, 4, 5))
     first, second = Stream(), Stream()
     first.observe([9])
     first.append_sampled([1, 2, 3], [-0.1, -0.2, -0.3], 1)
@@ -155,7 +155,7 @@ def test_advantages_reach_exactly_the_tokens_of_their_turn() -> None:
     second.observe([1, 2, 3])  # a window's new stream: past replies are context
     second.append_sampled([5, 6], [-0.5, -0.6], 5)
     without_tokens = Stream([1], [False], [0.0], [-1])
-    three_turns = trajectory_of(turns, streams=(first, without_tokens, second))
+    three_turns = wrap_turns(turns, streams=(first, without_tokens, second))
     (credited,) = assign_credit([three_turns])
     object.__setattr__(credited, "advantages", np.array([10.0, 20.0, 30.0]))
     samples = make_samples([credited], {"opener": 0.7})
@@ -178,7 +178,7 @@ def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: s
     records = []
     for i in range(6):
         turns = tuple(
-            turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
+            make_turn(k, {"deal": float(rng.normal())}, seat=s, role=s, valid=bool(rng.integers(2)))
             for k in range(rng.integers(1, 6))
             for s in [("opener", "responder")[k % 2]]
         )
@@ -219,4 +219,4 @@ def test_advantages_from_the_log_equal_those_online(tmp_path: Path, estimator: s
 
 def test_empty_batch_is_no_error() -> None:
     assert assign_credit([]) == []
-    assert [c.advantages.tolist() for c in assign_credit([trajectory([])])] == [[]]
+    assert [c.advantages.tolist() for c in assign_credit([make_trajectory([])])] == [[]]

@@ -35,10 +35,10 @@ from arena.store.checkpoints import write
 from arena.store.run import RunFolder
 from games.contracts import Message
 from games.png import encode
-from tests.factories.labs import Quiet, experiment, finished, log, start, weight_files
-from tests.factories.models import tiny
-from tests.factories.policies import policies_of
-from tests.factories.trajectories import spoken, trajectory_of, turn
+from tests.factories.labs import RecordingWatcher, make_experiment, open_lab, read_log, read_weight_files, run_lab
+from tests.factories.models import make_tiny_llama
+from tests.factories.policies import make_policies
+from tests.factories.trajectories import make_token_trajectories, make_turn, wrap_turns
 
 UNUSED_RNG = np.random.default_rng(0)
 
@@ -48,9 +48,9 @@ def make_credited(
 ) -> CreditedTrajectory:
     """Return a credited trajectory whose turns observe these texts and earn these rewards."""
     turns = tuple(
-        turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
+        make_turn(2 * k, {}, role=role, seat=role, messages=(Message.of("they", text),)) for k, text in enumerate(texts)
     )
-    trajectory = trajectory_of(turns, match=match, seat=role, role=role)
+    trajectory = wrap_turns(turns, match=match, seat=role, role=role)
     return CreditedTrajectory(trajectory=trajectory, rewards=np.array(rewards, float), advantages=np.zeros(len(turns)))
 
 
@@ -183,12 +183,12 @@ def test_words_and_bigrams_are_signed_hashed_features() -> None:
 )
 def test_missing_or_unsuitable_critic_is_refused_before_play(credit: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        experiment(f"credit={credit}")
+        make_experiment(f"credit={credit}")
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_critic_setting_round_trips_and_can_be_replaced() -> None:
-    config = experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
+    config = make_experiment("credit={estimator: gae_turn, critic: {linear: {ridge: 2.0}}}")
     reloaded = compose([text_layer("kept", to_yaml(config))])
     assert reloaded == config and config.credit.critic == choose("critic", "linear", ridge=2.0)
     replaced = [text_layer("kept", to_yaml(config)), set_layer("credit.critic={value_head: {lr: 1e-3}}")]
@@ -226,17 +226,17 @@ def test_value_losses_by_hand_and_by_finite_differences() -> None:
 
 def make_value_head(model: Any, **settings: Any) -> ValueHead:
     critic = choose("critic", "value_head", **settings)(
-        CriticContext(discounts=Discounts(1.0, None), policies=policies_of(model))
+        CriticContext(discounts=Discounts(1.0, None), policies=make_policies(model))
     )
     assert isinstance(critic, ValueHead)
     return critic
 
 
 def test_value_is_predicted_at_the_position_before_its_token() -> None:
-    model = ValueModel(tiny())
+    model = ValueModel(make_tiny_llama())
     with torch.no_grad():
         model.head.weight.normal_(generator=torch.Generator().manual_seed(0))
-    streams = [c.trajectory.streams[0] for c in spoken(0)]
+    streams = [c.trajectory.streams[0] for c in make_token_trajectories(0)]
     for batch in pack(streams, [1.0] * 6, 64):
         values = model(batch).tolist()
         for i in batch.index:
@@ -264,9 +264,9 @@ def test_value_depends_on_earlier_images() -> None:
 
 @pytest.mark.slow
 def test_value_head_starts_at_zero_and_learns_returns() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    critic, credited = make_value_head(model, lr=3e-3, epochs=30, minibatches=2), spoken(1, 24)
+    critic, credited = make_value_head(model, lr=3e-3, epochs=30, minibatches=2), make_token_trajectories(1, 24)
     rollouts = [c.trajectory for c in credited]
     measures = wait(critic.predict(rollouts))
     assert not any(v.any() for v in measures["token_values"]) and not any(v.any() for v in measures["values"])
@@ -289,16 +289,16 @@ def test_value_head_starts_at_zero_and_learns_returns() -> None:
 
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_saved_value_head_resumes_bit_equal(tmp_path: Path, clip: float | None) -> None:
-    model, settings = tiny(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
+    model, settings = make_tiny_llama(), {"lr": 1e-2, "epochs": 2, "minibatches": 2, "clip": clip}
     uninterrupted, first = make_value_head(model, **settings), make_value_head(model, **settings)
     for critic in (uninterrupted, first):
-        wait(critic.fit(spoken(1), np.random.default_rng(1)))
+        wait(critic.fit(make_token_trajectories(1), np.random.default_rng(1)))
     first.save(tmp_path)
-    resumed = make_value_head(tiny(7), **settings)
+    resumed = make_value_head(make_tiny_llama(7), **settings)
     resumed.load(tmp_path)
     for critic in (uninterrupted, resumed):
-        wait(critic.fit(spoken(2), np.random.default_rng(2)))
-    rollouts = [c.trajectory for c in spoken(3)]
+        wait(critic.fit(make_token_trajectories(2), np.random.default_rng(2)))
+    rollouts = [c.trajectory for c in make_token_trajectories(3)]
     expected, predicted = (wait(critic.predict(rollouts))["token_values"] for critic in (uninterrupted, resumed))
     assert all((a == b).all() for a, b in zip(expected, predicted, strict=True)) and any(a.any() for a in expected)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
@@ -319,16 +319,16 @@ CREDIT = {
 }
 
 
-def make_experiment(imitated_weights: str, critic: str, *assignments: str) -> Experiment:
+def make_critic_experiment(imitated_weights: str, critic: str, *assignments: str) -> Experiment:
     policies = f"policies={{shared: {{model: {imitated_weights}}}}}"
-    return experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
+    return make_experiment(policies, "policies.shared.imitate=null", *CREDIT[critic], *assignments)
 
 
 @pytest.fixture(scope="module")
 def imitated_weights(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Weights that know the words, so that turns earn different rewards."""
     folder = tmp_path_factory.mktemp("critics") / "run"
-    lab = start(folder, experiment("iterations=1", "play.matches=1"))
+    lab = open_lab(folder, make_experiment("iterations=1", "play.matches=1"))
     wait(lab.imitate())
     return str(folder / "checkpoints" / "0000" / "policies" / "shared")
 
@@ -336,17 +336,19 @@ def imitated_weights(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("critic", CREDIT)
 def test_resume_with_critic_is_bit_equal(imitated_weights: str, tmp_path: Path, critic: str) -> None:
-    config, watcher = make_experiment(imitated_weights, critic), Quiet()
-    finished(tmp_path / "whole", config, watcher)
+    config, watcher = make_critic_experiment(imitated_weights, critic), RecordingWatcher()
+    run_lab(tmp_path / "whole", config, watcher)
     assert all(row["critic"] for row in watcher.rows)
     folder = tmp_path / "broken"
-    lab = start(folder, config, Quiet(lambda event, value: (event, value) == ("phase", (2, "learn"))))
+    lab = open_lab(folder, config, RecordingWatcher(lambda event, value: (event, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    resumed = wait(Lab.open(RunFolder.open(folder), config, Quiet()))
+    resumed = wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher()))
     assert resumed.done == 1, "stopped right after the critic's update in iteration 2"
     wait(resumed.run())
-    assert log(folder) == log(tmp_path / "whole") and weight_files(folder, 2) == weight_files(tmp_path / "whole", 2)
+    assert read_log(folder) == read_log(tmp_path / "whole") and read_weight_files(folder, 2) == read_weight_files(
+        tmp_path / "whole", 2
+    )
     critics, uninterrupted_critics = (read_critic_files(f) for f in (folder, tmp_path / "whole"))
     assert (
         critics == uninterrupted_critics
@@ -362,8 +364,8 @@ def read_critic_files(folder: Path) -> dict[str, bytes]:
 
 
 def test_linear_credit_is_reproducible_from_the_log(imitated_weights: str, tmp_path: Path) -> None:
-    config = make_experiment(imitated_weights, "linear")
-    finished(tmp_path / "run", config)
+    config = make_critic_experiment(imitated_weights, "linear")
+    run_lab(tmp_path / "run", config)
     run, critic = RunFolder.open(tmp_path / "run"), create_critic(config.credit.critic, config.credit.estimator)
     assert critic is not None
     for k in (1, 2):

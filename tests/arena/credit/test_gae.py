@@ -15,21 +15,21 @@ from arena.credit.critics.base import Measures
 from arena.credit.estimators.gae import compute_token_returns, compute_turn_returns, read_discounts
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_trajectory, make_turn, wrap_turns
 
 Shape = list[tuple[int, int, float]]
 """Turn by turn: tokens observed before it, tokens sampled in it, reward."""
 
 
-def make_trajectory(shape: Shape, role: str = "opener", window: bool = False) -> Trajectory:
+def make_shaped_trajectory(shape: Shape, role: str = "opener", window: bool = False) -> Trajectory:
     """Return a trajectory of that shape, in one stream or (`window`) in one per turn."""
-    turns = tuple(turn(2 * k, {"deal": r}, seat=role, role=role) for k, (_, _, r) in enumerate(shape))
+    turns = tuple(make_turn(2 * k, {"deal": r}, seat=role, role=role) for k, (_, _, r) in enumerate(shape))
     streams = [Stream()]
     for current, (observed, sampled, _) in zip(turns, shape, strict=True):
         streams[-1].observe([1] * observed)
         streams[-1].append_sampled([2] * sampled, [-1.0] * sampled, current.index)
         streams += [Stream()] if window else []
-    return trajectory_of(turns, seat=role, role=role, streams=tuple(streams))
+    return wrap_turns(turns, seat=role, role=role, streams=tuple(streams))
 
 
 def make_batch(trajectories: list[Trajectory], **measures: list[list[float]]) -> TurnBatch:
@@ -45,7 +45,7 @@ def compute_advantages(name: str, shapes: list[Shape], values: list[list[float]]
     """Return the advantages: per turn for gae_turn, per token for the others. `values` are per trajectory."""
     measure = "values" if name == "gae_turn" else "token_values"
     window = settings.pop("window", False)
-    batch = make_batch([make_trajectory(shape, window=window) for shape in shapes], **{measure: values})
+    batch = make_batch([make_shaped_trajectory(shape, window=window) for shape in shapes], **{measure: values})
     advantages = choose("estimator", name, **settings)(batch, flatten_rewards(shapes))
     return (advantages if name == "gae_turn" else advantages.values).tolist()
 
@@ -197,7 +197,7 @@ def test_batch_order_and_composition_change_nothing(shapes: list[Shape], seed: i
 @given(shape_lists, shares, shares)
 def test_zero_values_give_the_return(shapes: list[Shape], gamma: float, turn_gamma: float) -> None:
     """With V = 0 and λ = 1 the estimator gives the critic's targets."""
-    batch, rewards = make_batch([make_trajectory(shape) for shape in shapes]), flatten_rewards(shapes)
+    batch, rewards = make_batch([make_shaped_trajectory(shape) for shape in shapes]), flatten_rewards(shapes)
     turns, tokens = [[0.0] * len(s) for s in shapes], [[0.0] * count_tokens(s) for s in shapes]
     returns = compute_turn_returns(batch, rewards, read_discounts(choose("estimator", "gae_turn", gamma=gamma)))
     assert returns.tolist() == batch.returns(rewards, gamma).tolist()
@@ -210,7 +210,7 @@ def test_zero_values_give_the_return(shapes: list[Shape], gamma: float, turn_gam
 
 def test_token_returns_by_hand() -> None:
     # γ = .5 from token to token: 4, 2 | 1 + .5·2 = 2, 1
-    batch, rewards = make_batch([make_trajectory(TWO_TURNS)]), flatten_rewards([TWO_TURNS])
+    batch, rewards = make_batch([make_shaped_trajectory(TWO_TURNS)]), flatten_rewards([TWO_TURNS])
     discounts = read_discounts(choose("estimator", "gae_token", gamma=0.5))
     assert compute_token_returns(batch, rewards, discounts).tolist() == [1, 2, 2, 4]
     # a head that serves gae_turn: whole within a turn, .5 from turn to turn: 1 + .5·4 = 3
@@ -224,7 +224,7 @@ def test_token_returns_by_hand() -> None:
 @given(shape_lists)
 def test_gae_turn_with_group_means_as_values_equals_mars(shapes: list[Shape]) -> None:
     roles = ["opener", "responder"]
-    several = [make_trajectory(shape, roles[i % 2]) for i, shape in enumerate(shapes)]
+    several = [make_shaped_trajectory(shape, roles[i % 2]) for i, shape in enumerate(shapes)]
     batch_without_values = TurnBatch(several)
     rewards = flatten_rewards(shapes)
     means = batch_without_values.mean_by(
@@ -238,11 +238,11 @@ def test_gae_turn_with_group_means_as_values_equals_mars(shapes: list[Shape]) ->
 
 
 def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:
-    turns = tuple(turn(k, {}) for k in range(4))
+    turns = tuple(make_turn(k, {}) for k in range(4))
     stream = Stream()
     stream.append_sampled([1, 2], [-1.0, -1.0], 1)
     stream.append_sampled([3], [-1.0], 3)
-    rollout = trajectory_of(turns, streams=(stream,))
+    rollout = wrap_turns(turns, streams=(stream,))
     batch = make_batch([rollout, rollout], token_values=[[0, 0, 0], [0, 0, 0]])
     # turn 0 has none before it: its 8 is lost; turn 2's 2 comes at turn 1's last token
     advantages = choose("estimator", "gae_token", gamma=0.5)(batch, np.array([8.0, 1.0, 2.0, 4.0] * 2)).values
@@ -250,7 +250,7 @@ def test_turn_without_tokens_is_rewarded_at_the_previous_token() -> None:
 
 
 def test_whitening_equals_the_transform() -> None:
-    trajectories = [trajectory([1.0, 4.0]), trajectory([0.0])]
+    trajectories = [make_trajectory([1.0, 4.0]), make_trajectory([0.0])]
     measures = {"token_values": [np.zeros(4, np.float32), np.zeros(2, np.float32)]}
     rule = CreditSpec.model_validate(dict(estimator={"gae_token": {}}, transforms=["whiten"]))
     tokens = np.concatenate(
@@ -266,6 +266,6 @@ def test_empty_batch_is_no_error() -> None:
         assert assign(TurnBatch([], measures=measures), CreditSpec.model_validate(dict(estimator=name))) == []
         empty = {measure: [np.zeros(0, np.float32)] for measure in measures}
         (credited,) = assign(
-            TurnBatch([trajectory([])], measures=empty), CreditSpec.model_validate(dict(estimator=name))
+            TurnBatch([make_trajectory([])], measures=empty), CreditSpec.model_validate(dict(estimator=name))
         )
         assert credited.advantages.tolist() == []

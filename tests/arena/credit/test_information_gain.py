@@ -31,8 +31,8 @@ from arena.launch import start as launch
 from arena.preflight import check_gold
 from arena.records import MatchRecord, Trajectory, Turn, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, start
-from tests.factories.trajectories import trajectory_of
+from tests.factories.labs import RecordingWatcher, open_lab
+from tests.factories.trajectories import wrap_turns
 
 
 def make_turn(index: int, **rewards: float) -> Turn:
@@ -58,7 +58,7 @@ def make_turn(index: int, **rewards: float) -> Turn:
 def make_trajectory(beliefs: Sequence[float], goal: float, seed: int = 0) -> tuple[Trajectory, np.ndarray]:
     """Return a trajectory with one turn per belief, the last earning the goal, and the beliefs' logarithms."""
     turns = [make_turn(2 * k, **({"goal": goal} if k == len(beliefs) - 1 else {})) for k in range(len(beliefs))]
-    trajectory = trajectory_of(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
+    trajectory = wrap_turns(tuple(turns), game="quiz", seat="guesser", role="guesser", seed=seed)
     return trajectory, np.log(np.array(beliefs, np.float64)).astype(np.float32)
 
 
@@ -179,7 +179,7 @@ def make_conversation(frame: ChatFrame, answer: str, windows: bool = False) -> T
         stream.append_sampled(ids, [-1.0] * len(ids), 2 * k + 1)
     turns = tuple(make_turn(2 * k + 1) for k in range(3))
     report = {"ended": "solved", "answer": answer}
-    return trajectory_of(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
+    return wrap_turns(turns, game="quiz", seat="g", role="g", streams=tuple(streams), report=report)
 
 
 @pytest.mark.parametrize("windows", [False, True])
@@ -286,7 +286,7 @@ def test_game_without_answer_in_report_is_refused_before_play(tmp_path: Path) ->
     wait(check_gold(make_experiment(), resolve_tables(make_experiment())))
     with pytest.raises(ConfigError, match=r"the report of wordle has no answer in 'anwser' \(its texts: answer\)"):
         wrong = make_experiment("credit.stages=[{information_gain: {outcome: goal, gold: anwser}}]")
-        wait(launch(wrong, tmp_path / "run", Quiet()))
+        wait(launch(wrong, tmp_path / "run", RecordingWatcher()))
     assert not (tmp_path / "run").exists()
     board = make_experiment("game=null", "seats=null", f"tables=[{TIC_TAC_TOE}]")
     with pytest.raises(ConfigError, match=r"the report of tic_tac_toe has no answer in 'answer' \(it has no text\)"):
@@ -306,7 +306,7 @@ def test_two_stages_with_different_questions_are_refused() -> None:
 @pytest.mark.slow
 def test_run_measures_and_credits_beliefs(tmp_path: Path) -> None:
     experiment = make_experiment()
-    lab = start(tmp_path / "run", experiment)
+    lab = open_lab(tmp_path / "run", experiment)
     recorded: list[Any] = []
 
     async def credit(k: int, records: list[MatchRecord]) -> Any:

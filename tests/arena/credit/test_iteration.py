@@ -13,7 +13,7 @@ from arena.credit.iteration import CreditPipeline
 from arena.records import Trajectory
 from arena.store.reader import LogReader
 from tests.factories.kept_run import SHARED
-from tests.factories.trajectories import record_of, scored
+from tests.factories.trajectories import make_record, make_scored_trajectory
 
 NEEDS_ENTROPY = "credit={select: [high_entropy]}"
 
@@ -26,14 +26,14 @@ def test_trajectory_is_measured_once_per_iteration(tmp_path: Path) -> None:
         assert needs == {"entropy"}
         return {"entropy": [np.ones(sum(turn.tokens for turn in t.turns), np.float32) for t in trajectories]}
 
-    first, second = (scored(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
+    first, second = (make_scored_trajectory(1.0, seed=n, match=f"0001-{n:04d}") for n in (0, 1))
     experiment = compose([text_layer("test", SHARED), set_layer(NEEDS_ENTROPY), set_layer("play.matches=2")])
     pipeline = CreditPipeline(experiment.credit, None, measure, LogReader(tmp_path), {}, seed=0, iterations=2, deals=2)
-    wait(pipeline.count_missing_deals(1, [record_of(first)], deals=1))
-    wait(pipeline.count_missing_deals(1, [record_of(first), record_of(second)], deals=2))
-    wait(pipeline.credit(1, [record_of(first), record_of(second)]))
+    wait(pipeline.count_missing_deals(1, [make_record(first)], deals=1))
+    wait(pipeline.count_missing_deals(1, [make_record(first), make_record(second)], deals=2))
+    wait(pipeline.credit(1, [make_record(first), make_record(second)]))
     assert measured_matches == [["0001-0000"], ["0001-0001"]]
-    wait(pipeline.credit(2, [record_of(first), record_of(second)]))
+    wait(pipeline.credit(2, [make_record(first), make_record(second)]))
     assert measured_matches[2:] == [["0001-0000", "0001-0001"]], (
         "another iteration has other weights, so it measures again"
     )

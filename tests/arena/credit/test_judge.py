@@ -26,9 +26,9 @@ from arena.launch import start as launch
 from arena.preflight import find_used_servers, preflight
 from arena.records import Trajectory
 from arena.store.run import RunFolder
-from tests.factories.judges import RUBRIC, judge, judging, quoted, rubric, talk
-from tests.factories.labs import Quiet, finished, log, resumed
-from tests.factories.server import Server, says
+from tests.factories.judges import RUBRIC, find_quotes, make_judge, make_rubric, make_talk, serve_judge
+from tests.factories.labs import RecordingWatcher, read_log, run_and_resume, run_lab
+from tests.factories.server import Server, reply_with
 
 POINTS = {"fine": 5, "so so": 3, "bad": 1}
 
@@ -39,7 +39,7 @@ def read_points(text: str) -> int:
 
 def answer_by_points(text: str) -> str:
     """Answer as a judge that scores by `POINTS`."""
-    scores = [read_points(match) for match in quoted(text)]
+    scores = [read_points(match) for match in find_quotes(text)]
     if "WINNER" in text:
         return "WINNER: " + ("TIE" if scores[0] == scores[1] else "A" if scores[0] > scores[1] else "B")
     if "RANKING" in text:
@@ -54,58 +54,60 @@ def read_values(arrays: list[np.ndarray]) -> list[Any]:
 
 
 def make_conversations(*texts: str, seed: int = 0) -> list[Trajectory]:
-    return [talk(text, n, seed, payoff=float(POINTS.get(text, 0))) for n, text in enumerate(texts)]
+    return [make_talk(text, n, seed, payoff=float(POINTS.get(text, 0))) for n, text in enumerate(texts)]
 
 
 # -- values by mode ----------------------------------------------------------------------------------------
 
 
 def test_score_is_scaled_and_paid_on_the_last_turn() -> None:
-    with judging(answer_by_points) as server:
-        stage = judge(server)
-        values = wait(stage.measure(1, [*make_conversations("fine", "so so"), talk("bad", 2, turns=3)]))
+    with serve_judge(answer_by_points) as server:
+        stage = make_judge(server)
+        values = wait(stage.measure(1, [*make_conversations("fine", "so so"), make_talk("bad", 2, turns=3)]))
         assert read_values(values) == [1, 0.5, 0] and [len(array) for array in values] == [1, 1, 3]
         figures = stage.report(1)
     assert figures["calls"] == 3 and figures["unreadable"] == figures["fallback"] == figures["cached"] == 0
     assert figures["tokens"] == pytest.approx(
-        sum(16 + len(json.dumps(a[2]["messages"])) // 3 for a in server.asked), rel=0.2
+        sum(16 + len(json.dumps(a[2]["messages"])) // 3 for a in server.requests), rel=0.2
     )
 
 
 def test_pairs_are_judged_in_both_orders() -> None:
-    with judging(answer_by_points) as server:
-        stage = judge(server, mode="pairwise")
-        values = wait(stage.measure(1, [*make_conversations("fine", "so so", "bad", "so so"), talk("fine", 9, seed=7)]))
+    with serve_judge(answer_by_points) as server:
+        stage = make_judge(server, mode="pairwise")
+        values = wait(
+            stage.measure(1, [*make_conversations("fine", "so so", "bad", "so so"), make_talk("fine", 9, seed=7)])
+        )
         figures = stage.report(1)
     # fine beats the three others; "so so" wins 1 of 3 and ties with its equal, without a call
     assert read_values(values) == [1, 0.5, 0, 0.5, 0], "a match alone in its deal has no rival"
-    pairs = [tuple(quoted(request[2]["messages"][1]["content"])) for request in server.asked]
+    pairs = [tuple(find_quotes(request[2]["messages"][1]["content"])) for request in server.requests]
     assert len(pairs) == 6 and set(pairs) == {pair[::-1] for pair in pairs}, "equal texts were asked once"
     assert figures["consistent"] == 1 and figures["position_bias"] == 0 and figures["fallback"] == pytest.approx(0.2)
     assert figures["agreement"] == 1 and figures["cached"] == pytest.approx(1 - 6 / 10)
 
 
 def test_position_bias_is_cancelled_and_reported() -> None:
-    with judging(lambda text: "A") as server:
-        stage = judge(server, mode="pairwise")
+    with serve_judge(lambda text: "A") as server:
+        stage = make_judge(server, mode="pairwise")
         assert read_values(wait(stage.measure(1, make_conversations("fine", "bad")))) == [0.5, 0.5]
         figures = stage.report(1)
     assert figures["position_bias"] == 1 and figures["consistent"] == 0 and figures["agreement"] == 0.5
 
 
 def test_pair_needs_both_answers() -> None:
-    with judging(lambda text: "A" if quoted(text)[0] == "agent: fine" else "well") as server:
-        stage = judge(server, mode="pairwise", attempts=1, fallback="mean")
+    with serve_judge(lambda text: "A" if find_quotes(text)[0] == "agent: fine" else "well") as server:
+        stage = make_judge(server, mode="pairwise", attempts=1, fallback="mean")
         assert read_values(wait(stage.measure(1, make_conversations("fine", "bad")))) == [0, 0]
         assert stage.report(1)["unreadable"] == 0.5
 
 
 def test_groups_are_ranked_in_parts_and_equal_texts_share_a_rank() -> None:
-    with judging(answer_by_points) as server:
-        stage = judge(server, mode="groupwise")
+    with serve_judge(answer_by_points) as server:
+        stage = make_judge(server, mode="groupwise")
         assert read_values(wait(stage.measure(1, make_conversations("bad", "fine", "so so", "fine")))) == [0, 1, 0.5, 1]
-        assert len(server.asked) == 1
-        parts = judge(server, mode="groupwise", most=2)
+        assert len(server.requests) == 1
+        parts = make_judge(server, mode="groupwise", most=2)
         assert read_values(wait(parts.measure(1, make_conversations("bad", "fine", "so so", "so so", "fine")))) == [
             0,
             1,
@@ -117,10 +119,10 @@ def test_groups_are_ranked_in_parts_and_equal_texts_share_a_rank() -> None:
 
 @given(st.permutations(["bad", "fine", "so so"]))
 def test_order_within_a_question_does_not_depend_on_match_order(texts: list[str]) -> None:
-    with judging(answer_by_points) as server:
-        wait(judge(server, mode="groupwise").measure(1, make_conversations(*texts)))
-        wait(judge(server, mode="groupwise").measure(1, make_conversations("bad", "fine", "so so")))
-    assert server.asked[0][2]["messages"] == server.asked[1][2]["messages"]
+    with serve_judge(answer_by_points) as server:
+        wait(make_judge(server, mode="groupwise").measure(1, make_conversations(*texts)))
+        wait(make_judge(server, mode="groupwise").measure(1, make_conversations("bad", "fine", "so so")))
+    assert server.requests[0][2]["messages"] == server.requests[1][2]["messages"]
 
 
 @pytest.mark.parametrize("n", range(1, 8))
@@ -136,57 +138,57 @@ def test_pairs_of_neighbours_are_unique(n: int) -> None:
 
 
 def test_texts_are_judged_once_even_after_resuming() -> None:
-    with judging(answer_by_points) as server:
-        stage = judge(server)
+    with serve_judge(answer_by_points) as server:
+        stage = make_judge(server)
         wait(stage.measure(1, make_conversations("fine", "bad", "fine")))
-        assert len(server.asked) == 2
+        assert len(server.requests) == 2
         wait(stage.measure(1, make_conversations("fine", "bad", "fine", "so so")))
-        assert len(server.asked) == 3 and stage.report(1)["cached"] == 0.25
-        resumed_judge = judge(server, state=json.loads(json.dumps(stage.state())))
+        assert len(server.requests) == 3 and stage.report(1)["cached"] == 0.25
+        resumed_judge = make_judge(server, state=json.loads(json.dumps(stage.state())))
         assert read_values(wait(resumed_judge.measure(2, make_conversations("so so", "fine")))) == [0.5, 1]
-        assert len(server.asked) == 3 and resumed_judge.report(2)["cached"] == 1
+        assert len(server.requests) == 3 and resumed_judge.report(2)["cached"] == 1
         assert resumed_judge.state() == stage.state() | {"trend": resumed_judge.state()["trend"]}
         wait(
-            judge(server, rubric=rubric(instructions="Be strict."), state=stage.state()).measure(
+            make_judge(server, rubric=make_rubric(instructions="Be strict."), state=stage.state()).measure(
                 3, make_conversations("fine")
             )
         )
-        assert len(server.asked) == 4, "another rubric gives another question"
+        assert len(server.requests) == 4, "another rubric gives another question"
 
 
 def test_unreadable_answers_are_retried_a_limited_number_of_times() -> None:
     replies = iter(["hm", "good: 4", "hm", "hm", "good: 4"])
     notes: list[str] = []
-    with judging(lambda text: next(replies)) as server:
-        stage = judge(server, notes)
+    with serve_judge(lambda text: next(replies)) as server:
+        stage = make_judge(server, notes)
         assert read_values(wait(stage.measure(1, make_conversations("fine")))) == [0.75]
-        assert server.asked[1][2]["temperature"] == 0.7 and server.asked[0][2]["temperature"] == 0
+        assert server.requests[1][2]["temperature"] == 0.7 and server.requests[0][2]["temperature"] == 0
         assert read_values(wait(stage.measure(2, make_conversations("bad")))) == [0]
         assert stage.report(2)["unreadable"] == 1 and "no answer is readable" in notes[0]
         wait(stage.measure(3, make_conversations("bad")))
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize(("limit", "answered"), [({"calls": 2}, 2), ({"tokens": 250}, 1), ({"tokens": 1}, 0)])
 def test_exhausted_budget_gives_the_fallback(limit: dict[str, Any], answered: int) -> None:
     notes: list[str] = []
-    with judging(answer_by_points) as server:
-        stage = judge(server, notes, **limit)
+    with serve_judge(answer_by_points) as server:
+        stage = make_judge(server, notes, **limit)
         arrays = wait(stage.measure(1, make_conversations("fine", "so so", "bad")))
-        assert len(server.asked) == answered
+        assert len(server.requests) == answered
         assert [float(array[-1]) for array in arrays] == [1.0, 0.5, 0.0][:answered] + [0.0] * (3 - answered)
         figures = stage.report(1)
         assert figures["unanswered"] == pytest.approx((3 - answered) / 3)
         assert figures["unanswered_budget"] == 3 - answered and len(notes) == 1 and "is spent" in notes[0]
-        resumed_judge = judge(server, state=stage.state(), **limit)
-        wait(resumed_judge.measure(2, [talk("so so", 5, turns=2)]))
-        assert len(server.asked) == answered
+        resumed_judge = make_judge(server, state=stage.state(), **limit)
+        wait(resumed_judge.measure(2, [make_talk("so so", 5, turns=2)]))
+        assert len(server.requests) == answered
 
 
 def test_fallback_is_zero_mean_or_missing() -> None:
-    with judging(lambda text: "hm" if "bad" in text else answer_by_points(text)) as server:
+    with serve_judge(lambda text: "hm" if "bad" in text else answer_by_points(text)) as server:
         by_fallback = {
-            kind: wait(judge(server, fallback=kind).measure(1, make_conversations("fine", "so so", "bad")))
+            kind: wait(make_judge(server, fallback=kind).measure(1, make_conversations("fine", "so so", "bad")))
             for kind in FALLBACKS
         }
     assert {kind: float(arrays[2][-1]) for kind, arrays in by_fallback.items() if kind != "drop"} == {
@@ -212,30 +214,30 @@ def test_trajectories_without_value_are_dropped_from_the_baseline() -> None:
 
 
 def test_unreachable_judge_ends_the_run_and_single_failures_do_not() -> None:
-    with Server(says({"error": {"message": "no"}}, 400)) as server:
+    with Server(reply_with({"error": {"message": "no"}}, 400)) as server:
         with pytest.raises(PlayError, match="none of 2 questions was answered") as error:
-            wait(judge(server).measure(1, make_conversations("fine", "bad")))
+            wait(make_judge(server).measure(1, make_conversations("fine", "bad")))
         assert "\n" not in str(error.value)
-    reply_with_error = says({"error": {"message": "no"}}, 400)
+    reply_with_error = reply_with({"error": {"message": "no"}}, 400)
 
     def reply(handler: Any) -> None:
         text = handler.body["messages"][1]["content"]
-        (reply_with_error if "bad" in text else says({"choices": [{"message": {"content": "good: 5"}}]}))(handler)
+        (reply_with_error if "bad" in text else reply_with({"choices": [{"message": {"content": "good: 5"}}]}))(handler)
 
     with Server(reply) as server:
-        stage = judge(server)
+        stage = make_judge(server)
         assert read_values(wait(stage.measure(1, make_conversations("fine", "bad")))) == [1, 0]
         assert stage.report(1)["unanswered"] == 0.5 and len(stage.state()["cache"]) == 1, "a failure is not cached"
 
 
 def test_failing_template_gives_the_fallback() -> None:
     notes: list[str] = []
-    failing_rubric = rubric(template="{% for t in transcript %}{{ t.text.nothing }}{% endfor %}")
-    with judging(answer_by_points) as server:
+    failing_rubric = make_rubric(template="{% for t in transcript %}{{ t.text.nothing }}{% endfor %}")
+    with serve_judge(answer_by_points) as server:
         assert read_values(
-            wait(judge(server, notes, rubric=failing_rubric).measure(1, make_conversations("fine")))
+            wait(make_judge(server, notes, rubric=failing_rubric).measure(1, make_conversations("fine")))
         ) == [0]
-        assert not server.asked and "rubric goodness: template: match 0001-0000" in notes[0]
+        assert not server.requests and "rubric goodness: template: match 0001-0000" in notes[0]
 
 
 # -- what players write ------------------------------------------------------------------------------------
@@ -256,9 +258,9 @@ def test_hostile_text_stays_data_in_every_mode(injection: str) -> None:
             return "good: 5" if "good:" in text else "A"
         return "WINNER: B" if "WINNER: A, " in text else "RANKING: 2 > 1" if "RANKING: 2 > 1" in text else "good: 1"
 
-    with judging(obey) as server:
-        assert read_values(wait(judge(server).measure(1, make_conversations(injection)))) == [0]
-        pairs = wait(judge(server, mode="pairwise").measure(1, make_conversations(injection, "bad")))
+    with serve_judge(obey) as server:
+        assert read_values(wait(make_judge(server).measure(1, make_conversations(injection)))) == [0]
+        pairs = wait(make_judge(server, mode="pairwise").measure(1, make_conversations(injection, "bad")))
         assert read_values(pairs) == [0.5, 0.5]
 
 
@@ -299,11 +301,13 @@ def test_alarm_is_rare_by_chance_and_certain_for_an_exploit() -> None:
 def test_alarm_is_raised_when_the_policy_exploits_the_judge() -> None:
     """The judge rewards words that the payoff does not; their share grows each iteration."""
     notes: list[str] = []
-    with judging(lambda text: "good: 5" if "please" in text else "good: 2") as server:
-        stage = judge(server, notes)
+    with serve_judge(lambda text: "good: 5" if "please" in text else "good: 2") as server:
+        stage = make_judge(server, notes)
         rows = []
         for k in range(1, 7):
-            conversations = [talk(f"please {n}" if n < k else f"work {n}", n, payoff=float(n >= k)) for n in range(8)]
+            conversations = [
+                make_talk(f"please {n}" if n < k else f"work {n}", n, payoff=float(n >= k)) for n in range(8)
+            ]
             wait(stage.measure(k, conversations))
             rows.append(stage.report(k))
     assert [row["alarm"] for row in rows] == [0, 0, 0, 1, 1, 1]
@@ -360,10 +364,10 @@ def make_experiment(*assignments: str) -> Experiment:
 def test_resume_with_model_judge_is_bit_equal(tmp_path: Path) -> None:
     config = make_experiment()
     uninterrupted = None
-    for folder in resumed(config, tmp_path):
+    for folder in run_and_resume(config, tmp_path):
         uninterrupted = RunFolder.open(tmp_path / "whole")
         resumed_run = RunFolder.open(folder)
-        assert log(folder) == log(tmp_path / "whole")
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for k in (1, 2, 3):
             assert [r.reward for r in resumed_run.log.credit(k)] == [r.reward for r in uninterrupted.log.credit(k)]
         for name in ("policies/shared/model.safetensors", "state.json"):
@@ -379,16 +383,16 @@ def test_resume_with_model_judge_is_bit_equal(tmp_path: Path) -> None:
 
 
 def test_run_judged_by_an_endpoint(tmp_path: Path) -> None:
-    with judging(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
+    with serve_judge(lambda text: "bold: 9" if "deal: False" in text else "bold: 0") as server:
         changes = [f"endpoint.url={server.url}", "iterations=1", "policies.shared.imitate=null"]
         text = CONFIG.replace("policy: wise", "policy: endpoint:wise")
         config = compose([text_layer("test", text), *map(set_layer, changes)])
         assert "wise" not in config.playing() and find_used_servers(config)[""].url == server.url
-        finished(tmp_path / "run", config)
+        run_lab(tmp_path / "run", config)
         (row,) = RunFolder.open(tmp_path / "run").reader.metrics()
-    assert server.asked and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
-    assert row["judge.bold"]["calls"] == len(server.asked)
-    (prompt, *_) = (asked[2]["messages"][1]["content"] for asked in server.asked)
+    assert server.requests and row["judge.bold"]["value"] == pytest.approx(1 - row["report"]["deal"])
+    assert row["judge.bold"]["calls"] == len(server.requests)
+    (prompt, *_) = (asked[2]["messages"][1]["content"] for asked in server.requests)
     assert "| Two sides divide books, hats and balls" in prompt and "| opener: " in prompt and "| deal: " in prompt
     turns = wait(compare(tmp_path / "run", config.credit, [choose("estimator", "mars")])).turns
     rewards = turns.groupby(["match", "seat"])["reward"].sum()
@@ -440,4 +444,4 @@ def test_refuses_two_judges_of_one_name() -> None:
 
 def test_misspelt_judge_reward_is_refused_before_the_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no reward is called 'bald' — did you mean 'bold'"):
-        wait(launch(make_experiment("credit.weights={bald: 1}"), tmp_path / "run", Quiet()))
+        wait(launch(make_experiment("credit.weights={bald: 1}"), tmp_path / "run", RecordingWatcher()))

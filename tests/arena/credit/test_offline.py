@@ -25,7 +25,7 @@ from arena.records import Trajectory, Turn
 from games.contracts import Message
 from games.families.grid import STEPS
 from games.maze import Maze
-from tests.factories.trajectories import groups, scored, trajectory, trajectory_of, turn
+from tests.factories.trajectories import make_groups, make_scored_trajectory, make_trajectory, make_turn, wrap_turns
 
 SMALL: dict[str, Any] = {"gamma": 0.5, "steps": 3, "warmup": 1}
 
@@ -39,7 +39,7 @@ def make_critic(name: str, seed: int = 0, **settings: Any) -> Ilql:
 def make_credited(*rewards: list[float]) -> list[CreditedTrajectory]:
     return [
         CreditedTrajectory(
-            trajectory=trajectory(turn_rewards, match=f"m{i}"),
+            trajectory=make_trajectory(turn_rewards, match=f"m{i}"),
             rewards=np.array(turn_rewards),
             advantages=np.zeros(len(turn_rewards)),
         )
@@ -123,8 +123,8 @@ def make_prompted(*observed: list[int]) -> Trajectory:
         stream.observe(ids)
         stream.append_sampled([5], [-1.0], index)
         streams.append(stream)
-    turns = [turn(index, {}, raw="go", action="go") for index in range(len(observed))]
-    return trajectory_of(turns, streams=tuple(streams))
+    turns = [make_turn(index, {}, raw="go", action="go") for index in range(len(observed))]
+    return wrap_turns(turns, streams=tuple(streams))
 
 
 def test_equal_prompts_are_equal_states_at_any_turn() -> None:
@@ -147,7 +147,7 @@ def test_awr_weights_by_hand() -> None:
 
 def test_awr_weighs_by_the_return_minus_the_value() -> None:
     """V = 1 at all turns; returns 3, 2 and 2, 0 with γ = 1."""
-    trajectories = [trajectory([1.0, 2.0], match="a"), trajectory([2.0, 0.0], match="b")]
+    trajectories = [make_trajectory([1.0, 2.0], match="a"), make_trajectory([2.0, 0.0], match="b")]
     values = {"values": [np.ones(2, np.float32)] * 2}
     rule = CreditSpec.model_validate(
         {"estimator": "gae_turn", "critic": "linear", "transforms": [{"exponential": {"beta": 2.0}}]}
@@ -158,7 +158,7 @@ def test_awr_weighs_by_the_return_minus_the_value() -> None:
 
 def test_behaviour_cloning_has_weight_one() -> None:
     rule = CreditSpec.model_validate({"estimator": "zero", "transforms": ["exponential"]})
-    (credited,) = assign(TurnBatch([trajectory([1.0, -2.0, 5.0])]), rule)
+    (credited,) = assign(TurnBatch([make_trajectory([1.0, -2.0, 5.0])]), rule)
     assert credited.advantages.tolist() == [1.0] * 3 and credited.learned is None
 
 
@@ -171,8 +171,8 @@ def select_imitated(trajectories: Sequence[Trajectory], **settings: Any) -> list
 
 
 def test_filtered_cloning_keeps_the_best_share_per_seat() -> None:
-    buyers = [scored(s, k, f"0001-{k:04d}") for k, s in enumerate([5.0, 1.0, 3.0, 3.0, 2.0])]
-    sellers = [scored(s, k, f"0001-{k:04d}", role="seller") for k, s in enumerate([-5.0, -1.0, -3.0])]
+    buyers = [make_scored_trajectory(s, k, f"0001-{k:04d}") for k, s in enumerate([5.0, 1.0, 3.0, 3.0, 2.0])]
+    sellers = [make_scored_trajectory(s, k, f"0001-{k:04d}", role="seller") for k, s in enumerate([-5.0, -1.0, -3.0])]
     # of 5 buyers ⌈.3 · 5⌉ = 2, and 3 ties with the second; of 3 sellers one
     assert select_imitated([*buyers, *sellers], share=0.3) == [True, False, True, True, False, False, True, False]
     assert select_imitated(buyers, share=1.0) == [True] * 5, "all: behaviour cloning"
@@ -181,7 +181,7 @@ def test_filtered_cloning_keeps_the_best_share_per_seat() -> None:
 
 
 def test_expert_iteration_keeps_the_best_per_deal() -> None:
-    trajectories = groups([0.0, 1.0, 0.5], [0.0, 0.0, 0.0])
+    trajectories = make_groups([0.0, 1.0, 0.5], [0.0, 0.0, 0.0])
     best = {"share": 1 / 3, "by": ["game", "seed", "role"]}
     assert select_imitated(trajectories, **best) == [False, True, False, True, True, True]
     assert select_imitated(trajectories, **best, at_least=1.0) == [False, True, False, False, False, False]
@@ -211,14 +211,14 @@ def sample_walk(rng: np.random.Generator) -> CreditedTrajectory:
         draw = rng.random()
         action = walls[0] if draw < 0.5 and walls else game.find_step() if draw < 0.8 else str(rng.choice([*STEPS]))
         messages = (Message.of("referee", f"at {game.situation('walker')}"),)
-        turns.append(turn(len(turns), {}, messages=messages, raw=action, action=action))
+        turns.append(make_turn(len(turns), {}, messages=messages, raw=action, action=action))
         game.step(action)
         rewards.append(float(game.rewards["walker"]))
     stream = Stream()
     for turn_ in turns:
         stream.observe([1])
         stream.append_sampled([5], [-1.0], turn_.index)
-    walk = trajectory_of(turns, game="maze", streams=(stream,))
+    walk = wrap_turns(turns, game="maze", streams=(stream,))
     return CreditedTrajectory(trajectory=walk, rewards=np.array(rewards), advantages=np.zeros(len(turns)))
 
 

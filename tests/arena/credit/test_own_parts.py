@@ -18,9 +18,9 @@ from arena.credit.settings import CreditSpec
 from arena.errors import ConfigError
 from arena.store.run import RunFolder
 from games.adapters import loading
-from tests.factories.commands import NO_IMITATION, TINY, arena, refused
+from tests.factories.commands import NO_IMITATION, TINY, arena, get_refusal
 from tests.factories.kept_run import SHARED
-from tests.factories.trajectories import groups
+from tests.factories.trajectories import make_groups
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "new-estimator.md").read_text("utf-8")
 
@@ -35,7 +35,7 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_guide_estimator_credits_the_best_of_each_deal(user_folder: Path) -> None:
-    batch = TurnBatch(groups([3.0, 1.0], [2.0, 2.0, 0.0]))
+    batch = TurnBatch(make_groups([3.0, 1.0], [2.0, 2.0, 0.0]))
     rewards = batch.column(lambda turn: sum(turn.rewards.values()))
     estimator = choose("estimator", "lone_winner.py:lone_winner")
     np.testing.assert_array_equal(estimator(batch, rewards), [3, 0, 2, 2, 0])
@@ -78,7 +78,7 @@ def test_custom_estimator_loads_from_any_folder_with_settings(
 )
 def test_invalid_custom_part_gives_one_line(user_folder: Path, name: str, text: str, message: str) -> None:
     (user_folder / "own.py").write_text(text)
-    assert message in refused(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
+    assert message in get_refusal(*TINY, *NO_IMITATION, "--set", f"credit.estimator={name}")
     assert not (user_folder / "runs").exists()
 
 
@@ -95,7 +95,7 @@ def test_invalid_custom_part_gives_one_line(user_folder: Path, name: str, text: 
 def test_estimator_output_is_checked_before_learning(user_folder: Path, body: str, message: str) -> None:
     (user_folder / "own.py").write_text(f"def f(batch, rewards):\n    {body}\n")
     with pytest.raises(ConfigError, match=re.escape(message)):
-        assign(TurnBatch(groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
+        assign(TurnBatch(make_groups([1.0, 2.0])), CreditSpec.model_validate(dict(estimator="own.py:f")))
 
 
 def test_run_learns_with_custom_estimator(user_folder: Path) -> None:
@@ -134,7 +134,7 @@ def test_run_keeps_its_custom_part_and_a_foreign_run_needs_trust(
         config = SHARED + f"credit: {{estimator: '{user_folder}/{folder}/lone_winner.py:lone_winner'}}\n"
         RunFolder.create(name, config, {})
         loading.reset()
-        assert "read it, then pass --trust" in refused("credit", name)
+        assert "read it, then pass --trust" in get_refusal("credit", name)
     assert not (user_folder / "ran").exists(), "none of its code has run"
     loading.reset()
     assert arena("credit", "strangers", "--trust", "--estimators", "mars").code == 0

@@ -25,11 +25,11 @@ from arena.learn.samples import Sample, compute_rival_changes, group_paired, sel
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
 from arena.store.run import RunFolder
-from tests.factories.labs import FILES, Quiet, log
-from tests.factories.models import VOCABULARY, near, tiny, weights
-from tests.factories.samples import Stage, plain_scores
-from tests.factories.token_batches import batch, numbers, tensor
-from tests.factories.updating import updated
+from tests.factories.labs import FILES, RecordingWatcher, read_log
+from tests.factories.models import VOCABULARY, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import Stage, compute_plain_scores
+from tests.factories.token_batches import make_batch, make_floats, make_integers
+from tests.factories.updating import run_update
 
 # -- returns -----------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ def compute_pair_loss(
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
     rivals = delta.flip(0)[turns].detach()
     advantages = torch.where(turns == 0, return_gap, -return_gap).to(now.dtype)
-    losses = refuel(batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
+    losses = refuel(make_batch(now, old, advantages, turns=turns, rivals=rivals), eta=eta).loss
     sizes = torch.bincount(turns)
     return (losses / sizes[turns] / 2).sum()
 
@@ -121,8 +121,8 @@ def compute_direct_loss(
 def test_pair_loss_by_hand() -> None:
     # y: two tokens, log-ratios +.3 and -.1, δ = .2; y': one token, δ' = -.4; η (R - R') = .5 · 2 = 1.
     # gap = .2 + .4 - 1 = -.4, loss .16; by each token of y 2 · -.4 = -.8, by that of y' +.8
-    old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
-    now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
+    old, turns = make_floats(-1.0, -2.0, -3.0), make_integers(0, 0, 1)
+    now = (old + make_floats(0.3, -0.1, -0.4)).requires_grad_()
     value = compute_pair_loss(now, old, turns, 2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(0.16)
@@ -133,7 +133,7 @@ def test_gradient_agrees_with_finite_differences_of_the_pair_loss() -> None:
     """Each half uses the other's log-ratio as a constant; together they give the gradient of the pair's loss."""
     rng = torch.Generator().manual_seed(0)
     for _ in range(5):
-        turns = numbers(0, 1, 1, 0, 0, 1, 0)
+        turns = make_integers(0, 1, 1, 0, 0, 1, 0)
         old = -torch.rand(7, generator=rng, dtype=torch.float64) * 3
         now = (old + torch.randn(7, generator=rng, dtype=torch.float64) * 0.5).requires_grad_()
         (gradient,) = torch.autograd.grad(compute_pair_loss(now, old, turns, 1.7, 0.6), now)
@@ -153,14 +153,14 @@ def compute_dpo_loss(
     """Return the trainer's DPO objective for one pair: turn 0 against turn 1, aggregated by `turn_mean`."""
     delta = torch.stack([(now - old)[turns == turn].sum() for turn in (0, 1)])
     advantages = torch.where(turns == 0, return_gap, -return_gap).to(now.dtype)
-    losses = dpo(batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
+    losses = dpo(make_batch(now, old, advantages, turns=turns, rivals=delta.flip(0)[turns].detach()), beta=beta).loss
     return (losses / torch.bincount(turns)[turns] / 2).sum()
 
 
 def test_dpo_equals_its_formula_and_ignores_the_size_of_the_gap() -> None:
     # δ = .2 and δ' = -.4 as above; the second answer led to more: -log σ(-.5 · .6), gradient ±.5 · σ(.3)
-    old, turns = tensor(-1.0, -2.0, -3.0), numbers(0, 0, 1)
-    now = (old + tensor(0.3, -0.1, -0.4)).requires_grad_()
+    old, turns = make_floats(-1.0, -2.0, -3.0), make_integers(0, 0, 1)
+    now = (old + make_floats(0.3, -0.1, -0.4)).requires_grad_()
     value = compute_dpo_loss(now, old, turns, -2.0, 0.5)
     value.backward()
     assert value.item() == pytest.approx(np.log1p(np.exp(0.3)))
@@ -170,21 +170,28 @@ def test_dpo_equals_its_formula_and_ignores_the_size_of_the_gap() -> None:
 
 
 def test_dpo_ignores_pairs_of_equal_returns() -> None:
-    now = tensor(-1.0, -2.0).requires_grad_()
-    value = compute_dpo_loss(now, tensor(-1.5, -1.5), numbers(0, 1), 0.0, 0.5)
+    now = make_floats(-1.0, -2.0).requires_grad_()
+    value = compute_dpo_loss(now, make_floats(-1.5, -1.5), make_integers(0, 1), 0.0, 0.5)
     value.backward()
     assert value.item() == 0 and now.grad is not None and now.grad.tolist() == [0, 0]
 
 
 def test_excluded_turns_are_in_no_sum() -> None:
-    old, now = tensor(-1.0, -1.0), tensor(-0.5, -0.9)
-    tokens = batch(now, old, tensor(0.0, 0.0), turns=numbers(0, 0), learned=numbers(1, 0) > 0, rivals=tensor(0.0, 0.0))
+    old, now = make_floats(-1.0, -1.0), make_floats(-0.5, -0.9)
+    tokens = make_batch(
+        now,
+        old,
+        make_floats(0.0, 0.0),
+        turns=make_integers(0, 0),
+        learned=make_integers(1, 0) > 0,
+        rivals=make_floats(0.0, 0.0),
+    )
     assert refuel(tokens).loss[0].item() == pytest.approx(0.25)
 
 
 def test_minimiser_is_the_old_policy_times_exp_eta_q() -> None:
     """One state, four replies, all pairs by their probability: descent converges to π_old exp(η Q) / Z."""
-    old, q, eta = tensor(0.4, 0.3, 0.2, 0.1).log(), tensor(1.0, -0.5, 2.0, 0.3), 0.7
+    old, q, eta = make_floats(0.4, 0.3, 0.2, 0.1).log(), make_floats(1.0, -0.5, 2.0, 0.3), 0.7
     expected = torch.softmax(old + eta * q, 0)
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     first, second = (torch.tensor(column) for column in zip(*pairs, strict=True))
@@ -202,7 +209,7 @@ def test_minimiser_is_the_old_policy_times_exp_eta_q() -> None:
         rivals = (policy - old)[torch.cat([second, first])].detach()
         return_gaps = torch.cat([q[first] - q[second], q[second] - q[first]])
         value = (
-            refuel(batch(now, old_logprobs, return_gaps, rivals=rivals), eta=eta).loss
+            refuel(make_batch(now, old_logprobs, return_gaps, rivals=rivals), eta=eta).loss
             * torch.cat([probability, probability])
             / 2
         ).sum()
@@ -254,7 +261,7 @@ def make_paired_samples(
 
 
 def test_only_complete_pairs_are_learned() -> None:
-    samples = make_paired_samples(tiny(), [(0, 1), (0, 2), (3, 4)], 6)
+    samples = make_paired_samples(make_tiny_llama(), [(0, 1), (0, 2), (3, 4)], 6)
     samples[4] = replace(
         samples[4], learned=samples[4].learned & (samples[4].pairs != 2)
     )  # selection removed the other reply
@@ -268,13 +275,13 @@ def test_only_complete_pairs_are_learned() -> None:
 
 
 def test_connected_pairs_stay_together() -> None:
-    samples = select_complete_pairs(make_paired_samples(tiny(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
+    samples = select_complete_pairs(make_paired_samples(make_tiny_llama(), [(0, 1), (2, 0), (3, 4), (5, 6), (1, 6)], 8))
     assert sorted(map(sorted, group_paired(samples))) == [[0, 1, 2, 5, 6], [3, 4]]
     assert group_paired([replace(s, pairs=None) for s in samples]) == [[i] for i in range(7)]
 
 
 def test_rival_log_ratio_by_hand() -> None:
-    samples = select_complete_pairs(make_paired_samples(tiny(), [(0, 1)], 2))
+    samples = select_complete_pairs(make_paired_samples(make_tiny_llama(), [(0, 1)], 2))
     changes = [np.arange(len(s.advantages), dtype=np.float32) + 1 for s in samples]
     lengths = [int(s.learned.sum()) for s in samples]  # tokens 1, 2, … of the first turn are the answer
     rival_changes = compute_rival_changes(samples, changes)
@@ -290,10 +297,10 @@ def train_directly(
     """Train on the pairs' loss written out, with torch's AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rule.lr, betas=rule.betas, weight_decay=rule.weight_decay)
     with torch.no_grad():
-        old = [plain_scores(model, sample)[0] for sample in samples]
+        old = [compute_plain_scores(model, sample)[0] for sample in samples]
     for _ in range(rule.epochs):
         optimizer.zero_grad()
-        changes = [plain_scores(model, s)[0] - o for s, o in zip(samples, old, strict=True)]
+        changes = [compute_plain_scores(model, s)[0] - o for s, o in zip(samples, old, strict=True)]
         loss = torch.zeros(())
         for number, (first, second) in enumerate(pairs):
             first_change, second_change = (
@@ -310,22 +317,22 @@ def train_directly(
 def test_updates_equal_those_of_the_explicit_pair_loss(budget: int, stage: Stage) -> None:
     """Three steps: from the second on, each half needs the other's current log-ratio."""
     pairs = [(0, 1), (2, 0), (3, 4)]
-    model, reference = tiny(), tiny()
+    model, reference = make_tiny_llama(), make_tiny_llama()
     rule = LearnSpec.model_validate(dict(
         loss=choose("loss", "refuel", eta=0.3), aggregate=choose("aggregate", "turn_mean"), regularisers={}, lr=1e-3,
         epochs=3, grad_clip=0.5, token_budget=budget, zero_stage=stage,
     ))  # fmt: skip
     samples = make_paired_samples(model, pairs, 6)
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, samples, np.random.default_rng(0))
+    run_update(trainer, samples, np.random.default_rng(0))
     train_directly(reference, samples, pairs, rule)
     with trainer.gather():
-        near(model, reference, rule.lr)
-        assert any((p != weights(tiny())[n]).any() for n, p in weights(model).items())
+        assert_nearly_equal(model, reference, rule.lr)
+        assert any((p != copy_weights(make_tiny_llama())[n]).any() for n, p in copy_weights(model).items())
 
 
 def test_both_replies_of_a_pair_are_in_one_step() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     samples = make_paired_samples(model, [(0, 1), (2, 0), (3, 4), (5, 6)], 7)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2, epochs=5)
 
@@ -339,10 +346,10 @@ def test_both_replies_of_a_pair_are_in_one_step() -> None:
 
 
 def test_iteration_without_pairs_changes_nothing() -> None:
-    model = tiny()
-    before = weights(model)
+    model = make_tiny_llama()
+    before = copy_weights(model)
     rule = LearnSpec(loss=choose("loss", "refuel"), aggregate=choose("aggregate", "turn_mean"), minibatches=2)
-    figures = updated(PolicyTrainer("p", model, rule), make_paired_samples(model, [], 4), np.random.default_rng(0))
+    figures = run_update(PolicyTrainer("p", model, rule), make_paired_samples(model, [], 4), np.random.default_rng(0))
     assert figures == {"steps": 0, "tokens": 0, "skipped": 0}
     assert all((p == before[n]).all() for n, p in model.named_parameters())
 
@@ -383,15 +390,15 @@ def read_weight_files(folder: Path, iteration: int) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("refuel") / "run", Quiet()
+def uninterrupted_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("refuel") / "run", RecordingWatcher()
     config = make_experiment()
     wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
     return folder, watcher
 
 
 @pytest.mark.slow
-def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tuple[Path, Quiet]) -> None:
+def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tuple[Path, RecordingWatcher]) -> None:
     folder, watcher = uninterrupted_run
     run = RunFolder.open(folder)
     for k in (1, 2):
@@ -422,15 +429,19 @@ def test_run_learns_only_from_turns_compared_by_branches(uninterrupted_run: tupl
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [("match", "0002-0003"), ("phase", (2, "learn"))])
 def test_resume_with_branches_is_bit_equal(
-    uninterrupted_run: tuple[Path, Quiet], tmp_path: Path, stop: tuple[str, Any]
+    uninterrupted_run: tuple[Path, RecordingWatcher], tmp_path: Path, stop: tuple[str, Any]
 ) -> None:
     folder, config = tmp_path / "run", make_experiment()
     shutil.copytree(uninterrupted_run[0], folder)
     shutil.rmtree(folder / "checkpoints" / "0002")
     with pytest.raises(KeyboardInterrupt):
-        wait(wait(Lab.open(RunFolder.open(folder), config, Quiet(lambda event, value: (event, value) == stop))).run())
-    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
-    assert log(folder) == log(uninterrupted_run[0]) and read_weight_files(folder, 2) == read_weight_files(
+        wait(
+            wait(
+                Lab.open(RunFolder.open(folder), config, RecordingWatcher(lambda event, value: (event, value) == stop))
+            ).run()
+        )
+    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(uninterrupted_run[0]) and read_weight_files(folder, 2) == read_weight_files(
         uninterrupted_run[0], 2
     )
 
@@ -473,7 +484,7 @@ def test_policy_learns_valid_acts(tmp_path: Path) -> None:
             "iterations=8", "play.matches=32", "learn.lr=5e-4", "game.options.illegal=end",
             "credit.stages=[{valid_act: {bonus: 1.0}}]", "credit.weights={deal: 0.0, illegal: 0.0}",
         ),
-        Quiet(),
+        RecordingWatcher(),
     )  # fmt: skip
     wait(wait(Lab.open(RunFolder.create(tmp_path / "run", to_yaml(config), {}), config, watcher)).run())
     rates = [row["valid_rate"] for row in watcher.rows]

@@ -26,18 +26,18 @@ from arena.records import MatchRecord, Trajectory, trained_trajectories
 from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, started_warm, weight_files
-from tests.factories.models import same, tiny, weights
-from tests.factories.samples import samples
-from tests.factories.trajectories import credited, groups, record_of, scored
-from tests.factories.updating import updated
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, read_weight_files, run_lab
+from tests.factories.models import are_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import make_samples
+from tests.factories.trajectories import assign_credit, make_groups, make_record, make_scored_trajectory
+from tests.factories.updating import run_update
 
 
 def write_log(folder: Path, *trajectories: Trajectory, seal: bool = True) -> LogReader:
     """Write a match log of these trajectories, each the only seat of its match."""
     match_log = MatchLog(folder / "log")
     for t in trajectories:
-        match_log.append(record_of(t))
+        match_log.append(make_record(t))
     for k in match_log.iterations() if seal else ():
         match_log.seal(k)
     match_log.close()
@@ -49,7 +49,7 @@ def make_batch(trajectories: list[Trajectory], k: int = 2) -> tuple[TurnBatch, n
     return batch, batch.column(lambda turn: sum(turn.rewards.values()))
 
 
-OLD_SUCCESS = scored(1.0, seed=77, match="0001-0005", turns=2, raw="old")
+OLD_SUCCESS = make_scored_trajectory(1.0, seed=77, match="0001-0005", turns=2, raw="old")
 TASK_KEY = '["g", "buyer", "buyer", "shared"]'
 KNOWN_ENTRY: list[Any] = ["0001-0005", "buyer", "shared", TASK_KEY, 1.0]
 
@@ -64,7 +64,7 @@ ANY_DEAL: tuple[TrajectoryKey, ...] = ("game", "role")
 def test_injected_success_by_hand(tmp_path: Path, seal: bool) -> None:
     """One 1 among seven 0: mean 1/8, sample variance ((7/8)² + 7 (1/8)²) / 7 = 1/8; (7/8)/√(1/8) = 2.475, -.354."""
     replay = Success({TASK_KEY: [KNOWN_ENTRY]}, write_log(tmp_path, OLD_SUCCESS, seal=seal), by=ANY_DEAL)
-    failures = groups([0.0] * 8)
+    failures = make_groups([0.0] * 8)
     injected = replay.inject(*make_batch(failures))
     assert injected[0] == replace(OLD_SUCCESS, seed=0, source="recalled") and injected[1:] == failures[1:]
     rule = CreditSpec.model_validate(dict(estimator="grpo", select=["zero_variance"]))
@@ -80,21 +80,21 @@ def test_success_of_another_deal_is_not_injected(tmp_path: Path) -> None:
     memory: dict[str, Any] = {}
     replay = Success(memory, write_log(tmp_path, OLD_SUCCESS))
     replay.extra_trajectories(*make_batch([replace(OLD_SUCCESS, seed=5)]), [])
-    batch, rewards = make_batch([*groups([0.0, 0.0]), *(replace(t, seed=5) for t in groups([0.0, 0.0]))])
+    batch, rewards = make_batch([*make_groups([0.0, 0.0]), *(replace(t, seed=5) for t in make_groups([0.0, 0.0]))])
     assert [t.source == "recalled" for t in replay.inject(batch, rewards)] == [False, False, True, False]
 
 
 def test_failures_keep_zero_advantage_if_replays_are_not_counted(tmp_path: Path) -> None:
     injected = Success({TASK_KEY: [KNOWN_ENTRY]}, write_log(tmp_path, OLD_SUCCESS), by=ANY_DEAL).inject(
-        *make_batch(groups([0.0] * 8))
+        *make_batch(make_groups([0.0] * 8))
     )
-    results = credited(injected, "replayed", estimator="dr_grpo")
+    results = assign_credit(injected, "replayed", estimator="dr_grpo")
     assert [c.advantages.tolist() for c in results] == [[1.0, 1.0]] + [[0.0]] * 7
 
 
 def test_only_failed_groups_get_a_success(tmp_path: Path) -> None:
     memory = {TASK_KEY: [KNOWN_ENTRY]}
-    buyers = groups([0.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.14], [0.0])
+    buyers = make_groups([0.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.1, 0.14], [0.0])
     sellers = [replace(t, role="seller", seat="seller") for t in buyers]
     others = [replace(t, policy="other") for t in buyers]
     batch, rewards = make_batch(buyers + sellers + others)
@@ -109,8 +109,8 @@ def test_only_failed_groups_get_a_success(tmp_path: Path) -> None:
 def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> None:
     memory: dict[str, Any] = {}
     replay = Success(memory, write_log(tmp_path), keep=2, by=ANY_DEAL)
-    trajectories = groups([0.0, 0.1, 0.11, 1.0], [0.5])
-    trajectories += [scored(1.0, match="0002-0009", role="seller")]
+    trajectories = make_groups([0.0, 0.1, 0.11, 1.0], [0.5])
+    trajectories += [make_scored_trajectory(1.0, match="0002-0009", role="seller")]
     batch, rewards = make_batch(trajectories)
     assert replay.extra_trajectories(batch, rewards, []) == []
     seller = TASK_KEY.replace("buyer", "seller")
@@ -125,7 +125,7 @@ def test_the_latest_successes_of_each_task_are_remembered(tmp_path: Path) -> Non
 
 
 def test_named_reward_can_be_the_score(tmp_path: Path) -> None:
-    trajectories = groups([0.0, 0.0])
+    trajectories = make_groups([0.0, 0.0])
     batch = TurnBatch(trajectories)
     memory: dict[str, Any] = {TASK_KEY: [KNOWN_ENTRY]}
     by_sum, by_deal = (
@@ -143,7 +143,7 @@ def test_removed_match_gives_one_line(tmp_path: Path) -> None:
 
 
 def test_recalled_trajectories_equal_the_logged_ones(tmp_path: Path) -> None:
-    trajectories = [*groups([0.0, 1.0, 2.0], turns=3), scored(5.0, match="0002-0000")]
+    trajectories = [*make_groups([0.0, 1.0, 2.0], turns=3), make_scored_trajectory(5.0, match="0002-0000")]
     entries = [Entry(t.match, t.seat, t.policy, "", 0.0) for t in (trajectories[3], trajectories[1], trajectories[1])]
     assert load_recalled(write_log(tmp_path, *trajectories), entries) == [
         replace(t, source="recalled") for t in (trajectories[3], trajectories[1], trajectories[1])
@@ -175,7 +175,7 @@ def replay_iteration(
 
 
 def make_trajectories(k: int, scores: list[float], **changes: Any) -> list[Trajectory]:
-    return [scored(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
+    return [make_scored_trajectory(score, i, f"{k:04d}-{i:04d}", **changes) for i, score in enumerate(scores)]
 
 
 def test_advantage_is_the_score_above_the_current_median(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_advantage_is_the_score_above_the_current_median(tmp_path: Path) -> None
 
 def test_groups_are_compared_by_their_means(tmp_path: Path) -> None:
     """Two groups, of 0 0 3 and of 1 1: means 1 and 1, deviations √2 and 0; scores of 3 gain 2, in std 2 / (√2/2)."""
-    trajectories = groups([0.0, 0.0, 3.0], [1.0, 1.0])
+    trajectories = make_groups([0.0, 0.0, 3.0], [1.0, 1.0])
     batch, rewards = make_batch(trajectories, 1)
     results = [
         CreditedTrajectory(trajectory=t, rewards=np.zeros(1), advantages=np.array([s - 1.0]))
@@ -224,7 +224,7 @@ def test_excludes_old_surplus_and_unmatched_trajectories(tmp_path: Path) -> None
     replayed = replay_iteration(replay, 1, [0.0] * 6 + [1.0] * 5)
     assert len(replayed) == len(set(replayed)) == 3 and all(a == 1.0 for _, a in replayed)
     assert replay_iteration(make_self_imitation(tmp_path / "few", *many, threshold=5), 1, [0.0] * 6 + [1.0] * 5) == []
-    calls = [*make_trajectories(1, [0.0, 0.0, 1.0]), scored(1.0, 3, "0001-0003", raw="tool: look")]
+    calls = [*make_trajectories(1, [0.0, 0.0, 1.0]), make_scored_trajectory(1.0, 3, "0001-0003", raw="tool: look")]
     replay = make_self_imitation(tmp_path / "calls", *calls, pattern=r"tool:\s")
     assert replay_iteration(replay, 1, [0.0, 0.0, 1.0, 1.0], calls) == [("0001-0003", 0.5)]
 
@@ -284,15 +284,15 @@ def test_each_policy_has_its_own_memory(tmp_path: Path) -> None:
 def test_gate_ignores_replayed_samples_and_corrections_weigh_them() -> None:
     """Sampled by weights to which each token was e^.5 times as likely: ρ = e^-.5, the loss -ρ A, or openly -A."""
     for name, loss in (("uncorrected", -1.0), ("truncated", -math.exp(-0.5))):
-        model = tiny()
-        shifted = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in samples(model, advantage=1.0)]
+        model = make_tiny_llama()
+        shifted = [replace(s, behaviour=s.behaviour + np.float32(0.5)) for s in make_samples(model, advantage=1.0)]
         rule = LearnSpec.model_validate(dict(lr=0.1, loss={"policy_gradient": {"correction": name}}, regularisers={}))
         with pytest.raises(GateError):
-            updated(PolicyTrainer("p", tiny(), rule), shifted, np.random.default_rng(0))
+            run_update(PolicyTrainer("p", make_tiny_llama(), rule), shifted, np.random.default_rng(0))
         replayed = [replace(s, source="replayed") for s in shifted]
-        figures = updated(PolicyTrainer("p", model, rule), replayed, np.random.default_rng(0))
+        figures = run_update(PolicyTrainer("p", model, rule), replayed, np.random.default_rng(0))
         assert figures["loss"] == pytest.approx(loss, rel=1e-4) and "logprob_gap" not in figures
-        assert not same(weights(tiny()), weights(model))
+        assert not are_equal(copy_weights(make_tiny_llama()), copy_weights(model))
 
 
 # -- whole runs --------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ REPLAYS = {
 
 
 def make_experiment(warm: str, kind: str) -> Experiment:
-    return started_warm(
+    return make_warm_experiment(
         warm, "iterations=3", "checkpoint.keep=9", "play.matches=6", "play.group=3", f"learn.replay={REPLAYS[kind]}",
         "play.pool=2", "credit.estimator=dr_grpo",
     )  # fmt: skip
@@ -334,7 +334,7 @@ def check_credit_from_log(run: RunFolder, experiment: Experiment) -> None:
 def test_comparison_shows_trained_advantages_of_replayed_turns(warm: str, tmp_path: Path) -> None:
     """`arena credit` with the run's estimator shows all advantages, including those of replacements."""
     experiment = make_experiment(warm, "success")
-    finished(tmp_path / "run", experiment, Quiet())
+    run_lab(tmp_path / "run", experiment, RecordingWatcher())
     run, estimator = RunFolder.open(tmp_path / "run"), experiment.credit.estimator
     table = wait(compare(run.path, experiment.credit, [estimator], seed=experiment.seed, length=3)).turns
     for k, metrics in enumerate(run.reader.metrics(), start=1):
@@ -350,8 +350,8 @@ def test_comparison_shows_trained_advantages_of_replayed_turns(warm: str, tmp_pa
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("kind", sorted(REPLAYS))
 def test_run_with_replay_reports_it_and_resumes_bit_equal(warm: str, tmp_path: Path, kind: str) -> None:
-    experiment, watcher = make_experiment(warm, kind), Quiet()
-    finished(tmp_path / "whole", experiment, watcher)
+    experiment, watcher = make_experiment(warm, kind), RecordingWatcher()
+    run_lab(tmp_path / "whole", experiment, watcher)
     counts = [(row["selection"]["replayed"], row["selection"]["dropped"]) for row in watcher.rows]
     has_replay_loss = ["replay_loss" in row["learn"]["shared"] for row in watcher.rows]
     if kind == "success":
@@ -371,17 +371,17 @@ def test_run_with_replay_reports_it_and_resumes_bit_equal(warm: str, tmp_path: P
     shutil.copytree(run.path, folder)
     for later in ("0002", "0003"):
         shutil.rmtree(folder / "checkpoints" / later)
-    wait(wait(Lab.open(RunFolder.open(folder), experiment, Quiet())).run())
-    assert log(folder) == log(run.path) and weight_files(folder, 3) == weight_files(run.path, 3)
+    wait(wait(Lab.open(RunFolder.open(folder), experiment, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(run.path) and read_weight_files(folder, 3) == read_weight_files(run.path, 3)
     assert json.loads((folder / "checkpoints" / "0003" / "state.json").read_text()) == state
 
 
 def test_replay_is_off_by_default_and_changes_nothing_while_empty(warm: str, tmp_path: Path) -> None:
     assert LearnSpec().replay is None
-    without_replay = started_warm(warm, "iterations=1", "play.matches=4")
-    never_replayed = started_warm(
+    without_replay = make_warm_experiment(warm, "iterations=1", "play.matches=4")
+    never_replayed = make_warm_experiment(
         warm, "iterations=1", "play.matches=4", "learn.replay={self_imitation: {threshold: 99}}"
     )
     for name, experiment in (("plain", without_replay), ("never", never_replayed)):
-        finished(tmp_path / name, experiment)
-    assert weight_files(tmp_path / "plain", 1) == weight_files(tmp_path / "never", 1)
+        run_lab(tmp_path / name, experiment)
+    assert read_weight_files(tmp_path / "plain", 1) == read_weight_files(tmp_path / "never", 1)

@@ -27,9 +27,9 @@ from arena.preflight import preflight
 from arena.records import Trajectory
 from arena.reward_models.examples import Outcome, make_examples
 from arena.store.run import RunFolder
-from tests.factories.labs import finished, log, resumed
-from tests.factories.preferences import spoken, training
-from tests.factories.trajectories import trajectory_of, turn
+from tests.factories.labs import read_log, run_and_resume, run_lab
+from tests.factories.preferences import make_stream, make_training
+from tests.factories.trajectories import make_turn, wrap_turns
 
 CONFIG = """\
 name: scored
@@ -53,7 +53,8 @@ def make_wordy_outcomes(seed: int, count: int) -> list[Outcome]:
     """Return conversations whose outcome is their length."""
     lengths = np.random.default_rng(seed).integers(1, 25, count)
     streams = [
-        spoken([*np.random.default_rng(n).integers(280, 290, size).tolist(), 670]) for n, size in enumerate(lengths)
+        make_stream([*np.random.default_rng(n).integers(280, 290, size).tolist(), 670])
+        for n, size in enumerate(lengths)
     ]
     return [Outcome(s, float(len(s)), n, "all") for n, s in enumerate(streams)]
 
@@ -63,7 +64,7 @@ def length_biased_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a reward model that learned to pay for length."""
     folder = tmp_path_factory.mktemp("lengthy")
     examples = make_examples(make_wordy_outcomes(0, 160), "bradley_terry", 0.2, 4, 0.0, np.random.default_rng(0))
-    wait(training(folder, examples, epochs=2, iterations=1).run())
+    wait(make_training(folder, examples, epochs=2, iterations=1).run())
     return folder
 
 
@@ -86,9 +87,9 @@ def make_scorer(folder: Path, notes: list[str] | None = None, state: Any = None,
 
 def make_conversation(number: int, length: int, payoff: float, turns: int = 1, **changes: Any) -> Trajectory:
     ids = np.random.default_rng(number).integers(280, 290, length).tolist()
-    streams = (spoken([5]), spoken([*ids, 670]))  # memory dropped the first: only the last is scored
-    turn_list = [turn(k, {}) for k in range(turns)]
-    return trajectory_of(turn_list, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
+    streams = (make_stream([5]), make_stream([*ids, 670]))  # memory dropped the first: only the last is scored
+    turn_list = [make_turn(k, {}) for k in range(turns)]
+    return wrap_turns(turn_list, **{"match": f"m{number}", "streams": streams, "payoff": payoff, **changes})
 
 
 def test_score_reads_the_last_stream_and_is_paid_on_the_last_turn(random_model: Path) -> None:
@@ -145,7 +146,7 @@ def test_changed_model_or_image_stops_the_run(random_model: Path, tmp_path: Path
     RewardModel.load(resolve("nano")).save(tmp_path / "own")
     with pytest.raises(StoreError, match="changed since this run began"):
         wait(make_scorer(tmp_path / "own", state=scorer.state()).measure(2, [make_conversation(0, 3, 0.0)]))
-    with_image = spoken([1, 2])
+    with_image = make_stream([1, 2])
     with_image.media.append(MediaSpan(0, 1, "0" * 64))
     with pytest.raises(PlayError, match="without images"):
         wait(scorer.measure(2, [make_conversation(0, 3, 0.0, streams=(with_image,))]))
@@ -157,9 +158,9 @@ def make_experiment(random_model: Path | str, *assignments: str) -> Experiment:
 
 @pytest.mark.slow
 def test_resume_with_reward_model_is_bit_equal(random_model: Path, tmp_path: Path) -> None:
-    for folder in resumed(make_experiment(random_model), tmp_path):
+    for folder in run_and_resume(make_experiment(random_model), tmp_path):
         uninterrupted, resumed_run = RunFolder.open(tmp_path / "whole"), RunFolder.open(folder)
-        assert log(folder) == log(tmp_path / "whole")
+        assert read_log(folder) == read_log(tmp_path / "whole")
         for name in ("policies/shared/model.safetensors", "state.json"):
             resumed_file, expected_file = (
                 run_folder / "checkpoints/0003" / name for run_folder in (folder, tmp_path / "whole")
@@ -171,7 +172,7 @@ def test_resume_with_reward_model_is_bit_equal(random_model: Path, tmp_path: Pat
 
 
 def test_metrics_hold_the_over_optimisation_curve(random_model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "run", make_experiment(random_model, "iterations=2"))
+    run_lab(tmp_path / "run", make_experiment(random_model, "iterations=2"))
     for row in RunFolder.open(tmp_path / "run").reader.metrics():
         figures = row["reward_model.learned"]
         assert (
@@ -182,9 +183,9 @@ def test_metrics_hold_the_over_optimisation_curve(random_model: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_weight_zero_measures_without_changing_the_run(random_model: Path, tmp_path: Path) -> None:
-    finished(tmp_path / "measured", make_experiment(random_model, "iterations=2", "credit.weights={learned: 0.0}"))
+    run_lab(tmp_path / "measured", make_experiment(random_model, "iterations=2", "credit.weights={learned: 0.0}"))
     without = CONFIG.replace("stages: [{reward_model: {model: MODEL}}]", "stages: []")
-    finished(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
+    run_lab(tmp_path / "plain", compose([text_layer("test", without), set_layer("iterations=2")]))
     rows = [RunFolder.open(tmp_path / name).reader.metrics() for name in ("measured", "plain")]
     assert all({"value", "payoff", "alarm"} <= row["reward_model.learned"].keys() for row in rows[0])
     assert [row["learn"] for row in rows[0]] == [row["learn"] for row in rows[1]]

@@ -23,7 +23,7 @@ from arena.parts.schedules import Clock
 from arena.records import Trajectory, Turn
 from games.contracts import Message
 from tests.factories.judges import RUBRIC
-from tests.factories.trajectories import trajectory_of
+from tests.factories.trajectories import wrap_turns
 
 Columns = dict[str, list[float]]
 
@@ -45,7 +45,7 @@ def make_trajectory(
             else:
                 fields["rewards"] = {**fields["rewards"], name: float(values[k])}
         turns.append(Turn(**fields))
-    return trajectory_of(tuple(turns), match=match, game="quiz", seat=role, role=role, seed=seed)
+    return wrap_turns(tuple(turns), match=match, game="quiz", seat=role, role=role, seed=seed)
 
 
 def apply_stages(

@@ -19,7 +19,7 @@ from arena.credit.rubric import (
     read_rubric,
 )
 from arena.parts.part_config import choose
-from tests.factories.judges import RUBRIC, rubric, talk
+from tests.factories.judges import RUBRIC, make_rubric, make_talk
 
 FILE = """\
 rubric: polite
@@ -82,15 +82,15 @@ def test_missing_file_is_reported() -> None:
 
 def test_value_is_weighted_mean_of_scaled_scores() -> None:
     both = [{"name": "polite", "ask": "?", "weight": 3.0}, {"name": "brief", "ask": "?", "weight": 1.0}]
-    assert rubric(criteria=both).scale_scores([5, 1]) == 0.75
-    assert rubric(criteria=both, scale=[0, 10]).scale_scores([5, 10]) == pytest.approx((3 * 0.5 + 1) / 4)
+    assert make_rubric(criteria=both).scale_scores([5, 1]) == 0.75
+    assert make_rubric(criteria=both, scale=[0, 10]).scale_scores([5, 10]) == pytest.approx((3 * 0.5 + 1) / 4)
 
 
 def test_shows_only_what_the_rubric_allows() -> None:
-    match = talk("hello", private="I lie", report={"won": True, "secret": "x"})
-    assert quote_match(rubric(), match).split("\n") == ["| agent: hello"]
+    match = make_talk("hello", private="I lie", report={"won": True, "secret": "x"})
+    assert quote_match(make_rubric(), match).split("\n") == ["| agent: hello"]
     sees: dict[str, Any] = {"acts": ["person", "agent"], "messages": ["tool"], "thoughts": ["agent"], "rules": True}
-    permissive = rubric(sees=sees | {"report": ["won", "absent"]})
+    permissive = make_rubric(sees=sees | {"report": ["won", "absent"]})
     assert quote_match(permissive, match, "Be kind.\nAlways.").split("\n") == [
         "| Be kind.", "| Always.", "| person: hi", "| tool: 3 rows", "| agent (thought): I lie", "| agent: hello",
         "| won: True", "| absent:",
@@ -98,20 +98,20 @@ def test_shows_only_what_the_rubric_allows() -> None:
 
 
 def test_long_transcript_is_shortened_in_the_middle() -> None:
-    match = talk("x " * 3000, turns=40)
-    shown = quote_match(rubric(limit=400), match)
+    match = make_talk("x " * 3000, turns=40)
+    shown = quote_match(make_rubric(limit=400), match)
     assert len(shown) < 1000 and "messages left out" in shown and "characters left out" in shown
 
 
 def test_questions_state_criteria_seat_and_form() -> None:
-    question = make_score_question(rubric(), "agent", "| agent: hi")
+    question = make_score_question(make_rubric(), "agent", "| agent: hi")
     assert "- good (weight 1): Is it good?" in question.system
     assert question.user.split("\n") == [
         "The match:", "| agent: hi", "Judge the seat agent. Answer with one line per criterion and nothing else:",
         "good: <number from 1 to 5>",
     ]  # fmt: skip
-    assert "Match A:\n| x\nMatch B:\n| y\n" in make_pair_question(rubric(), "agent", "| x", "| y").user
-    ranking_question = make_ranking_question(rubric(), "agent", ["| x", "| y", "| z"]).user
+    assert "Match A:\n| x\nMatch B:\n| y\n" in make_pair_question(make_rubric(), "agent", "| x", "| y").user
+    ranking_question = make_ranking_question(make_rubric(), "agent", ["| x", "| y", "| z"]).user
     assert "Match 3:\n| z\n" in ranking_question and ranking_question.endswith("RANKING: 3 > 2 > 1")
 
 
@@ -128,8 +128,8 @@ FRAMES = [
 
 @given(st.lists(st.sampled_from(FRAMES) | st.text(max_size=20), max_size=8).map("".join))
 def test_player_text_stays_quoted_under_its_name(text: str) -> None:
-    for allowed in (rubric(), rubric(sees={"acts": ["agent"], "report": ["said"], "thoughts": ["agent"]})):
-        match = talk(text, private=text, report={"said": text})
+    for allowed in (make_rubric(), make_rubric(sees={"acts": ["agent"], "report": ["said"], "thoughts": ["agent"]})):
+        match = make_talk(text, private=text, report={"said": text})
         shown = quote_match(allowed, match)
         lines = shown.split("\n")
         assert shown.splitlines() == lines and all(line.startswith(BAR) for line in lines)
@@ -144,4 +144,4 @@ def test_player_text_stays_quoted_under_its_name(text: str) -> None:
 
 
 def test_test_rubric_is_valid() -> None:
-    assert Rubric.model_validate(RUBRIC) == rubric()
+    assert Rubric.model_validate(RUBRIC) == make_rubric()

@@ -13,7 +13,7 @@ from arena.credit.samples import make_samples
 from arena.credit.selection import SELECTORS, Selection, count_dropped_deals
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory
-from tests.factories.trajectories import credited, groups, scored
+from tests.factories.trajectories import assign_credit, make_groups, make_scored_trajectory
 
 WITHIN_DEAL: dict[str, Any] = {"estimator": {"mars": {"by": ["game", "seed", "role"]}}}
 """Compares trajectories within a deal, as selection does by default."""
@@ -37,9 +37,9 @@ def list_kept_deals(trajectories: list[Trajectory], *rules: Any, **credit: Any) 
 
 def test_excluded_from_loss_stays_in_statistics() -> None:
     """SimpleTIR: the void trajectory has no token in the loss, but its reward stays in the others' baseline."""
-    trajectories = groups([0.0, 3.0, 6.0])
-    trajectories[0] = scored(0.0, match="0001-0000", action=" ", valid=False)
-    results = credited(trajectories, "void_turns", **WITHIN_DEAL)
+    trajectories = make_groups([0.0, 3.0, 6.0])
+    trajectories[0] = make_scored_trajectory(0.0, match="0001-0000", action=" ", valid=False)
+    results = assign_credit(trajectories, "void_turns", **WITHIN_DEAL)
     # mean (0 + 3 + 6) / 3 = 3
     assert [c.advantages.tolist() for c in results] == [[-3], [0], [3]]
     assert results[0].learned is not None and not results[0].learned.any() and results[1].learned is None
@@ -51,11 +51,11 @@ def test_excluded_from_loss_stays_in_statistics() -> None:
 
 def test_excluded_from_statistics_stays_in_loss() -> None:
     """A replayed success is learned but not part of the others' baseline."""
-    trajectories = groups([0.0, 3.0, 9.0])
+    trajectories = make_groups([0.0, 3.0, 9.0])
     object.__setattr__(trajectories[2], "source", "recalled")
     with_replayed, without_replayed = (
-        credited(trajectories, **WITHIN_DEAL),
-        credited(trajectories, "replayed", **WITHIN_DEAL),
+        assign_credit(trajectories, **WITHIN_DEAL),
+        assign_credit(trajectories, "replayed", **WITHIN_DEAL),
     )
     # all three: mean 4.  Without the replayed one: mean 1.5, and 9 is worth 7.5
     assert [c.advantages.tolist() for c in with_replayed] == [[-4], [-1], [5]]
@@ -67,16 +67,16 @@ def test_excluded_from_statistics_stays_in_loss() -> None:
 
 
 def test_dropped_equals_never_played() -> None:
-    trajectories = groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
-    dropped = credited(trajectories, "zero_variance")  # one baseline over all deals, so that an absence would show
-    absent = credited(trajectories[2:4])
+    trajectories = make_groups([1.0, 1.0], [0.0, 2.0], [5.0, 5.0])
+    dropped = assign_credit(trajectories, "zero_variance")  # one baseline over all deals, so that an absence would show
+    absent = assign_credit(trajectories[2:4])
     assert [c.trajectory.match for c in dropped] == ["0001-0002", "0001-0003"]
     assert [c.advantages.tolist() for c in dropped] == [c.advantages.tolist() for c in absent] == [[-1], [1]]
 
 
 def test_overlong_can_be_excluded_from_loss_and_statistics() -> None:
-    trajectories = groups([0.0, 3.0, 9.0], turns=2)
-    trajectories[2] = scored(9.0, match="0001-0002", turns=2, finish="length")
+    trajectories = make_groups([0.0, 3.0, 9.0], turns=2)
+    trajectories[2] = make_scored_trajectory(9.0, match="0001-0002", turns=2, finish="length")
     for overlong, is_learned, counted in (
         ({}, [False, False], True),
         ({"unit": "turn"}, [False, True], True),
@@ -88,7 +88,8 @@ def test_overlong_can_be_excluded_from_loss_and_statistics() -> None:
     # returns of both turns 0, 3, 9: mean 4, and 1.5 without the cut one
     for counted, mean in ((True, 4.0), (False, 1.5)):
         values = [
-            c.advantages.tolist() for c in credited(trajectories, {"overlong": {"counted": counted}}, **WITHIN_DEAL)
+            c.advantages.tolist()
+            for c in assign_credit(trajectories, {"overlong": {"counted": counted}}, **WITHIN_DEAL)
         ]
         assert values == [[s - mean] * 2 for s in (0, 3, 9)]
 
@@ -99,9 +100,9 @@ def test_overlong_can_be_excluded_from_loss_and_statistics() -> None:
 @pytest.mark.parametrize(("void", "expected"), [("empty", [False, True, True]), ("invalid", [False, False, True])])
 def test_void_turns_by_setting(void: str, expected: list[bool]) -> None:
     trajectories = [
-        scored(1.0, match="0001-0000", turns=2, action="", valid=False),
-        scored(1.0, match="0001-0001", turns=2, action="fly", valid=False),
-        scored(1.0, match="0001-0002", turns=2),
+        make_scored_trajectory(1.0, match="0001-0000", turns=2, action="", valid=False),
+        make_scored_trajectory(1.0, match="0001-0001", turns=2, action="fly", valid=False),
+        make_scored_trajectory(1.0, match="0001-0002", turns=2),
     ]
     selection = apply_rules(trajectories, {"void_turns": {"void": void}})
     assert selection.learned.reshape(3, 2).all(1).tolist() == expected, "the whole trajectory, not only the void turn"
@@ -110,16 +111,16 @@ def test_void_turns_by_setting(void: str, expected: list[bool]) -> None:
 
 
 def test_zero_variance_drops_groups_of_equal_rewards() -> None:
-    trajectories = groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
+    trajectories = make_groups([0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 1.01])
     assert list_kept_deals(trajectories, "zero_variance") == [1, 3]
     assert list_kept_deals(trajectories, {"zero_variance": {"tolerance": 0.02}}) == [1]
     assert list_kept_deals(trajectories, {"zero_variance": {"by": ["game"]}}) == [0, 1, 2, 3]
-    assert list_kept_deals(groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
+    assert list_kept_deals(make_groups([1.0], [0.5]), "zero_variance") == [0, 1], "a group of one stays"
 
 
 def test_zero_variance_uses_only_the_named_reward() -> None:
-    trajectories = groups([1.0, 1.0], [0.0, 1.0])
-    trajectories[0] = scored(1.0, 0, "0001-0000", valid=False)
+    trajectories = make_groups([1.0, 1.0], [0.0, 1.0])
+    trajectories[0] = make_scored_trajectory(1.0, 0, "0001-0000", valid=False)
     stages = [{"valid_act": {"bonus": 0.5}}]
     assert list_kept_deals(trajectories, "zero_variance", stages=stages) == [0, 1]
     assert list_kept_deals(trajectories, {"zero_variance": {"of": "deal"}}, stages=stages) == [1]
@@ -128,7 +129,7 @@ def test_zero_variance_uses_only_the_named_reward() -> None:
 def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
     pairs = [(0.0, 1.0), (0.0, 2.0)]
     trajectories = [
-        scored(score, match=f"0001-{i:04d}", role=role)
+        make_scored_trajectory(score, match=f"0001-{i:04d}", role=role)
         for i, pair in enumerate(pairs)
         for role, score in zip(("buyer", "seller"), pair, strict=True)
     ]
@@ -139,7 +140,7 @@ def test_zero_variance_drops_one_role_and_keeps_the_other() -> None:
 
 def test_bands_by_hand() -> None:
     # means 0, .25, .5, 1; deviations 0, .433, .5, 0
-    trajectories = groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
+    trajectories = make_groups([0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 1], [1, 1, 1, 1])
     assert list_kept_deals(trajectories, "accuracy_band") == [1, 2]
     assert list_kept_deals(trajectories, {"accuracy_band": {"low": 0.25, "high": 0.25}}) == [1], "the bounds are inside"
     assert list_kept_deals(trajectories, {"std_band": {"low": 1e-3}}) == [1, 2]
@@ -152,8 +153,8 @@ def test_bands_by_hand() -> None:
 
 def test_groups_are_ranked_within_their_role() -> None:
     """Sellers earn tens, buyers ones: ranked over all groups, no buyer would be kept."""
-    buyers = groups([0.0, 1.0], [0.0, 0.5])
-    sellers = [scored(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in buyers]
+    buyers = make_groups([0.0, 1.0], [0.0, 0.5])
+    sellers = [make_scored_trajectory(t.turns[0].rewards["deal"] * 10, t.seed, t.match, role="seller") for t in buyers]
     within_role = apply_rules(buyers + sellers, {"std_band": {"top": 0.5}}).kept.tolist()
     pooled = apply_rules(buyers + sellers, {"std_band": {"top": 0.5, "among": []}}).kept.tolist()
     assert within_role == [True, True, False, False] * 2
@@ -161,7 +162,7 @@ def test_groups_are_ranked_within_their_role() -> None:
 
 
 def test_high_entropy_keeps_the_most_uncertain_turns() -> None:
-    trajectories = groups([1.0, 2.0, 3.0, 4.0, 5.0])
+    trajectories = make_groups([1.0, 2.0, 3.0, 4.0, 5.0])
     # means over two tokens: .1 .2 .3 .4 .5; the linear .3 quantile of five is .1 + .3 · 4 · .1 = .22
     entropy = [np.array([m - 0.05, m + 0.05], np.float32) for m in (0.1, 0.2, 0.3, 0.4, 0.5)]
     selection = apply_rules(trajectories, {"high_entropy": {"quantile": 0.3}}, measures={"entropy": entropy})
@@ -173,7 +174,7 @@ def test_high_entropy_keeps_the_most_uncertain_turns() -> None:
 
 def make_surprising(*means: float) -> list[Trajectory]:
     """Return one-turn trajectories whose two tokens have these means of -log p."""
-    trajectories = groups([float(n) for n in range(len(means))])
+    trajectories = make_groups([float(n) for n in range(len(means))])
     for trajectory, mean in zip(trajectories, means, strict=True):
         (stream,) = trajectory.streams
         logprobs = iter([0.5 - mean, -0.5 - mean])
@@ -207,7 +208,7 @@ def test_surprise_is_measured_among_learned_turns() -> None:
 
 @pytest.mark.parametrize(("unit", "count"), [("turn", 6), ("trajectory", 6), ("group", 2)])
 def test_random_control_removes_its_fraction_of_the_rest(unit: str, count: int) -> None:
-    trajectories = groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
+    trajectories = make_groups([0, 1, 2], [0, 1, 2], [0, 1, 2], [0, 1, 2])
     selection = apply_rules(trajectories, {"random": {"fraction": 0.5, "unit": unit}})
     affected = selection.kept if unit == "group" else selection.learned
     assert (~affected).sum() == count * (3 if unit == "group" else 1)
@@ -221,8 +222,8 @@ def test_random_control_removes_its_fraction_of_the_rest(unit: str, count: int) 
 
 
 def test_later_rules_see_what_earlier_ones_kept() -> None:
-    trajectories = groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
-    trajectories[2] = scored(0.0, 0, "0001-0002", finish="length")
+    trajectories = make_groups([1.0, 1.0, 0.0], [0.0, 1.0, 0.0])
+    trajectories[2] = make_scored_trajectory(0.0, 0, "0001-0002", finish="length")
     assert list_kept_deals(trajectories, "zero_variance", {"overlong": {"counted": False}}) == [0, 1]
     assert list_kept_deals(trajectories, {"overlong": {"counted": False}}, "zero_variance") == [1]
 
@@ -234,7 +235,7 @@ def test_empty_batch_is_no_error() -> None:
 
 
 def test_dropped_deals_count_by_share() -> None:
-    trajectories = groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
+    trajectories = make_groups([0, 0, 0, 0], [0, 1, 2, 3], [4, 4])
     is_kept = np.array([False, True, True, True, True, True, True, True, False, False])
     selection = Selection.select_all(TurnBatch(trajectories))
     assert count_dropped_deals(TurnBatch(trajectories), selection) == 0
@@ -253,7 +254,7 @@ lot_lists = st.lists(
 
 def make_trajectories(lot: list[tuple[int, float, str, bool]]) -> list[Trajectory]:
     return [
-        scored(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
+        make_scored_trajectory(score, seed, f"0001-{i:04d}", finish=finish, action="x" if valid else "", valid=valid)
         for i, (seed, score, finish, valid) in enumerate(lot)
     ]
 
@@ -296,8 +297,13 @@ def test_order_of_matches_does_not_matter(name: str, lot: list[Any], data: st.Da
 def test_other_groups_are_unchanged(name: str, lot: list[Any], additions: list[Any]) -> None:
     """Adding other deals or another role changes nothing in these groups."""
     trajectories = make_trajectories(lot)
-    others = [scored(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(additions)]
-    others += [scored(s, seed, f"0001-{i + 200:04d}", role="seller") for i, (seed, s, _, _) in enumerate(additions)]
+    others = [
+        make_scored_trajectory(s, seed + 10, f"0001-{i + 100:04d}") for i, (seed, s, _, _) in enumerate(additions)
+    ]
+    others += [
+        make_scored_trajectory(s, seed, f"0001-{i + 200:04d}", role="seller")
+        for i, (seed, s, _, _) in enumerate(additions)
+    ]
     alone, together = apply_rules(trajectories, name), apply_rules(trajectories + others, name)
     for field in ("learned", "counted", "kept"):
         assert getattr(together, field)[: len(trajectories)].tolist() == getattr(alone, field).tolist()

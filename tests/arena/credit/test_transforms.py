@@ -16,7 +16,7 @@ from arena.credit.batch import TurnBatch
 from arena.credit.selection import SELECTORS, Selection
 from arena.credit.settings import CreditSpec
 from arena.records import Trajectory, Turn
-from tests.factories.trajectories import trajectory_of
+from tests.factories.trajectories import wrap_turns
 
 
 def make_trajectory(tokens: Sequence[int], role: str = "opener", policy: str = "shared", seed: int = 0) -> Trajectory:
@@ -44,7 +44,7 @@ def make_trajectory(tokens: Sequence[int], role: str = "opener", policy: str = "
                 seconds=0.0,
             ),
         )
-    return trajectory_of(tuple(turns), seat=role, role=role, policy=policy, streams=(stream,), seed=seed)
+    return wrap_turns(tuple(turns), seat=role, role=role, policy=policy, streams=(stream,), seed=seed)
 
 
 def apply_transform(

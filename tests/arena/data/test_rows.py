@@ -17,7 +17,7 @@ from arena.data import lines
 from arena.data.lines import MAX_LINE_BYTES, LineFile
 from arena.data.rows import MAX_HELD_OUT, DataSet, RowOrder
 from arena.errors import ConfigError, StoreError
-from tests.factories.data_sets import chats, labels, pairs, written
+from tests.factories.data_sets import make_chats, make_labels, make_pairs, write_rows
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(max_size=20),
@@ -55,11 +55,11 @@ def test_any_bytes_give_rows_or_one_line(data: bytes) -> None:
 def test_lines_are_found_across_chunks(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "CHUNK", chunk)
     rows = [{"text": "x" * length} for length in (0, 1, 5, 40, 2)]
-    file = LineFile(written(tmp_path / "rows.jsonl", rows))
+    file = LineFile(write_rows(tmp_path / "rows.jsonl", rows))
     assert [file[i] for i in range(len(file))] == rows
 
 
-CHAT = chats(1)[0]
+CHAT = make_chats(1)[0]
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,19 @@ CHAT = chats(1)[0]
         ([CHAT, {"text": "hi"}], ":2: texts among chats: expected messages or prompt with completion"),
         ([CHAT, {"a": 1}], ":2: a row among chats"),
         ([{"a": 1}], ":1: expected messages or prompt with completion, or text, or prompt with chosen with rejected"),
-        ([*pairs(1), {"prompt": "x", "chosen": "y"}], ":2: a row among pairs: expected prompt with chosen"),
-        ([*pairs(1), {"prompt": "x", "chosen": "y", "rejected": []}], ":2: prompt with rejected: completion: expected"),
-        ([*labels(1), {"prompt": "x", "completion": "y", "label": 1}], ":2: label: expected true or false"),
+        ([*make_pairs(1), {"prompt": "x", "chosen": "y"}], ":2: a row among pairs: expected prompt with chosen"),
+        (
+            [*make_pairs(1), {"prompt": "x", "chosen": "y", "rejected": []}],
+            ":2: prompt with rejected: completion: expected",
+        ),
+        ([*make_labels(1), {"prompt": "x", "completion": "y", "label": 1}], ":2: label: expected true or false"),
         ([CHAT, {"messages": [{"role": "king", "content": ""}]}], ":2: messages[0].role: unknown role 'king'"),
         ([{"text": ""}], ":1: text: expected a text"),
         ([{**CHAT, "opening": -1}], ":1: opening: expected a number"),
     ],
 )
 def test_malformed_rows_give_one_line(rows: list[Any], message: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "rows.jsonl", rows)
+    path = write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(ConfigError) as error:
         DataSet(path).check()
     assert str(error.value).startswith(f"{path}{message}"), error.value
@@ -125,7 +128,7 @@ def test_million_rows_use_memory_for_offsets_only(tmp_path: Path) -> None:
 
 
 def test_changed_file_is_not_read_further(tmp_path: Path) -> None:
-    path = written(tmp_path / "rows.jsonl", chats(3))
+    path = write_rows(tmp_path / "rows.jsonl", make_chats(3))
     file = LineFile(path)
     assert file[0]
     with path.open("r+b") as edited:

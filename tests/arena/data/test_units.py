@@ -16,7 +16,7 @@ from arena.data.samples import RowEncoder
 from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
 from arena.play.settings import SourceSpec, UnitsSpec
-from tests.factories.data_sets import taught, written
+from tests.factories.data_sets import make_data_experiment, write_rows
 
 QUESTION = {"role": "user", "content": "8 + 3 ="}
 GO_ON = {"role": "user", "content": "go on"}
@@ -74,7 +74,7 @@ def make_encoder(path: Path, end: str) -> RowEncoder:
 
 
 def test_loss_is_on_the_units_only(tmp_path: Path) -> None:
-    file = written(tmp_path / "rows.jsonl", [{"messages": [QUESTION, make_reply("a Wait b")]}])
+    file = write_rows(tmp_path / "rows.jsonl", [{"messages": [QUESTION, make_reply("a Wait b")]}])
     (sample,) = make_encoder(file, "Wait").samples([0]).samples
     ids = [i for i, is_own in zip(sample.stream.ids, sample.stream.mask, strict=True) if is_own]
     assert build_nano_tokenizer().decode(ids, skip_special_tokens=True) == "a Waitb"
@@ -82,15 +82,15 @@ def test_loss_is_on_the_units_only(tmp_path: Path) -> None:
 
 
 def test_unsplittable_row_gives_one_line(tmp_path: Path) -> None:
-    file = written(tmp_path / "rows.jsonl", [{"messages": [QUESTION, make_reply("a" * 60 + "b")]}])
+    file = write_rows(tmp_path / "rows.jsonl", [{"messages": [QUESTION, make_reply("a" * 60 + "b")]}])
     with pytest.raises(
         ConfigError, match=r"rows\.jsonl:1: messages: the regular expression .* takes over 2 s"
     ) as error:
         make_encoder(file, "(a|aa)+$").samples([0])
     assert "\n" not in str(error.value)
     for end, text, message in (("(a|aa)+$", "a" * 60 + "b", "takes over 2 s"), ("b", "b" * 3000, "over 1,000 units")):
-        rows = written(tmp_path / "many.jsonl", [{"messages": [QUESTION, make_reply(text)]}])
-        config = taught(rows, "chats", f"source.units={{end: '{end}'}}")
+        rows = write_rows(tmp_path / "many.jsonl", [{"messages": [QUESTION, make_reply(text)]}])
+        config = make_data_experiment(rows, "chats", f"source.units={{end: '{end}'}}")
         with pytest.raises(ConfigError, match=rf"many\.jsonl:1: messages: .*{message}"):
             with_data_sets(config, lambda step: None)
     with pytest.raises(ValidationError, match="is no regular expression"):

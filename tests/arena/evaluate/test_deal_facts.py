@@ -10,11 +10,11 @@ from arena.evaluate.deal_facts import find_facts_of_match, replay_facts
 from arena.store.reader import RunReader
 from games.contracts import Deal
 from tests.factories.commands import arena
-from tests.factories.matches import played
+from tests.factories.matches import play_scripted
 
 
 def test_facts_are_those_of_each_seats_first_move() -> None:
-    match = played("negotiation", 5, {"opener": "conceder", "responder": "hard_liner"})
+    match = play_scripted("negotiation", 5, {"opener": "conceder", "responder": "hard_liner"})
     acts = [(turn.seat, turn.action) for turn in match.turns]
     facts = replay_facts(Deal("negotiation", match.options, match.seed), acts)
     assert facts.private.keys() == {"opener", "responder"} and len(facts.public["pool"]) == 3
@@ -26,22 +26,22 @@ def test_facts_are_those_of_each_seats_first_move() -> None:
     assert replay_facts(Deal("negotiation", match.options, match.seed), acts[:1]).private.keys() == {"opener"}
 
 
-def test_unreplayable_match_is_a_store_error(unbroken: Path) -> None:
-    row = next(RunReader(unbroken).matches())
-    assert find_facts_of_match(unbroken, row).public["pool"]
+def test_unreplayable_match_is_a_store_error(uninterrupted_run: Path) -> None:
+    row = next(RunReader(uninterrupted_run).matches())
+    assert find_facts_of_match(uninterrupted_run, row).public["pool"]
     for edit in ({"rules": 99}, {"options": {"items": 3}}, {"game": "nobody"}, {"options": {"max_turns": "many"}}):
         with pytest.raises(StoreError, match="what was dealt cannot be shown"):
-            find_facts_of_match(unbroken, {**row, **edit})
+            find_facts_of_match(uninterrupted_run, {**row, **edit})
     other_turns = [{**turn, "seat": "responder"} for turn in row["turns"]]
-    assert find_facts_of_match(unbroken, {**row, "turns": other_turns}).private == {}
+    assert find_facts_of_match(uninterrupted_run, {**row, "turns": other_turns}).private == {}
 
 
-def test_match_is_shown_with_its_deal_before_the_acts(unbroken: Path) -> None:
-    match = next(RunReader(unbroken).matches())["id"]
-    head, deal, *rest = arena("show", unbroken, match).out.splitlines()
+def test_match_is_shown_with_its_deal_before_the_acts(uninterrupted_run: Path) -> None:
+    match = next(RunReader(uninterrupted_run).matches())["id"]
+    head, deal, *rest = arena("show", uninterrupted_run, match).out.splitlines()
     assert head.startswith("negotiation") and deal.startswith("    dealt to all: public.pool = [")
     assert rest[0].startswith("    dealt to opener: private.values = [")
-    facts = json.loads(arena("show", unbroken, match, "--json").out)["facts"]
+    facts = json.loads(arena("show", uninterrupted_run, match, "--json").out)["facts"]
     assert f"public.pool = {facts['public']['pool']}" in deal and facts["private"]["opener"]["values"]
 
 

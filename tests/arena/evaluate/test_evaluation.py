@@ -22,7 +22,7 @@ from arena.play.settings import GameSpec
 from arena.statistics import rate_ci
 from games.nim import Nim
 from tests.factories.commands import arena
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 
 KUHN, TTT = GameSpec(name="kuhn_poker"), GameSpec(name="tic_tac_toe")
 
@@ -64,7 +64,7 @@ def test_every_seat_plays_the_same_deals() -> None:
 
 
 def test_run_is_evaluated_at_its_training_seats(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SEPARATE, _9="nano-7")
     one_policy, other_policy, opponent = load_contenders(f"{run}:one", f"{run}:two", "random")
     seats = ("first", "second")
     assert list_own_seats(one_policy, opponent, "tic_tac_toe", seats) == ["first"], "the other seat was random's"
@@ -84,7 +84,7 @@ def list_own_seats(player: Contender, opponent: Contender, game: str, seats: tup
 
 @pytest.mark.slow
 def test_missing_role_for_a_new_game_is_reported(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SHARED, _9="nano-7")
     few = ["--matches", "2"]
     result = arena("eval", run, "--game", "nim", *few)
     assert (
@@ -96,7 +96,7 @@ def test_missing_role_for_a_new_game_is_reported(tmp_path: Path) -> None:
 
 
 def test_only_the_seats_in_use_need_a_policy(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SEPARATE, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SEPARATE, _9="nano-7")
     both, opponent = load_contenders(str(run), "random")
     assert wait(evaluate(both, [opponent], TTT, 2, 0))[0].matches == 2
     with pytest.raises(ConfigError, match="none at tic_tac_toe's second: name one"):

@@ -19,10 +19,10 @@ from arena.store.contents import PANEL
 from arena.store.evaluations import read_evaluations
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
-from tests.factories.labs import Quiet, experiment
-from tests.factories.traces import Left, assert_same, json_lines, left
+from tests.factories.commands import arena, get_refusal
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
+from tests.factories.labs import RecordingWatcher, make_experiment
+from tests.factories.traces import RunTrace, assert_same, parse_json_lines, read_trace
 
 PANEL_YAML = "{panel: talks, game: {name: negotiation}, members: [random, fair_split], deals: 3}"
 EVALUATE = f"evaluate={{panel: {PANEL_YAML}, every: 2}}"
@@ -35,15 +35,15 @@ COMMAND += [
 ]
 
 
-def open_lab(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Lab:
-    config = experiment(*RUN_SETTINGS, *assignments)
+def open_lab(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Lab:
+    config = make_experiment(*RUN_SETTINGS, *assignments)
     run = RunFolder.open(folder) if folder.exists() else None
     if run is None:
         run = RunFolder.create(folder, to_yaml(config), {})
-    return wait(Lab.open(run, config, watcher or Quiet(), make_examination(run, config)))
+    return wait(Lab.open(run, config, watcher or RecordingWatcher(), make_examination(run, config)))
 
 
-def run_to_end(folder: Path, *assignments: str, watcher: Quiet | None = None) -> Path:
+def run_to_end(folder: Path, *assignments: str, watcher: RecordingWatcher | None = None) -> Path:
     wait(open_lab(folder, *assignments, watcher=watcher).run())
     return folder
 
@@ -54,13 +54,13 @@ def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluated_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("judged") / "run", Quiet()
+def evaluated_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("judged") / "run", RecordingWatcher()
     return run_to_end(folder, EVALUATE, watcher=watcher), watcher
 
 
-def remove_panel(snapshot: Left) -> Left:
-    return Left(
+def remove_panel(snapshot: RunTrace) -> RunTrace:
+    return RunTrace(
         snapshot.matches,
         snapshot.credit,
         [{k: v for k, v in row.items() if k != "panel"} for row in snapshot.metrics],
@@ -69,12 +69,12 @@ def remove_panel(snapshot: Left) -> Left:
 
 
 def read_panel_lines(folder: Path) -> list[dict[str, Any]]:
-    return [line | {"seconds": 0} for line in json_lines((folder / PANEL).read_text())]
+    return [line | {"seconds": 0} for line in parse_json_lines((folder / PANEL).read_text())]
 
 
 @pytest.mark.slow
-def test_panel_changes_nothing_else(plain_run: Path, evaluated_run: tuple[Path, Quiet]) -> None:
-    assert_same(remove_panel(left(evaluated_run[0])), left(plain_run))
+def test_panel_changes_nothing_else(plain_run: Path, evaluated_run: tuple[Path, RecordingWatcher]) -> None:
+    assert_same(remove_panel(read_trace(evaluated_run[0])), read_trace(plain_run))
     assert not (plain_run / PANEL).exists()
 
 
@@ -86,7 +86,7 @@ def test_panel_restores_the_engine(tmp_path: Path) -> None:
     assert lab.policies["shared"].version == 0 and read_evaluations(tmp_path / "run")
 
 
-def test_panel_runs_at_start_at_intervals_and_at_end(evaluated_run: tuple[Path, Quiet]) -> None:
+def test_panel_runs_at_start_at_intervals_and_at_end(evaluated_run: tuple[Path, RecordingWatcher]) -> None:
     folder, watcher = evaluated_run
     evaluations = read_evaluations(folder)
     assert [e.iteration for e in evaluations] == [0, 2, 3] and len({e.key for e in evaluations}) == 1
@@ -102,12 +102,12 @@ def test_panel_runs_at_start_at_intervals_and_at_end(evaluated_run: tuple[Path, 
     assert names == [(0, "panel talks: before it learns"), (2, "panel talks"), (3, "panel talks")]
 
 
-def test_panel_deals_are_fixed_and_held_out(evaluated_run: tuple[Path, Quiet]) -> None:
+def test_panel_deals_are_fixed_and_held_out(evaluated_run: tuple[Path, RecordingWatcher]) -> None:
     trained = {row["seed"] for row in RunReader(evaluated_run[0]).matches()}
     assert trained and not trained & set(draw_deal_seeds(0, 3))
 
 
-def test_panel_equals_arena_eval(evaluated_run: tuple[Path, Quiet], tmp_path: Path) -> None:
+def test_panel_equals_arena_eval(evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
     panel = tmp_path / "talks.yaml"
     panel.write_text("panel: talks\ngame: {name: negotiation}\nmembers: [random, fair_split]\ndeals: 3\n")
     result = arena("eval", evaluated_run[0], "--panel", panel, "--before", "--json", "--out", tmp_path / "out.json")
@@ -125,34 +125,34 @@ def test_panel_equals_arena_eval(evaluated_run: tuple[Path, Quiet], tmp_path: Pa
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("done", [1, 2])
 def test_resumed_run_is_evaluated_once_per_iteration(
-    evaluated_run: tuple[Path, Quiet], tmp_path: Path, done: int
+    evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path, done: int
 ) -> None:
     """Everything after the last commit is dropped and repeated."""
     folder = tmp_path / "run"
     shutil.copytree(evaluated_run[0], folder)
     for later in range(done + 1, 4):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     wait(open_lab(folder, EVALUATE, watcher=watcher).run())
     assert read_panel_lines(folder) == read_panel_lines(evaluated_run[0])
-    assert_same(left(folder), left(evaluated_run[0]))
+    assert_same(read_trace(folder), read_trace(evaluated_run[0]))
     assert sum("panel" in name for _, name in watcher.phases) == len([k for k in (2, 3) if k > done])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", [(0, "panel talks: before it learns"), (2, "panel talks"), (2, "commit")])
 def test_interruption_around_an_evaluation_resumes_bit_equal(
-    evaluated_run: tuple[Path, Quiet], tmp_path: Path, moment: tuple[int, str]
+    evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path, moment: tuple[int, str]
 ) -> None:
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run_to_end(folder, EVALUATE, watcher=Quiet(lambda what, value: what == "phase" and value == moment))
+        run_to_end(folder, EVALUATE, watcher=RecordingWatcher(lambda what, value: what == "phase" and value == moment))
     run_to_end(folder, EVALUATE)
     assert read_panel_lines(folder) == read_panel_lines(evaluated_run[0])
-    assert_same(left(folder), left(evaluated_run[0]))
+    assert_same(read_trace(folder), read_trace(evaluated_run[0]))
 
 
-class ProgressWatcher(Quiet):
+class ProgressWatcher(RecordingWatcher):
     """Watcher that records panel progress and can interrupt an evaluation."""
 
     def __init__(self, stop_at: int = 0) -> None:
@@ -167,7 +167,7 @@ class ProgressWatcher(Quiet):
 
 
 @pytest.mark.slow
-def test_ctrl_c_during_an_evaluation(evaluated_run: tuple[Path, Quiet], tmp_path: Path) -> None:
+def test_ctrl_c_during_an_evaluation(evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
     folder, watcher = tmp_path / "run", ProgressWatcher(stop_at=5)
     with pytest.raises(KeyboardInterrupt):
         run_to_end(folder, EVALUATE, watcher=watcher)
@@ -199,9 +199,9 @@ def test_failing_panel_does_not_end_the_run(plain_run: Path, tmp_path: Path, mon
         raise PlayError("12 of 12 matches failed")
 
     monkeypatch.setattr(PanelPlan, "play", fail)
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     folder = run_to_end(tmp_path / "run", EVALUATE, watcher=watcher)
-    assert_same(left(folder), left(plain_run))
+    assert_same(read_trace(folder), read_trace(plain_run))
     assert (0, "iteration 2 was not evaluated against the panel talks: 12 of 12 matches failed") in watcher.phases
     assert not any("panel" in row for row in RunReader(folder).metrics())
 
@@ -215,21 +215,23 @@ def test_failing_panel_does_not_end_the_run(plain_run: Path, tmp_path: Path, mon
     ],
 )
 def test_edited_panel_file_is_detected(
-    evaluated_run: tuple[Path, Quiet], tmp_path: Path, damage: Any, message: str
+    evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path, damage: Any, message: str
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(evaluated_run[0], folder)
     (folder / PANEL).write_text(damage((folder / PANEL).read_text()))
-    assert message in refused("show", folder)
+    assert message in get_refusal("show", folder)
 
 
 @pytest.mark.parametrize("line", ["garbage", "{}", '{"iteration": 1}', '{"iteration": 2, "cells": [[[]]]}'])
-def test_invalid_panel_line_is_reported(evaluated_run: tuple[Path, Quiet], tmp_path: Path, line: str) -> None:
+def test_invalid_panel_line_is_reported(
+    evaluated_run: tuple[Path, RecordingWatcher], tmp_path: Path, line: str
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(evaluated_run[0], folder)
     with (folder / PANEL).open("a") as file:
         file.write(line + "\n" + line + "\n")
-    assert "panel.jsonl:4: this line is" in refused("show", folder)
+    assert "panel.jsonl:4: this line is" in get_refusal("show", folder)
 
 
 # -- checks before play ------------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ def test_invalid_panel_line_is_reported(evaluated_run: tuple[Path, Quiet], tmp_p
 )
 def test_invalid_panel_is_refused_before_the_run(tmp_path: Path, section: str, message: str) -> None:
     out = tmp_path / "run"
-    line = refused(*COMMAND, "--set", f"evaluate={section}", "--out", out)
+    line = get_refusal(*COMMAND, "--set", f"evaluate={section}", "--out", out)
     assert message in line and not out.exists(), line
 
 
@@ -263,7 +265,7 @@ def test_unreachable_server_is_reported_before_the_run(tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = ["evaluate={panel: {panel: p, game: {name: nim}, members: ['endpoint:m']}}"]
     settings += ["endpoint.url=http://127.0.0.1:9/v1"]
-    line = refused(*COMMAND, *(part for setting in settings for part in ("--set", setting)), "--out", out)
+    line = get_refusal(*COMMAND, *(part for setting in settings for part in ("--set", setting)), "--out", out)
     assert "127.0.0.1:9" in line and not out.exists()
 
 
@@ -277,7 +279,7 @@ def test_panel_needs_a_policy_for_its_game(tmp_path: Path) -> None:
 
 def test_panel_members_of_runs_are_fixed_to_a_version(tmp_path: Path) -> None:
     """A run's newest weights are fixed when the run starts; the panel's file is not needed later."""
-    other = kept_run(tmp_path / "other", SHARED, _3="nano-3")
+    other = make_checkpointed_run(tmp_path / "other", SHARED, _3="nano-3")
     panel = tmp_path / "mine.yaml"
     panel.write_text(f"panel: mine\ngame: {{name: kuhn_poker}}\nmembers: [nash, {other}, '{other}@3:shared']\n")
     fixed = with_fixed_panel(compose([text_layer("test", SHARED), set_layer(f"evaluate.panel={panel}")]))
@@ -305,13 +307,13 @@ def test_run_reports_its_panel_and_resumes_with_another(tmp_path: Path) -> None:
     assert "panel by iteration: 0: " in panel
     assert any(line.startswith("it 1 ") and "  panel " in line for line in result.out.splitlines())
     assert "against the panel kuhn_poker" in arena("show", run).out
-    line = refused("resume", run, "--iterations", "3", "--set", "evaluate.panel=kuhn_pokr")
+    line = get_refusal("resume", run, "--iterations", "3", "--set", "evaluate.panel=kuhn_pokr")
     assert "unknown panel 'kuhn_pokr'" in line
     members = "evaluate.panel.members=[random, negotiatr]"
-    assert "unknown contender 'negotiatr'" in refused("resume", run, "--iterations", "3", "--set", members)
+    assert "unknown contender 'negotiatr'" in get_refusal("resume", run, "--iterations", "3", "--set", members)
     result = arena("resume", run, "--iterations", "3", "--set", "evaluate.every=null", "--json")
     assert result.code == 0, result.err
-    summary = json_lines(result.out)[-1]["panel"]
+    summary = parse_json_lines(result.out)[-1]["panel"]
     assert [point["iteration"] for point in summary["curve"]] == [0, 1, 2, 3] and summary["met"] == ["nash"]
     assert summary["after"]["iteration"] == 3 and summary["before"]["iteration"] == 0
 
@@ -329,7 +331,7 @@ def test_run_reports_its_panel_and_resumes_with_another(tmp_path: Path) -> None:
     ],
 )
 def test_conflicting_arguments_are_refused(arguments: list[str], message: str) -> None:
-    assert message in refused("eval", "random", *arguments)
+    assert message in get_refusal("eval", "random", *arguments)
 
 
 def test_panels_are_listed_and_shown() -> None:
@@ -338,4 +340,4 @@ def test_panels_are_listed_and_shown() -> None:
     shown = arena("show", "panel", "negotiation")
     assert shown.code == 0 and "conceder" in shown.out and "32 deals (seed 0)" in shown.out
     assert json.loads(arena("show", "panel", "kuhn_poker", "--json").out)["members"][0] == "random"
-    assert "did you mean 'kuhn_poker'?" in refused("show", "panel", "kuhn_pokr")
+    assert "did you mean 'kuhn_poker'?" in get_refusal("show", "panel", "kuhn_pokr")

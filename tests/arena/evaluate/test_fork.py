@@ -27,10 +27,10 @@ from arena.statistics import ANY, mean_ci
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
 from games.contracts import Act, Game, MatchId, Message, View
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.kept_run import SHARED
-from tests.factories.matches import played
-from tests.factories.server import Server, completion, says
+from tests.factories.matches import play_scripted
+from tests.factories.server import Server, make_completion, reply_with
 
 N = 200
 
@@ -67,7 +67,7 @@ def compute_value(state: Any, players: list[Chances]) -> float:
 @pytest.mark.slow
 def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -> None:
     """With another player at either seat or another act, 95 % intervals contain 95 % of the exact values."""
-    records = [played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
+    records = [play_scripted("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(8)]
     run, missed, checks = write_run(tmp_path / "run", *records), 0, 0
     assert {len(record.turns) for record in records} == {2, 3}
     for record in records:
@@ -109,7 +109,7 @@ def test_kuhn_poker_forks_have_the_exact_counterfactual_values(tmp_path: Path) -
 
 
 def test_forks_are_deterministic_and_extend_with_n(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = write_run(tmp_path / "run", record)
     first, second, longer = (
         wait(fork(run, record.id, 0, {"second": "nash"}, n=n)).forked["payoff first"] for n in (20, 20, 30)
@@ -136,7 +136,7 @@ def test_games_and_simulators_can_be_forked_at_every_turn(
     seats = games.make(game).possible_agents
     scripted = scripted if set(scripted) == set(seats) else dict(zip(seats, scripted.values(), strict=False))
     others = {seat if seat in seats else seats[0]: who for seat, who in others.items()}
-    record = played(game, 5, scripted)
+    record = play_scripted(game, 5, scripted)
     assert record.status == "finished" and len(record.turns) > 2, record.reason
     run = write_run(tmp_path / "run", record)
     for turn in record.turns:
@@ -148,7 +148,7 @@ def test_games_and_simulators_can_be_forked_at_every_turn(
 
 
 def test_unreplayable_log_is_refused(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     other_message = record.turns[1]._replace(messages=(Message.of("first", "RAISE"),))
     other_seat = record.turns[1]._replace(seat="first")
     later_turn = record.turns[0]._replace(index=len(record.turns))
@@ -168,16 +168,16 @@ def test_unreplayable_log_is_refused(tmp_path: Path) -> None:
         assert str(error.value).startswith(line)
 
 
-def test_joining_model_has_the_logged_ids(unbroken: Path) -> None:
+def test_joining_model_has_the_logged_ids(uninterrupted_run: Path) -> None:
     """Its stream equals the logged one up to its first new reply; no log-probabilities are recomputed."""
-    reader = RunReader(unbroken)
+    reader = RunReader(uninterrupted_run)
     record = next(
         record
         for record in map(MatchRecord.from_json, reader.matches())
         if record.status == "finished" and len(record.turns) >= 3 and record.seats["opener"].trained
     )
     last = [turn.index for turn in record.turns if turn.seat == record.turns[0].seat][-1]
-    (contender,) = wait(Contenders().load(f"{unbroken}:shared"))
+    (contender,) = wait(Contenders().load(f"{uninterrupted_run}:shared"))
     fork_point = ForkPoint(record, last)
     plan = MatchPlan(
         identity=record.identity,
@@ -226,7 +226,7 @@ def test_fork_marks_the_replaced_turn(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def play_long_match() -> MatchRecord:
     """Return a match in which the first seat moves twice."""
-    records = (played("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
+    records = (play_scripted("kuhn_poker", seed, {"first": "random", "second": "random"}) for seed in range(20))
     return next(record for record in records if len(record.turns) == 3)
 
 
@@ -235,27 +235,27 @@ def test_joining_endpoint_receives_the_past(tmp_path: Path, monkeypatch: pytest.
     last = [turn for turn in record.turns if turn.seat == "first"][-1]
     run = write_run(tmp_path / "run", record)
     (tmp_path / "recalls.yaml").write_text('role: recalls\nsystem: ""\nturn: your act?\nreply: {format: free}\n')
-    with Server(says(completion("BET"))) as server:
+    with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         loader = Contenders(role=str(tmp_path / "recalls.yaml"), endpoints=Endpoints({}))
         forked = wait(fork(run, record.id, last.index, {"first": "endpoint:tester"}, n=2, loader=loader))
-        assert len(forked.forked["payoff first"]) == 2 and len(server.asked) == 2, "the past is not asked again"
-        chat = server.asked[-1][2]["messages"]
+        assert len(forked.forked["payoff first"]) == 2 and len(server.requests) == 2, "the past is not asked again"
+        chat = server.requests[-1][2]["messages"]
     assert last.index == 2 and [m["content"] for m in chat if m["role"] == "assistant"][-1] == record.turns[0].action
 
 
 def test_joining_contender_uses_the_runs_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    with Server(says(completion("BET"))) as server:
+    run = write_run(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(reply_with(make_completion("BET"))) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=1))
-        chat = server.asked[-1][2]["messages"]
+        chat = server.requests[-1][2]["messages"]
     assert not any("PLAY 4" in message["content"] for message in chat), "those are the examples of the role player"
 
 
 def test_failure_reason_is_reported_if_no_fork_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    with Server(says({"error": {"message": "out of order"}}, 400)) as server:
+    run = write_run(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    with Server(reply_with({"error": {"message": "out of order"}}, 400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(PlayError, match=r"no fork of 0001-0003 was finished: .*out of order"):
             wait(fork(run, "0001-0003", 0, {"first": "endpoint:tester"}, n=2))
@@ -272,7 +272,7 @@ def test_forks_failed_in_one_arm_are_dropped_from_both(tmp_path: Path, monkeypat
         result = replace(record, identity=plan.identity, payoffs={"first": payoffs[plan.id[:9]], "second": 0.0})
         return replace(result, status="failed", reason="out of order") if plan.id[:9] in failed else result
 
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = write_run(tmp_path / "run", record)
     monkeypatch.setattr("arena.evaluate.fork.play_one", make_outcome)
     forked = wait(fork(run, record.id, 0, {"first": "random"}, n=4))
@@ -292,7 +292,7 @@ def test_human_plays_forks_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mon
         return Counter()
 
     monkeypatch.setattr("arena.evaluate.fork.play_counting_failures", play_none)
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run = write_run(tmp_path / "run", record)
     for who in ("human", "random"):
         with pytest.raises(PlayError, match="no fork"):
@@ -325,7 +325,7 @@ def test_joining_human_reads_the_past_at_once(tmp_path: Path) -> None:
 
 
 def test_command_reports_both_arms_and_their_difference(tmp_path: Path) -> None:
-    record = played("kuhn_poker", 3, {"first": "random", "second": "random"})
+    record = play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"})
     run, out = write_run(tmp_path / "run", record), tmp_path / "fork.json"
     arguments = ["fork", run, record.id, "--turn", "1", "--seat", "first=nash", "-n", "50"]
     result = arena(*arguments, "--json", "--out", out)
@@ -353,12 +353,12 @@ def test_command_reports_both_arms_and_their_difference(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_fork_gives_one_line(tmp_path: Path, arguments: list[str], line: str) -> None:
-    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
-    assert refused("fork", run, *arguments).startswith(line.format(run=run))
+    run = write_run(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    assert get_refusal("fork", run, *arguments).startswith(line.format(run=run))
 
 
 def test_fork_without_a_terminal_refuses_humans(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", played("kuhn_poker", 3, {"first": "random", "second": "random"}))
+    run = write_run(tmp_path / "run", play_scripted("kuhn_poker", 3, {"first": "random", "second": "random"}))
     with pytest.raises(ConfigError, match="no person is here to play first"):
         wait(fork(run, "0001-0003", 0, {"first": "human"}))
     with pytest.raises(StoreError, match="has no match"):

@@ -11,8 +11,8 @@ from arena.evaluate.held_out import FILE, evaluate_held_out
 from arena.evaluate.specs import Contenders
 from arena.panels.settings import EvaluateSpec
 from arena.play.settings import GameSpec
-from tests.factories.commands import arena, refused
-from tests.factories.kept_run import SHARED, kept_run
+from tests.factories.commands import arena, get_refusal
+from tests.factories.kept_run import SHARED, make_checkpointed_run
 
 EVALUATE = """
 evaluate:
@@ -25,7 +25,7 @@ SETTINGS = ("iterations=1", "play.matches=4", "policies.shared.imitate.matches=1
 
 @pytest.mark.slow
 def test_held_out_evaluation_equals_eval_of_both_weights(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SHARED, _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SHARED, _9="nano-7")
     games = [GameSpec(name="kuhn_poker"), GameSpec(name="tiny_hanabi")]
     announced: list[int] = []
     compared = wait(
@@ -42,7 +42,7 @@ def test_held_out_evaluation_equals_eval_of_both_weights(tmp_path: Path) -> None
 
 
 def test_test_split_is_the_default(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run", SHARED.replace("{illegal: end, penalty: 2}", "{}"), _9="nano-7")
+    run = make_checkpointed_run(tmp_path / "run", SHARED.replace("{illegal: end, penalty: 2}", "{}"), _9="nano-7")
     games = [GameSpec(name="reasoning"), GameSpec(name="reasoning", options={"split": "train"})]
     compared = wait(evaluate_held_out(run, EvaluateSpec(games=games, matches=2), 3))
     assert [r.game.options["split"] for r in compared.after] == ["test", "train"]
@@ -70,15 +70,15 @@ def test_run_ends_with_its_evaluation_table(tmp_path: Path) -> None:
 )
 def test_invalid_evaluation_is_refused_before_the_run(tmp_path: Path, setting: str, message: str) -> None:
     out = tmp_path / "run"
-    line = refused("run", "selfplay", "--recipe", "kuhn_poker-nano", "--set", setting, "--out", out)
+    line = get_refusal("run", "selfplay", "--recipe", "kuhn_poker-nano", "--set", setting, "--out", out)
     assert message in line and not out.exists()
 
 
 def test_ambiguous_policy_for_another_game_is_refused_before_the_run(tmp_path: Path) -> None:
     out, setting = tmp_path / "run", "evaluate={games: [{name: clinic}, {name: nim}]}"
-    line = refused("run", "selfplay", "--recipe", "clinic_both-nano", "--set", setting, "--out", out)
+    line = get_refusal("run", "selfplay", "--recipe", "clinic_both-nano", "--set", setting, "--out", out)
     assert "evaluate.games.1: who plays nim? This run trains doctor and patient" in line and not out.exists()
-    unknown_policy = refused(
+    unknown_policy = get_refusal(
         "run", "selfplay", "--recipe", "clinic_both-nano", "--set", setting, "--out", out, "--set",
         "evaluate.policy=doc",
     )  # fmt: skip

@@ -21,9 +21,9 @@ from arena.statistics import pass_hat_k, rate_ci
 from games.contracts import MatchId
 from simulators.clinic import Clinic
 from simulators.desk import Desk
-from tests.factories.commands import arena, refused
-from tests.factories.server import Server, lists
-from tests.legible import complaints
+from tests.factories.commands import arena, get_refusal
+from tests.factories.server import Server, reply_with_models
+from tests.legible import find_overlaps
 
 FAULTY = """
 from simulators.base import SimulatorFault
@@ -103,7 +103,7 @@ def test_task_is_the_same_for_all_personas(game: str, person: str) -> None:
 
 
 def test_models_get_the_role_of_their_seat(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(models=lists("m")) as server:
+    with Server(models=reply_with_models("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         (endpoint,) = wait(specs.Contenders().load("endpoint:m"))
     assert with_role(endpoint, "clinic", "patient").seating("clinic", "patient").role == "patient"
@@ -208,7 +208,7 @@ def test_simulator_faults_are_counted_separately(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_gives_one_line(command: list[str], message: str) -> None:
-    assert message in refused("matrix", *command)
+    assert message in get_refusal("matrix", *command)
 
 
 def test_ctrl_c_keeps_finished_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_picture_is_legible_with_any_names() -> None:
             cell = Cell(agent=agent, person=person, speaker="script", tasks=2, trials=2, k=2)
             cell.successes |= {0: [True, True], 1: [False, True]}
             cells.append(cell)
-    assert complaints(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
+    assert find_overlaps(draw_matrix(cells, "clinic (budget=[2, 8]): 2 tasks × 2 trials, " * 3)) == []
 
 
 def test_simulator_without_personas_has_one_column() -> None:
@@ -282,5 +282,5 @@ def test_initial_simulator_template_has_a_matrix(tmp_path: Path, monkeypatch: py
     assert result.code == 0, result.err
     cells = json.loads(result.out)["cells"]
     assert [(cell["person"], cell["successes"]) for cell in cells] == [("cooperative", [1, 1]), ("terse", [1, 1])]
-    line = refused("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
+    line = get_refusal("matrix", "oracle", "--game", "shop.py:Shop", "--persons", "terse+nano")
     assert "has no option `person`" in line

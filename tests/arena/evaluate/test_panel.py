@@ -37,7 +37,7 @@ from arena.store.evaluations import Cell, Deals, Evaluation
 from games.abilities import BestResponse
 from games.contracts import View
 from games.kuhn_poker import KuhnPoker
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
 
 PANEL = Panel.model_validate(
     {"panel": "small", "game": {"name": "kuhn_poker", "options": {}}, "members": ["random", "nash"], "deals": 6}
@@ -159,7 +159,7 @@ def test_contender_against_itself_is_evaluated_at_each_seat() -> None:
 
 
 def test_run_is_evaluated_at_its_seats_with_its_options(tmp_path: Path) -> None:
-    separate = kept_run(tmp_path / "separate", SEPARATE, _9="nano-7")
+    separate = make_checkpointed_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
     (both, member) = wait(Contenders().load(str(separate), "random"))
     assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]

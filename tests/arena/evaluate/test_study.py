@@ -28,7 +28,7 @@ from arena.statistics import paired_ci
 from arena.store.reader import SEAL
 from arena.store.run import RunFolder
 from tests.factories.store import write_state
-from tests.legible import complaints
+from tests.legible import find_overlaps
 
 SPEC: dict[str, Any] = {
     "replicates": "a paper", "claim": "it learns", "published": "1", "family": "none", "minutes": 1.0,
@@ -107,7 +107,7 @@ def test_figures_are_found_and_unknown_ones_give_one_line() -> None:
 
 def test_picture_is_legible() -> None:
     curves = {arm: {s: [0.1 * s, 0.5, 0.6 + 0.1 * s] for s in range(3)} for arm in ("mars", "zero")}
-    assert not complaints(draw(Results(name="a study", spec=make_spec(), seeds=3, curves=curves)))
+    assert not find_overlaps(draw(Results(name="a study", spec=make_spec(), seeds=3, curves=curves)))
 
 
 # -- plans -------------------------------------------------------------------------------------------------

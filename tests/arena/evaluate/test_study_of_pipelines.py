@@ -12,12 +12,12 @@ from arena.config.sources import text_layer
 from arena.errors import ConfigError
 from arena.evaluate.study.grid import build_grid, make_sweep, read_axes
 from arena.evaluate.study.plan import Plan
-from tests.factories.commands import arena, refused
-from tests.factories.labs import weight_files
-from tests.factories.pipelines import CONFIG, STAGES, STUDIED, staged_recipe
+from tests.factories.commands import arena, get_refusal
+from tests.factories.labs import read_weight_files
+from tests.factories.pipelines import CONFIG, STAGES, STUDY, compose_pipeline
 
 WARM = (
-    STUDIED.partition("stages:")[0]
+    STUDY.partition("stages:")[0]
     .replace("    imitate: {scripted: [random], matches: 24, epochs: 2, minibatches: 4, lr: 3e-3}\n", "")
     .replace('slow: ["stages.last.play.learn.lr=1e-9"]', 'same: ["stages.last.play.threads=1"]\n  warm: [same]')
     .replace("better_than: [slow]", "better_than: [same]")
@@ -36,7 +36,7 @@ LESSONS = '  - {name: lessons, sft: {policy: player, data: "stage:first", batch:
 
 
 def test_arm_changes_a_stage() -> None:
-    pipeline = staged_recipe()
+    pipeline = compose_pipeline()
     check_arms(pipeline)
     slow = with_arm(pipeline, "slow", 5)
     assert find_last_experiment(slow).learn.lr == 1e-9 and find_last_experiment(pipeline).learn.lr == 1e-3
@@ -46,8 +46,8 @@ def test_arm_changes_a_stage() -> None:
 
 def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -> None:
     """The steps of a stage such as `sft`, whose number depends on its data, do not count."""
-    text = STUDIED.replace("  - play:\n      iterations: 2\n      learn: {lr: 5e-4}\n", LESSONS)
-    planned = Plan(folder=tmp_path, experiment=staged_recipe(text), arms=["all"], seeds=1)
+    text = STUDY.replace("  - play:\n      iterations: 2\n      learn: {lr: 5e-4}\n", LESSONS)
+    planned = Plan(folder=tmp_path, experiment=compose_pipeline(text), arms=["all"], seeds=1)
     (run,) = planned.runs
     assert planned.iterations("all") == 4 and planned.count_iterations(run) == 0
     for stage, lines in {"01-first": 2, "02-lessons": 61, "03-last": 1}.items():
@@ -69,14 +69,14 @@ def test_progress_counts_the_stages_whose_iterations_are_known(tmp_path: Path) -
 )
 def test_wrong_arm_is_refused(before: str, after: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        check_arms(staged_recipe(STUDIED.replace(before, after)))
+        check_arms(compose_pipeline(STUDY.replace(before, after)))
     assert message in str(raised.value)
 
 
 @pytest.mark.slow
 def test_study_of_pipelines_is_judged_by_the_last_stage(tmp_path: Path) -> None:
     file, out = tmp_path / "chain.yaml", tmp_path / "study"
-    file.write_text(STUDIED)
+    file.write_text(STUDY)
     result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
     assert result.code == 0, result
     data = json.loads((out / "study.json").read_text())
@@ -99,18 +99,22 @@ def test_warm_arms_share_the_last_stages_imitation(tmp_path: Path) -> None:
     result = arena("study", file, "--seeds", "1", "--out", out, "--jobs", "2", "--json")
     assert result.code == 0, result
     first, same = (out / f"{arm}-0" / "stages" / "02-last" for arm in ("all", "same"))
-    assert weight_files(first, 2, "player") == weight_files(same, 2, "player") != weight_files(first, 0, "player")
+    assert (
+        read_weight_files(first, 2, "player")
+        == read_weight_files(same, 2, "player")
+        != read_weight_files(first, 0, "player")
+    )
     saved = strict_yaml.read(same / "config.yaml")["policies"]["player"]
     assert saved["imitate"] is None and "all-0/stages/02-last/checkpoints/0000" in saved["model"]
 
 
 def test_rehearsal_refuses_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
-    file.write_text(STUDIED)
-    assert "--rehearse: stages of a pipeline" in refused("study", file, "--rehearse", "--json")
+    file.write_text(STUDY)
+    assert "--rehearse: stages of a pipeline" in get_refusal("study", file, "--rehearse", "--json")
 
 
-@pytest.mark.parametrize("text", [STUDIED, CONFIG])
+@pytest.mark.parametrize("text", [STUDY, CONFIG])
 def test_sweep_varies_settings_of_stages(text: str) -> None:
     points = build_grid(read_axes(["stages.last.play.learn.lr=1e-3,1e-4", "stages.first.play.iterations=1,2"]))
     swept = make_sweep(text_layer("chain.yaml", text), points, 2)

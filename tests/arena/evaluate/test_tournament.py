@@ -25,7 +25,7 @@ from arena.evaluate.tournament import (
     rotational_share,
 )
 from arena.play.settings import GameSpec
-from tests.legible import complaints
+from tests.legible import find_overlaps
 
 KUHN = GameSpec(name="kuhn_poker")
 SEATS = ("first", "second")
@@ -121,14 +121,14 @@ def test_invalid_tournament_is_refused(specs: list[str], game: str, message: str
 def test_picture_is_legible_with_any_names() -> None:
     contenders = wait(Contenders().load("random", "minimax", "first_legal"))
     standings = wait(play_tournament(contenders, GameSpec(name="nim"), 4, 0))
-    assert complaints(draw_tournament(standings)) == []
+    assert find_overlaps(draw_tournament(standings)) == []
     names = {name: f"runs/$a_very_long_folder_{name}/and_{{more}} of the same@12" for name in standings.table.index}
     renamed = replace(
         standings,
         table=standings.table.rename(index=names),
         payoffs=standings.payoffs.rename(index=names, columns=names),
     )
-    assert complaints(draw_tournament(renamed)) == []
+    assert find_overlaps(draw_tournament(renamed)) == []
 
 
 RPS = np.array([[0, -1, 1], [1, 0, -1], [-1, 1, 0.0]])

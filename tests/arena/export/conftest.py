@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.labs import experiment, finished
+from tests.factories.labs import make_experiment, run_lab
 
 
 @pytest.fixture(scope="session")
@@ -14,5 +14,5 @@ def grouped_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     quick = (
         "iterations=1", "play.group=3", "play.parts=[branches]", "game.options.illegal=retry", "learn.minibatches=1",
     )  # fmt: skip
-    finished(folder, experiment(*quick))
+    run_lab(folder, make_experiment(*quick))
     return folder

@@ -25,7 +25,7 @@ from arena.records import MatchRecord, find_reply
 from arena.store.matchlog import MatchLog
 from arena.store.reader import RunReader
 from arena.store.run import RunFolder
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 from tests.factories.made_run import make_run
 
 
@@ -88,7 +88,7 @@ def test_exports_only_the_selection(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_refused_export_leaves_nothing(run: Path, tmp_path: Path, options: list[str], message: str) -> None:
-    assert message.format(run=run) in refused("export", run, *options, "--to", tmp_path / "out")
+    assert message.format(run=run) in get_refusal("export", run, *options, "--to", tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made"]
 
 
@@ -96,8 +96,8 @@ def test_nothing_is_overwritten(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert "already holds something" in refused("export", run, "--as", "csv", "--to", tmp_path / "out")
-    assert "is a link" in refused("export", run, "--as", "csv", "--to", tmp_path / "link")
+    assert "already holds something" in get_refusal("export", run, "--as", "csv", "--to", tmp_path / "out")
+    assert "is a link" in get_refusal("export", run, "--as", "csv", "--to", tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -295,7 +295,7 @@ def test_equal_or_inherited_replies_are_no_pair() -> None:
 
 
 def test_run_without_pairs_suggests_groups(grouped_run: Path, tmp_path: Path) -> None:
-    line = refused("export", grouped_run, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
+    line = get_refusal("export", grouped_run, "--as", "pairs", "--to", tmp_path / "out", "--match", "0001-0000")
     assert "no two replies to one prompt" in line and "play.group" in line and not (tmp_path / "out").exists()
 
 

@@ -21,8 +21,8 @@ from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from simulators.search.search import SOLVER, Search
 from tests.factories.commands import arena
-from tests.factories.labs import finished, log
-from tests.factories.tool_templates import TOOL_FAMILIES, tool_tokenizer
+from tests.factories.labs import read_log, run_lab
+from tests.factories.tool_templates import TOOL_FAMILIES, build_tool_tokenizer
 
 OPTIONS: dict[str, Any] = {"pages": 60, "hops": 2, "show": "pages", "illegal": "retry"}
 ROLE = """\
@@ -46,7 +46,7 @@ learn: {minibatches: 1}
 
 def save_model(folder: Path, family: str) -> Any:
     """Save a small random model with the family's tokenizer and template; return the tokenizer."""
-    tokenizer = tool_tokenizer(family)
+    tokenizer = build_tool_tokenizer(family)
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -120,7 +120,7 @@ def test_moving_tool_definitions_are_noted(tmp_path: Path) -> None:
 
 def test_a_model_plays_and_learns_with_native_tools(tmp_path: Path) -> None:
     save_model(tmp_path / "model", "qwen25")
-    lab = finished(tmp_path / "run", make_experiment(tmp_path, 24))
+    lab = run_lab(tmp_path / "run", make_experiment(tmp_path, 24))
     assert lab.done == 1
-    streams = [stream for row in log(tmp_path / "run") for stream in row["streams"][SOLVER]]
+    streams = [stream for row in read_log(tmp_path / "run") for stream in row["streams"][SOLVER]]
     assert streams and all(any(stream["mask"]) for stream in streams)

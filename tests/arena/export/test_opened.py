@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 
 def export_as(run: Path, name: str, to: Path) -> Path:
@@ -83,5 +83,5 @@ def test_without_inspect_its_format_is_refused(
     grouped_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
-    line = refused("export", grouped_run, "--as", "inspect", "--to", tmp_path / "out")
+    line = get_refusal("export", grouped_run, "--as", "inspect", "--to", tmp_path / "out")
     assert line == "--as inspect needs Inspect: pip install 'arena-selfplay[inspect]'" and not list(tmp_path.iterdir())

@@ -18,8 +18,8 @@ from arena.errors import ConfigError, StoreError
 from arena.grounding.lessons import Lessons, apportion_batch, spread_labels
 from arena.grounding.model import DISTANCE_WEIGHT, GroundingModel, make_batch
 from arena.play.settings import GameSpec
-from tests.factories.labs import Quiet
-from tests.factories.lessons import GAME, grounding
+from tests.factories.labs import RecordingWatcher
+from tests.factories.lessons import GAME, make_grounding
 
 FILES = ("policies/viewer/model.safetensors", "policies/viewer/optimizer.safetensors", "state.json")
 
@@ -37,7 +37,7 @@ def make_lessons(kind: str = "cells", loss: Any = "tokens", model: str = "nano-v
 def test_planted_words_are_learned_and_resume_is_bit_equal(tmp_path: Path) -> None:
     uninterrupted = tmp_path / "whole"
     settings: dict[str, Any] = {"kinds": {"cells": 3.0, "count": 1.0}, "steps": 45}
-    wait(grounding(uninterrupted, **settings).run())
+    wait(make_grounding(uninterrupted, **settings).run())
     learned = read_metrics(uninterrupted)[-1]
     assert (
         learned["held_out_accuracy_cells"] > 0.9 and learned["held_out_loss"] < read_metrics(uninterrupted)[0]["loss"]
@@ -45,16 +45,16 @@ def test_planted_words_are_learned_and_resume_is_bit_equal(tmp_path: Path) -> No
     assert 0 <= learned["held_out_answered_count"] <= 1 and learned["steps"] == 45
 
     interrupted = tmp_path / "begun"
-    stopped = Quiet(lambda what, value: what == "phase" and value == (3, "learn"))
+    stopped = RecordingWatcher(lambda what, value: what == "phase" and value == (3, "learn"))
     with pytest.raises(KeyboardInterrupt):
-        wait(grounding(interrupted, stopped, **settings).run())
+        wait(make_grounding(interrupted, stopped, **settings).run())
     assert len(read_metrics(interrupted)) == 2
-    wait(grounding(interrupted, **settings).run())
+    wait(make_grounding(interrupted, **settings).run())
     killed = tmp_path / "late"  # killed after the metrics of iteration 2, before its checkpoint
     shutil.copytree(uninterrupted, killed)
     for k in (2, 3):
         shutil.rmtree(killed / "checkpoints" / f"000{k}")
-    wait(grounding(killed, **settings).run())
+    wait(make_grounding(killed, **settings).run())
     for folder in (interrupted, killed):
         assert read_metrics(folder) == read_metrics(uninterrupted)
         for file in FILES:
@@ -63,12 +63,12 @@ def test_planted_words_are_learned_and_resume_is_bit_equal(tmp_path: Path) -> No
             )
             assert resumed_file.read_bytes() == expected_file.read_bytes(), file
     with pytest.raises(StoreError, match="its setting lr changed"):
-        wait(grounding(uninterrupted, **settings, lr=1e-4).run())
+        wait(make_grounding(uninterrupted, **settings, lr=1e-4).run())
 
 
 def test_words_loss_changes_only_the_vision_model(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    wait(grounding(folder, loss="words", steps=40, lr=1.5e-3).run())
+    wait(make_grounding(folder, loss="words", steps=40, lr=1.5e-3).run())
     assert read_metrics(folder)[-1]["held_out_accuracy"] > 0.9
     before = load_file(resolve("nano-vlm") / "model.safetensors")
     after = load_file(folder / "checkpoints/0003/policies/viewer/model.safetensors")
@@ -167,6 +167,6 @@ def test_invalid_grounding_gives_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no vision: choose one that sees, such as nano-vlm"):
         make_lessons(model="nano")
     with pytest.raises(ConfigError, match="game: nim has no lessons that ground words in images"):
-        wait(grounding(tmp_path / "run", game={"name": "nim", "options": {}}).run())
+        wait(make_grounding(tmp_path / "run", game={"name": "nim", "options": {}}).run())
     with pytest.raises(ConfigError, match="tokens, and the model holds 12"):
         make_lessons(positions=12).draw("cells", 0, 0)

@@ -14,9 +14,9 @@ from arena.errors import ConfigError, Interrupted
 from arena.pipelines.running import resume_pipeline, start_pipeline
 from arena.store.reader import RunReader
 from arena.store.stages import read_stage_end
-from tests.factories.labs import Quiet
+from tests.factories.labs import RecordingWatcher
 from tests.factories.lessons import GAME
-from tests.factories.pipelines import results
+from tests.factories.pipelines import read_results
 from tests.factories.seeing import ROLE
 
 CONFIG = f"""\
@@ -62,7 +62,7 @@ def is_phase(wanted: tuple[int, str], what: str, value: object) -> bool:
 
 @pytest.mark.slow
 def test_stages_start_from_grounded_weights_and_resume_is_bit_equal(config: str, tmp_path: Path) -> None:
-    uninterrupted = wait(start_pipeline(make_pipeline(config), tmp_path / "whole", Quiet()))
+    uninterrupted = wait(start_pipeline(make_pipeline(config), tmp_path / "whole", RecordingWatcher()))
     stages = [uninterrupted / "stages" / name for name in ("01-see", "02-more", "03-rl")]
     weights = [done.weights["viewer"] for stage in stages if (done := read_stage_end(stage))]
     assert RunReader(stages[1]).environment()["experiment"]["ground"]["policy"] == "viewer"
@@ -70,12 +70,12 @@ def test_stages_start_from_grounded_weights_and_resume_is_bit_equal(config: str,
     assert len({(folder / "model.safetensors").read_bytes() for folder in weights}) == 3
 
     for phase in ((2, "learn"), (1, "learn")):  # in the second stage; then while it plays and learns
-        stopped = Quiet(partial(is_phase, phase))
+        stopped = RecordingWatcher(partial(is_phase, phase))
         interrupted = tmp_path / f"begun{phase[0]}"
         with pytest.raises(Interrupted):
             wait(start_pipeline(make_pipeline(config), interrupted, stopped))
-        wait(resume_pipeline(interrupted, Quiet()))
-        assert results(interrupted) == results(uninterrupted)
+        wait(resume_pipeline(interrupted, RecordingWatcher()))
+        assert read_results(interrupted) == read_results(uninterrupted)
 
 
 @pytest.mark.parametrize(

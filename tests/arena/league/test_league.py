@@ -21,9 +21,9 @@ from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.league.pool import parse_version
 from arena.store.run import RunFolder
-from tests.factories.children import Hurt, arena_child
-from tests.factories.labs import Quiet, log, weight_files
-from tests.factories.traces import assert_same, left
+from tests.factories.children import ChildFault, run_arena_child
+from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
+from tests.factories.traces import assert_same, read_trace
 
 ROLE = """\
 role: {name}
@@ -72,7 +72,7 @@ def make_experiment(roles_folder: Path, *assignments: str) -> Experiment:
 
 
 def run_to_end(folder: Path, config: Experiment) -> Lab:
-    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, Quiet()))
+    lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, RecordingWatcher()))
     wait(lab.run())
     return lab
 
@@ -154,7 +154,7 @@ def test_league_folder_holds_the_listed_versions(uninterrupted_run: tuple[Path, 
     listed = {v for k in range(5) for versions in read_state(folder, k)["league"]["pool"].values() for v in versions}
     assert set(files) == {f"shared@{v}/model.safetensors" for v in listed}
     for version in listed:
-        assert files[f"shared@{version}/model.safetensors"] == weight_files(folder, version)[0]
+        assert files[f"shared@{version}/model.safetensors"] == read_weight_files(folder, version)[0]
         AutoModelForCausalLM.from_pretrained(folder / "league" / f"shared@{version}")
 
 
@@ -173,9 +173,9 @@ def test_ratings_and_win_rates_include_past_versions(uninterrupted_run: tuple[Pa
 
 
 def assert_same_runs(folder: Path, expected: Path) -> None:
-    assert log(folder) == log(expected)
+    assert read_log(folder) == read_log(expected)
     for k in range(5):
-        assert weight_files(folder, k) == weight_files(expected, k)
+        assert read_weight_files(folder, k) == read_weight_files(expected, k)
         assert read_state(folder, k) == read_state(expected, k)
     assert read_pool_files(folder) == read_pool_files(expected)
 
@@ -189,7 +189,7 @@ def test_run_resumed_from_an_older_checkpoint_meets_the_same_opponents(
     shutil.copytree(uninterrupted_run[0], folder)
     for later in range(done + 1, 5):
         shutil.rmtree(folder / "checkpoints" / f"{later:04d}")
-    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(roles_folder), Quiet()))
+    lab = wait(Lab.open(RunFolder.open(folder), make_experiment(roles_folder), RecordingWatcher()))
     assert all(int(name.split("@")[1].split("/")[0]) <= done for name in read_pool_files(folder))
     loaded = count_served_versions(lab)
     wait(lab.run())
@@ -218,10 +218,10 @@ def test_interrupted_league_resumes_bit_equal(
     uninterrupted_run: tuple[Path, Lab], roles_folder: Path, tmp_path: Path, event: str, value: Any
 ) -> None:
     config, folder = make_experiment(roles_folder), tmp_path / "run"
-    watcher = Quiet(lambda w, v: (w, v) == (event, value))
+    watcher = RecordingWatcher(lambda w, v: (w, v) == (event, value))
     with pytest.raises(KeyboardInterrupt):
         wait(wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher)).run())
-    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
+    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
     assert_same_runs(folder, uninterrupted_run[0])
 
 
@@ -251,13 +251,15 @@ def test_league_killed_between_writes_resumes_bit_equal(roles_folder: Path, tmp_
     command = ["run", "selfplay", "--recipe", "kuhn_poker-nano", "--config", tmp_path / "mine.yaml", "--json"]
     command += ["--roles", roles_folder]
     uninterrupted = [*command, "--out", tmp_path / "whole"]
-    assert arena_child(tmp_path / "said", *uninterrupted, hurt=Hurt(count_steps=tmp_path / "steps")).code == 0
+    assert (
+        run_arena_child(tmp_path / "said", *uninterrupted, fault=ChildFault(count_steps=tmp_path / "steps")).code == 0
+    )
     step = random.Random(number).randint(1, int((tmp_path / "steps").read_text()))
     run = tmp_path / "run"
-    result = arena_child(tmp_path / "said", *command, "--out", run, hurt=Hurt(kill_at_step=step))
+    result = run_arena_child(tmp_path / "said", *command, "--out", run, fault=ChildFault(kill_at_step=step))
     assert result.code == -signal.SIGKILL, result
     resume_command = ["resume", run, "--json"] if (run / "config.yaml").exists() else [*command, "--out", run]
-    result = arena_child(tmp_path / "said", *resume_command)
+    result = run_arena_child(tmp_path / "said", *resume_command)
     assert result.code == 0, result.err
-    assert_same(left(run), left(tmp_path / "whole"))
+    assert_same(read_trace(run), read_trace(tmp_path / "whole"))
     assert read_pool_files(run) == read_pool_files(tmp_path / "whole")

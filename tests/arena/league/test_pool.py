@@ -10,7 +10,7 @@ from arena.errors import StoreError
 from arena.league.pool import Pool, find_past_weights, format_version, parse_version
 from arena.league.settings import PoolSpec
 from arena.store import checkpoints
-from tests.factories.traces import flip_a_byte
+from tests.factories.traces import flip_byte
 
 
 def save(policy: str, folder: Path) -> None:
@@ -110,7 +110,7 @@ def test_version_names() -> None:
 
 
 def flip_weights(run: Path) -> None:
-    flip_a_byte(run / "league" / "left@0" / "deep" / "model.safetensors")
+    flip_byte(run / "league" / "left@0" / "deep" / "model.safetensors")
 
 
 def swap_members(run: Path) -> None:

@@ -15,7 +15,7 @@ from arena.config.experiment import LearnSpec
 from arena.learn.batches import TokenBatch, make_token_batch
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
-from tests.factories.models import VOCABULARY, tiny
+from tests.factories.models import VOCABULARY, make_tiny_llama
 
 pytest.importorskip("trl")
 
@@ -90,7 +90,7 @@ def make_trl_trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
             num_generations=2, temperature=1.0, use_bias_correction_kl=False, **settings,
         )  # fmt: skip
         trainer = GRPOTrainer(
-            model=tiny(),
+            model=make_tiny_llama(),
             reward_funcs=lambda completions, **_: [0.0] * len(completions),
             args=config,
             train_dataset=Dataset.from_dict({"prompt": ["hello"] * ROWS}),
@@ -247,7 +247,7 @@ def pad_rows(rows: list[list[Any]]) -> torch.Tensor:
 
 def compute_our_gradients(streams: list[Stream], old: list[np.ndarray], advantages: np.ndarray, rule: LearnSpec) -> Any:
     """Return loss and parameter gradients of our scorer: shared prefixes, packed rows, flat tokens."""
-    model = tiny()
+    model = make_tiny_llama()
     samples = [
         Sample(
             stream=s, advantages=np.full(s.sampled_count, a, np.float32), behaviour=o, temperature=1.0,

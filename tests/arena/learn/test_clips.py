@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from arena.config.kinds import choose
 from arena.learn.clips import CLIPS
 from arena.learn.losses import policy_gradient
-from tests.factories.token_batches import batch, gradient, tensor
+from tests.factories.token_batches import compute_gradient, make_batch, make_floats
 
 BOUNDS = {"low": 0.1, "high": 0.3}
 
 
 def apply_clip(clip: str, ratio: float, advantage: float, **settings: Any) -> tuple[float, float, bool]:
     """Return one token's loss, its gradient by the log-probability, and whether it counts as clipped."""
-    old = tensor(-1.0)
+    old = make_floats(-1.0)
     now = (old + math.log(ratio)).requires_grad_()
-    result = policy_gradient(batch(now, old, tensor(advantage)), clip=choose("clip", clip, **settings))
-    return result.loss.item(), gradient(result.loss, now)[0], bool(result.clipped)
+    result = policy_gradient(make_batch(now, old, make_floats(advantage)), clip=choose("clip", clip, **settings))
+    return result.loss.item(), compute_gradient(result.loss, now)[0], bool(result.clipped)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_gradients_have_the_right_sign_and_stay_within_bounds(log_ratio: float, 
 @given(st.floats(-3, 3), st.floats(-3, 3))
 def test_aepo_and_ppo_differ_in_gradient_only(log_ratio: float, advantage: float) -> None:
     old = torch.zeros(1, dtype=torch.float64)
-    tokens = batch(tensor(log_ratio), old, tensor(advantage))
+    tokens = make_batch(make_floats(log_ratio), old, make_floats(advantage))
     aepo, ppo = (
         policy_gradient(tokens, clip=choose("clip", "aepo", **BOUNDS, c=None)).loss,
         policy_gradient(tokens, clip=choose("clip", "ppo", **BOUNDS)).loss,

@@ -16,12 +16,12 @@ from arena.learn.batches import TokenBatch
 from arena.learn.corrections import CORRECTIONS
 from arena.learn.losses import policy_gradient
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.models import tiny
-from tests.factories.samples import samples
-from tests.factories.token_batches import batch, numbers, tensor
-from tests.factories.updating import updated
+from tests.factories.models import make_tiny_llama
+from tests.factories.samples import make_samples
+from tests.factories.token_batches import make_batch, make_floats, make_integers
+from tests.factories.updating import run_update
 
-UNITS = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
+UNITS = {"turns": make_integers(0, 0, 1, 2, 2), "streams": make_integers(0, 0, 0, 1, 1)}
 ALL_CORRECTIONS: tuple[dict[str, Any], ...] = tuple(
     [{"truncated": {"level": level, "cap": 1.5}} for level in ("token", "turn", "sequence")]
     + [
@@ -36,7 +36,7 @@ ALL_CORRECTIONS: tuple[dict[str, Any], ...] = tuple(
 def make_tokens(*ratios: float, **changes: Any) -> TokenBatch:
     """Return tokens with these ratios of the old weights' probability to the sampler's."""
     old = torch.full((len(ratios),), -2.0, dtype=torch.float64)
-    return batch(old, old, torch.ones_like(old), behaviour=old - tensor(*ratios).log(), **changes)
+    return make_batch(old, old, torch.ones_like(old), behaviour=old - make_floats(*ratios).log(), **changes)
 
 
 def compute_weights(tokens: TokenBatch, name: str, **settings: Any) -> list[float]:
@@ -101,7 +101,7 @@ def test_weights_are_constants(correction: dict[str, Any]) -> None:
     (name,) = correction
     tokens = make_tokens(1.1, 0.9, 3.0, 1.0, 0.2, **UNITS)
     old = tokens.old.clone().requires_grad_()
-    tokens = batch(old, old, tokens.advantages, behaviour=tokens.behaviour, **UNITS)
+    tokens = make_batch(old, old, tokens.advantages, behaviour=tokens.behaviour, **UNITS)
     weights = choose("correction", name, **correction[name])(tokens)
     assert not weights.requires_grad and weights.grad_fn is None
 
@@ -131,7 +131,7 @@ def compute_expected_gradient(correction: str, **settings: Any) -> np.ndarray:
     reward = torch.tensor(np.random.default_rng(1).normal(0, 1, 40))
     logprobs = torch.log_softmax(logits, -1)
     sampler = torch.log_softmax((logits.detach() * 2).round() / 2, -1)
-    tokens = batch(logprobs, logprobs.detach(), reward, behaviour=sampler)
+    tokens = make_batch(logprobs, logprobs.detach(), reward, behaviour=sampler)
     chosen = choose("correction", correction, **settings)
     loss = policy_gradient(tokens, clip=choose("clip", "unclipped"), correction=chosen).loss
     return torch.autograd.grad((sampler.exp() * loss).sum(), logits)[0].numpy()
@@ -154,10 +154,10 @@ def test_importance_weights_remove_bias_and_the_cap_leaves_some() -> None:
 
 def test_stale_sampler_is_corrected_in_an_update() -> None:
     """exp(-.25) = .7788 for every token, once the gate lets such a gap through."""
-    model = tiny()
-    stale = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    model = make_tiny_llama()
+    stale = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in make_samples(model)]
     loss = {"policy_gradient": {"correction": {"truncated": {"cap": 2.0}}}}
-    figures = updated(
+    figures = run_update(
         PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss=loss, gate_tolerance=0.3))),
         stale,
         np.random.default_rng(0),

@@ -21,14 +21,14 @@ from arena.config.experiment import LearnSpec
 from arena.errors import GateError
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.models import model_of, same, stirred, weights
-from tests.factories.requests import contexts, request
-from tests.factories.updating import updated
+from tests.factories.models import are_equal, copy_weights, make_model, randomise_adapter
+from tests.factories.requests import make_contexts, make_request
+from tests.factories.updating import run_update
 
 
 def sample_replies(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
     """Return the engine's sampled replies as training samples."""
-    requests = [request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(contexts(24, 16))]
+    requests = [make_request(ids, i, f"{i}", policy=policy) for i, ids in enumerate(make_contexts(24, 16))]
     samples = []
     for sampling_request, completion in zip(requests, wait(engine.generate(requests)), strict=True):
         stream = Stream()
@@ -52,7 +52,7 @@ def sample_replies(engine: InProcessEngine, policy: str = "p") -> list[Sample]:
 def update(model: Any, samples: list[Sample]) -> float:
     """Update the model and return the log-probability gap. Raises GateError if it is too wide."""
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, regularisers={}))
-    return updated(trainer, samples, np.random.default_rng(0))["logprob_gap"]
+    return run_update(trainer, samples, np.random.default_rng(0))["logprob_gap"]
 
 
 def start_engine(published: Any, precision: Precision = Precision.FP32) -> InProcessEngine:
@@ -71,14 +71,14 @@ def learn(model: Any) -> None:
 
 
 def forget_publish() -> tuple[Any, InProcessEngine]:
-    model = model_of("untied")
+    model = make_model("untied")
     engine = start_engine(copy.deepcopy(model))
     learn(model)
     return model, engine
 
 
 def permute_tensor() -> tuple[Any, InProcessEngine]:
-    model = model_of("untied")
+    model = make_model("untied")
     wrong = copy.deepcopy(model)
     layer = wrong.model.layers[1].mlp.up_proj
     layer.weight.data = layer.weight.data.roll(1, 0)
@@ -86,7 +86,7 @@ def permute_tensor() -> tuple[Any, InProcessEngine]:
 
 
 def keep_stale_tied_head() -> tuple[Any, InProcessEngine]:
-    model = model_of("tied")
+    model = make_model("tied")
     old = model.get_output_embeddings().weight.detach().clone()
     learn(model)
     wrong = copy.deepcopy(model)
@@ -95,21 +95,23 @@ def keep_stale_tied_head() -> tuple[Any, InProcessEngine]:
 
 
 def keep_stale_adapter() -> tuple[Any, InProcessEngine]:
-    base = model_of("untied").requires_grad_(False)
-    model = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
+    base = make_model("untied").requires_grad_(False)
+    model = randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0))
     engine = start_engine(make_adapter_policy(base, copy.deepcopy(model)))
     learn(model)
     return model, engine
 
 
 def publish_other_adapter() -> tuple[Any, InProcessEngine]:
-    base = model_of("untied").requires_grad_(False)
-    own_adapter, other_adapter = (stirred(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2))
+    base = make_model("untied").requires_grad_(False)
+    own_adapter, other_adapter = (
+        randomise_adapter(create_adapter(base, AdapterSpec(rank=2), seed), seed) for seed in (1, 2)
+    )
     return own_adapter, start_engine(make_adapter_policy(base, other_adapter))
 
 
 def use_wrong_dtype() -> tuple[Any, InProcessEngine]:
-    model = model_of("untied")
+    model = make_model("untied")
     return model, start_engine(model, precision=Precision.BF16)
 
 
@@ -122,26 +124,26 @@ FAULTS: list[Callable[[], tuple[Any, InProcessEngine]]] = [
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_gate_stops_at_each_fault(fault: Callable[[], tuple[Any, InProcessEngine]]) -> None:
     model, engine = fault()
-    before = weights(model)
+    before = copy_weights(model)
     with pytest.raises(GateError, match="log-probabilities differ by"):
         update(model, sample_replies(engine))
-    assert same(weights(model), before), "before any weight changed"
+    assert are_equal(copy_weights(model), before), "before any weight changed"
 
 
 @pytest.mark.parametrize("family", ["tied", "untied", "biases", "experts"])
 def test_gate_passes_correct_models(family: str) -> None:
-    model = model_of(family)
+    model = make_model(family)
     assert update(model, sample_replies(start_engine(model))) < 1e-5
-    base = model_of(family).requires_grad_(False)
-    adapted = stirred(create_adapter(base, AdapterSpec(rank=2), 0))
+    base = make_model(family).requires_grad_(False)
+    adapted = randomise_adapter(create_adapter(base, AdapterSpec(rank=2), 0))
     assert update(adapted, sample_replies(start_engine(make_adapter_policy(base, adapted)))) < 1e-5
 
 
 def test_tolerance_is_wider_in_bfloat16() -> None:
-    model = model_of("untied")
+    model = make_model("untied")
     trainer = PolicyTrainer("p", model, LearnSpec(regularisers={}), bf16=True)
     assert trainer.tolerance == 0.1
-    gap = updated(trainer, sample_replies(start_engine(model, precision=Precision.BF16)), np.random.default_rng(0))[
+    gap = run_update(trainer, sample_replies(start_engine(model, precision=Precision.BF16)), np.random.default_rng(0))[
         "logprob_gap"
     ]
     assert gap < 0.05

@@ -27,7 +27,7 @@ from arena.credit.settings import CreditSpec
 from arena.errors import GateError
 from arena.learn.trainer import PolicyTrainer
 from arena.records import Trajectory, Turn
-from tests.factories.updating import updated
+from tests.factories.updating import run_update
 
 TURNS, STREAMS, UPDATES = 3, 96, 15
 CUES = (7, 8)
@@ -96,7 +96,7 @@ def train_policy(rule: LearnSpec = RULE, seed: int = 0) -> float:
         trajectories = play_batch(model, rng)
         shares.append(np.mean([t.rewards["right"] for trajectory in trajectories for t in trajectory.turns]))
         credited = arena.credit.assign.assign(TurnBatch(trajectories), CREDIT)
-        updated(trainer, arena.credit.samples.make_samples(credited, {"one": 1.0}), rng)
+        run_update(trainer, arena.credit.samples.make_samples(credited, {"one": 1.0}), rng)
     return float(np.mean(shares[-5:]))
 
 

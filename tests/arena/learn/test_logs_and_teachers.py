@@ -18,9 +18,9 @@ from arena.config.experiment import LearnSpec
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.play.logged import find_sparse_updates
-from tests.factories.models import VOCABULARY, tiny
-from tests.factories.samples import plain_scores, sample, samples
-from tests.factories.updating import updated
+from tests.factories.models import VOCABULARY, make_tiny_llama
+from tests.factories.samples import compute_plain_scores, make_sample, make_samples
+from tests.factories.updating import run_update
 
 WEIGHTED = {"policy_gradient": {"correction": {"truncated": {"cap": 1e9}}}}
 
@@ -29,7 +29,7 @@ def update(model: torch.nn.Module, batch: Sequence[Sample], folder: Path, **rule
     """Return one step's gradient, taken from exp_avg = (1 - beta1) times the gradient, and the metrics."""
     spec = LearnSpec.model_validate({"regularisers": {}, **rule, "grad_clip": 0.0, "betas": (0.5, 0.9), "lr": 0.0})
     trainer = PolicyTrainer("p", model, spec)
-    figures = updated(trainer, batch, np.random.default_rng(0))
+    figures = run_update(trainer, batch, np.random.default_rng(0))
     trainer.write(folder)
     moments = load_file(folder / "optimizer.safetensors")
     return torch.cat([moments[f"{name}.exp_avg"].flatten() / 0.5 for name, _ in model.named_parameters()]), figures
@@ -44,8 +44,8 @@ def compute_gradient(loss: torch.Tensor, model: torch.nn.Module) -> torch.Tensor
 
 @pytest.mark.parametrize("loss", ["policy_gradient", WEIGHTED, "likelihood"], ids=["plain", "weighted", "likelihood"])
 def test_log_of_the_same_weights_gives_the_on_policy_gradient(tmp_path: Path, loss: Any) -> None:
-    model = tiny()
-    played = samples(model)
+    model = make_tiny_llama()
+    played = make_samples(model)
     logged = [replace(s, source="logged") for s in played]
     on_policy, _ = update(model, played, tmp_path, loss=loss)
     off_policy, figures = update(model, logged, tmp_path, loss=loss)
@@ -56,14 +56,14 @@ def test_log_of_the_same_weights_gives_the_on_policy_gradient(tmp_path: Path, lo
 
 def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
     """The gradient of the mean of -ρ A log p, ρ = p now / p there of each token; without correction ρ = 1."""
-    model, sampler = tiny(), tiny(1)
-    played = samples(model)
+    model, sampler = make_tiny_llama(), make_tiny_llama(1)
+    played = make_samples(model)
     behaviour = score_streams(StreamScorer(sampler), [s.stream for s in played], [s.temperature for s in played])
     logged = [replace(s, source="logged", behaviour=b) for s, b in zip(played, behaviour, strict=True)]
     for loss, weighs in ((WEIGHTED, True), ("policy_gradient", False)):
         total = torch.zeros(())
         for current in logged:
-            now = plain_scores(model, current)[0]
+            now = compute_plain_scores(model, current)[0]
             ratio = (now.detach() - torch.from_numpy(current.behaviour)).exp() if weighs else torch.ones(len(now))
             total = total - (ratio * torch.from_numpy(current.advantages) * now).sum()
         expected = compute_gradient(total / sum(len(s.advantages) for s in logged), model)
@@ -73,7 +73,7 @@ def test_log_of_other_weights_is_importance_weighted(tmp_path: Path) -> None:
 
 def test_importance_weights_make_a_log_unbiased(tmp_path: Path) -> None:
     """Averaged over all one-token replies of other weights, the gradient is that of the expected reward."""
-    model, sampler = tiny(), tiny(1)
+    model, sampler = make_tiny_llama(), make_tiny_llama(1)
     prompt, reward = [3, 1, 4], torch.linspace(-1, 1, VOCABULARY)
     exact = -(torch.softmax(model(input_ids=torch.tensor([prompt])).logits[0, -1], -1) * reward).sum()
     mixed = torch.zeros(sum(p.numel() for p in model.parameters()))
@@ -88,13 +88,13 @@ def make_one_token_sample(prompt: list[int], token: int, advantage: float, behav
     stream = Stream()
     stream.observe(prompt)
     stream.append_sampled([token], [behaviour], 0)
-    played = sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
+    played = make_sample(stream, np.array([advantage], np.float32), np.array([behaviour], np.float32), 1.0)
     return replace(played, source="logged")
 
 
 def test_effective_share_by_hand(tmp_path: Path) -> None:
     """Four tokens of equal probability under both models, so the weights are |A|."""
-    model = tiny()
+    model = make_tiny_llama()
     uniform = [make_one_token_sample([3, 1, 4], k, 1.0, 0.0) for k in range(4)]
     now = score_streams(StreamScorer(model), [s.stream for s in uniform], [1.0] * 4)
     same = [replace(s, behaviour=b) for s, b in zip(uniform, now, strict=True)]
@@ -129,7 +129,7 @@ def compute_reverse_kl(model: torch.nn.Module, teacher: torch.nn.Module, prompt:
 
 def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Path) -> None:
     """Averaged over the student's replies with advantages of 0; also by finite differences."""
-    model, teacher, prompt = tiny(), tiny(1), [3, 1, 4]
+    model, teacher, prompt = make_tiny_llama(), make_tiny_llama(1), [3, 1, 4]
     scores = [
         torch.log_softmax(m(input_ids=torch.tensor([prompt])).logits[0, -1], -1).detach() for m in (model, teacher)
     ]
@@ -142,13 +142,13 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
     torch.testing.assert_close(
         mean, compute_gradient(compute_reverse_kl(model, teacher, prompt), model), atol=1e-5, rtol=1e-4
     )
-    double_model, double_teacher = tiny().double(), tiny(1).double()
+    double_model, double_teacher = make_tiny_llama().double(), make_tiny_llama(1).double()
     direction = torch.randn(len(mean), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     direction /= direction.norm()
     around = []
     for step in (3e-3, -3e-3):
         moved = torch.nn.utils.parameters_to_vector(double_model.parameters()).detach() + step * direction
-        changed = tiny().double()
+        changed = make_tiny_llama().double()
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():
             around.append(compute_reverse_kl(changed, double_teacher, prompt))
@@ -158,7 +158,7 @@ def test_on_policy_distillation_has_the_gradient_of_the_reverse_kl(tmp_path: Pat
 
 @pytest.mark.slow
 def test_distillation_approaches_the_teacher() -> None:
-    model, teacher, rng = tiny(), tiny(1), np.random.default_rng(0)
+    model, teacher, rng = make_tiny_llama(), make_tiny_llama(1), np.random.default_rng(0)
     rule = LearnSpec.model_validate({"lr": 1e-2, "regularisers": {"kl": {"weight": 1.0, "estimate": "k2"}}})
     trainer, before = PolicyTrainer("p", model, rule), compute_reverse_kl(model, teacher, [3, 1, 4]).item()
     for _ in range(30):
@@ -168,7 +168,7 @@ def test_distillation_approaches_the_teacher() -> None:
         )
         batch = [make_one_token_sample([3, 1, 4], t, 0.0, float(probabilities[t].log())) for t in tokens.tolist()]
         teacher_logprobs = score_streams(StreamScorer(teacher), [s.stream for s in batch], [1.0] * len(batch))
-        updated(trainer, [s.with_reference(r) for s, r in zip(batch, teacher_logprobs, strict=True)], rng)
+        run_update(trainer, [s.with_reference(r) for s, r in zip(batch, teacher_logprobs, strict=True)], rng)
     assert compute_reverse_kl(model, teacher, [3, 1, 4]).item() < before / 2
 
 
@@ -177,13 +177,13 @@ def compute_distributions(model: torch.nn.Module, batch: Sequence[Sample]) -> li
 
 
 def test_distributions_are_normalised_and_match_the_sampled_tokens() -> None:
-    model, batch = tiny(), samples(tiny())
+    model, batch = make_tiny_llama(), make_samples(make_tiny_llama())
     for current, logprobs in zip(batch, compute_distributions(model, batch), strict=True):
         assert logprobs.shape == (len(current.advantages), VOCABULARY)
         np.testing.assert_allclose(np.exp(logprobs).sum(1), 1.0, atol=1e-5)
         sampled = current.with_reference(logprobs).reference
         assert sampled is not None
-        np.testing.assert_allclose(sampled, plain_scores(model, current)[0].detach(), atol=1e-5)
+        np.testing.assert_allclose(sampled, compute_plain_scores(model, current)[0].detach(), atol=1e-5)
 
 
 def compute_exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, batch: Sequence[Sample]) -> torch.Tensor:
@@ -202,18 +202,18 @@ def compute_exact_kl(model: torch.nn.Module, teacher: torch.nn.Module, batch: Se
 @pytest.mark.parametrize("token_budget", [4096, 16])
 def test_exact_distillation_has_the_gradient_of_the_full_kl(tmp_path: Path, token_budget: int) -> None:
     """Compare with autograd and with finite differences, for the full distribution at each sampled token."""
-    model, teacher = tiny(), tiny(1)
-    batch = [replace(s, advantages=np.zeros_like(s.advantages)) for s in samples(model)]
+    model, teacher = make_tiny_llama(), make_tiny_llama(1)
+    batch = [replace(s, advantages=np.zeros_like(s.advantages)) for s in make_samples(model)]
     taught = [s.with_reference(w) for s, w in zip(batch, compute_distributions(teacher, batch), strict=True)]
     rule = {"regularisers": {"kl": {"weight": 1.0, "estimate": "exact"}}, "token_budget": token_budget}
     gradient, figures = update(model, taught, tmp_path, **rule)
     value = compute_exact_kl(model, teacher, batch)
     torch.testing.assert_close(gradient, compute_gradient(value, model), atol=1e-6, rtol=1e-4)
     assert figures["kl_term"] == pytest.approx(value.item(), rel=1e-5) and figures["kl_term"] > 0.01
-    direction, double_teacher = gradient.double() / gradient.double().norm(), tiny(1).double()
+    direction, double_teacher = gradient.double() / gradient.double().norm(), make_tiny_llama(1).double()
     around = []
     for step in (1e-3, -1e-3):
-        changed = tiny().double()
+        changed = make_tiny_llama().double()
         moved = torch.nn.utils.parameters_to_vector(changed.parameters()).detach() + step * direction
         torch.nn.utils.vector_to_parameters(moved, changed.parameters())
         with torch.no_grad():

@@ -13,7 +13,7 @@ from arena.config.kinds import choose
 from arena.learn.batches import Level, TokenBatch
 from arena.learn.clips import CLIPS
 from arena.learn.losses import TokenLoss, importance_ratio, likelihood, policy_gradient
-from tests.factories.token_batches import batch, gradient, numbers, tensor
+from tests.factories.token_batches import compute_gradient, make_batch, make_floats, make_integers
 
 LEVELS: tuple[Level, ...] = ("token", "turn", "sequence")
 CORRECTIONS: tuple[dict[str, Any], ...] = (
@@ -33,12 +33,12 @@ def compute_token_loss(tokens: TokenBatch, **settings: Any) -> TokenLoss:
 
 def make_two_streams(change: torch.Tensor, **changes: Any) -> TokenBatch:
     """Return two streams of 2 and 1 turns: tokens 0 1 | 2, and 3 4."""
-    units: dict[str, Any] = {"turns": numbers(0, 0, 1, 2, 2), "streams": numbers(0, 0, 0, 1, 1)}
-    return batch(change, torch.zeros(5, dtype=torch.float64), torch.ones(5), **{**units, **changes})
+    units: dict[str, Any] = {"turns": make_integers(0, 0, 1, 2, 2), "streams": make_integers(0, 0, 0, 1, 1)}
+    return make_batch(change, torch.zeros(5, dtype=torch.float64), torch.ones(5), **{**units, **changes})
 
 
 def test_ratios_by_token_turn_and_sequence() -> None:
-    tokens = make_two_streams(tensor(0.1, 0.3, -0.4, 0.2, 0.6))
+    tokens = make_two_streams(make_floats(0.1, 0.3, -0.4, 0.2, 0.6))
     by_token, by_turn, by_stream = (importance_ratio(tokens, level).log() for level in LEVELS)
     assert by_token.tolist() == pytest.approx([0.1, 0.3, -0.4, 0.2, 0.6])
     # turns: (.1 + .3)/2 = .2, -.4 alone, (.2 + .6)/2 = .4
@@ -49,7 +49,7 @@ def test_ratios_by_token_turn_and_sequence() -> None:
 
 def test_tokens_out_of_the_loss_are_in_no_mean() -> None:
     is_learned = torch.tensor([True, False, True, False, False])
-    tokens = make_two_streams(tensor(0.1, 9.0, -0.4, 9.0, 9.0), learned=is_learned)
+    tokens = make_two_streams(make_floats(0.1, 9.0, -0.4, 9.0, 9.0), learned=is_learned)
     assert importance_ratio(tokens, "turn").log()[is_learned].tolist() == pytest.approx([0.1, -0.4])
     assert importance_ratio(tokens, "sequence").log()[is_learned].tolist() == pytest.approx([-0.15, -0.15])
 
@@ -59,27 +59,35 @@ def test_gspo_is_insensitive_to_one_noisy_token() -> None:
     change = torch.zeros(500, dtype=torch.float64)
     change[123] = 5.0
     old = torch.zeros_like(change)
-    tokens = batch(change.requires_grad_(), old, torch.ones_like(old), streams=torch.zeros(500, dtype=torch.int64))
+    tokens = make_batch(change.requires_grad_(), old, torch.ones_like(old), streams=torch.zeros(500, dtype=torch.int64))
     assert importance_ratio(tokens, "token")[123].item() == pytest.approx(148.41, abs=0.01)
     assert importance_ratio(tokens, "sequence").tolist() == pytest.approx([1.01005] * 500, abs=1e-5)
     # within GRPO's bounds every token is pushed, the noisy one no more than the others; within GSPO's, none
     wide, narrow = ({"ratio": "sequence", "clip": {"ppo": {"low": e, "high": e}}} for e in (0.2, 4e-4))
-    assert gradient(compute_token_loss(tokens, **wide).loss, change) == pytest.approx([-1.01005] * 500, abs=1e-5)
-    assert not any(gradient(compute_token_loss(tokens, **narrow).loss, change))
+    assert compute_gradient(compute_token_loss(tokens, **wide).loss, change) == pytest.approx(
+        [-1.01005] * 500, abs=1e-5
+    )
+    assert not any(compute_gradient(compute_token_loss(tokens, **narrow).loss, change))
     # by token, without a clip, the noisy one drowns the 499 others
-    by_token = gradient(compute_token_loss(tokens, clip="unclipped").loss, change)
+    by_token = compute_gradient(compute_token_loss(tokens, clip="unclipped").loss, change)
     assert by_token[123] == pytest.approx(-148.41, abs=0.01) and by_token[0] == -1.0
 
 
 def test_tokens_use_their_own_advantage_and_their_units_ratio() -> None:
     """GSPO-token: with advantages 2, -1, 0 in one stream at s = e^.1 the gradients are -s A."""
-    change = tensor(0.4, -0.2, 0.1).requires_grad_()
-    tokens = batch(change, tensor(0, 0, 0), tensor(2, -1, 0), streams=numbers(0, 0, 0), turns=numbers(0, 0, 0))
+    change = make_floats(0.4, -0.2, 0.1).requires_grad_()
+    tokens = make_batch(
+        change,
+        make_floats(0, 0, 0),
+        make_floats(2, -1, 0),
+        streams=make_integers(0, 0, 0),
+        turns=make_integers(0, 0, 0),
+    )
     s = math.exp(0.1)
     for level in ("turn", "sequence"):
-        assert gradient(compute_token_loss(tokens, ratio=level, clip="unclipped").loss, change) == pytest.approx(
-            [-2 * s, s, 0]
-        )
+        assert compute_gradient(
+            compute_token_loss(tokens, ratio=level, clip="unclipped").loss, change
+        ) == pytest.approx([-2 * s, s, 0])
 
 
 # -- finite differences ------------------------------------------------------------------------------------
@@ -116,7 +124,7 @@ def draw_tokens(rng: np.random.Generator, level: Level) -> TokenBatch:
     advantages = rng.choice([-2.0, -0.5, 0.7, 1.5], len(turns))[units]
     change = rng.uniform(-1.5, 2.0, len(turns))[units] + rng.normal(0, 0.1, len(turns)) * (level != "token")
     old, gap = rng.normal(-2, 1, len(turns)), rng.normal(0, 0.3, len(turns))
-    return batch(
+    return make_batch(
         torch.from_numpy(old + change).requires_grad_(),
         torch.from_numpy(old),
         torch.from_numpy(advantages),
@@ -145,7 +153,7 @@ def test_gradients_agree_with_finite_differences(clip: str, level: Level) -> Non
             values = [compute_reference_objective(x, base, tokens, clip, dict(settings), level) for x in (up, down)]
             expected.append((values[0] - values[1]) / (2 * step))
         is_learned = tokens.learned
-        assert gradient(loss.loss[is_learned], tokens.logprobs) == pytest.approx(expected, abs=1e-7)
+        assert compute_gradient(loss.loss[is_learned], tokens.logprobs) == pytest.approx(expected, abs=1e-7)
         seen_cases |= set(
             zip((loss.clipped[is_learned]).tolist(), (tokens.advantages[is_learned] > 0).tolist(), strict=True)
         )
@@ -162,20 +170,22 @@ def test_correction_scales_each_tokens_gradient(clip: str, level: Level, correct
         compute_token_loss(tokens, ratio=level, clip=clip, correction=c) for c in ("uncorrected", correction)
     )
     assert corrected.correction is not None and not corrected.correction.requires_grad
-    expected = torch.tensor(gradient(uncorrected.loss, tokens.logprobs), dtype=torch.float64) * corrected.correction
-    assert gradient(corrected.loss, tokens.logprobs) == pytest.approx(expected.tolist(), abs=1e-12)
+    expected = (
+        torch.tensor(compute_gradient(uncorrected.loss, tokens.logprobs), dtype=torch.float64) * corrected.correction
+    )
+    assert compute_gradient(corrected.loss, tokens.logprobs) == pytest.approx(expected.tolist(), abs=1e-12)
     assert torch.equal(corrected.clipped, uncorrected.clipped)
 
 
 def test_likelihood_is_minus_advantage_times_logprob() -> None:
-    result = likelihood(batch(tensor(-0.5, -2.0), tensor(9.0, 9.0), tensor(1.0, -3.0)))
+    result = likelihood(make_batch(make_floats(-0.5, -2.0), make_floats(9.0, 9.0), make_floats(1.0, -3.0)))
     assert result.loss.tolist() == [0.5, -6.0] and not result.clipped.any()
 
 
 def test_likelihood_gradient() -> None:
-    old, advantages = tensor(-1.0, -2.0), tensor(1.0, -2.0)
+    old, advantages = make_floats(-1.0, -2.0), make_floats(1.0, -2.0)
     now = old.clone().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: likelihood(batch(x, old, advantages)).loss, now)
+    assert torch.autograd.gradcheck(lambda x: likelihood(make_batch(x, old, advantages)).loss, now)
 
 
 # -- robustness --------------------------------------------------------------------------------------------
@@ -188,10 +198,10 @@ def test_extreme_ratios_stay_finite(clip: str, level: Level, correction: dict[st
     now = torch.tensor([-1e4, 0.0, -200.0, -1e4], requires_grad=True)
     old, behaviour = torch.tensor([0.0, -1e4, 0.0, -1e4]), torch.tensor([-1e4, 0.0, -200.0, 0.0])
     for advantage in (1.0, -1.0):
-        units = {"turns": numbers(0, 0, 1, 2), "streams": numbers(0, 0, 0, 1), "behaviour": behaviour}
-        tokens = batch(now, old, torch.full((4,), advantage), **units)
+        units = {"turns": make_integers(0, 0, 1, 2), "streams": make_integers(0, 0, 0, 1), "behaviour": behaviour}
+        tokens = make_batch(now, old, torch.full((4,), advantage), **units)
         losses = compute_token_loss(tokens, ratio=level, clip=clip, correction=correction).loss
-        assert torch.isfinite(losses).all() and np.isfinite(gradient(losses, now)).all()
+        assert torch.isfinite(losses).all() and np.isfinite(compute_gradient(losses, now)).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -208,20 +218,22 @@ def test_tokens_out_of_the_loss_have_and_change_no_gradient(
         weights = torch.from_numpy(
             LearnSpec().aggregate(*(v.numpy() for v in (tokens.turns, tokens.streams, is_learned)))
         )
-        gradients = torch.tensor(gradient(compute_token_loss(tokens, **settings).loss * weights, tokens.logprobs))
+        gradients = torch.tensor(
+            compute_gradient(compute_token_loss(tokens, **settings).loss * weights, tokens.logprobs)
+        )
         assert gradients[is_excluded].eq(0).all()
         noise = {name: getattr(tokens, name).detach().clone() for name in ("logprobs", "old", "behaviour")}
         for values in noise.values():
             values[is_excluded] = torch.from_numpy(rng.normal(-3, 2, int(is_excluded.sum())))
         noise["logprobs"].requires_grad_()
-        noisy = batch(
+        noisy = make_batch(
             advantages=tokens.advantages, turns=tokens.turns, streams=tokens.streams, learned=is_learned, **noise
         )
         noisy_result = compute_token_loss(noisy, **settings)
         torch.testing.assert_close(
             noisy_result.loss[is_learned], compute_token_loss(tokens, **settings).loss[is_learned]
         )
-        assert gradient(noisy_result.loss * weights, noise["logprobs"]) == pytest.approx(gradients.tolist())
+        assert compute_gradient(noisy_result.loss * weights, noise["logprobs"]) == pytest.approx(gradients.tolist())
 
 
 # -- in an experiment --------------------------------------------------------------------------------------

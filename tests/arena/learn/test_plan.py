@@ -25,8 +25,8 @@ from arena.learn.ranks import Tally
 from arena.learn.samples import Sample
 from arena.learn.settings import DemonstrationsSpec
 from arena.parts.schedules import Clock
-from tests.factories.models import tiny
-from tests.factories.samples import samples, terms
+from tests.factories.models import make_tiny_llama
+from tests.factories.samples import make_regularisers, make_samples
 
 RANKS = [1, 2, 3]
 AGGREGATES: list[Any] = [
@@ -37,18 +37,23 @@ PAIRED_LOSS = {"loss": "refuel", "aggregate": "turn_mean"}
 
 def make_all_samples(paired: bool = False) -> list[Sample]:
     """Return played samples, some out of the loss, and demonstrations; `paired` adds pairs of replies."""
-    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in samples(tiny(), 1, 7)]
+    played = [s.with_reference(s.behaviour + np.float32(0.3)) for s in make_samples(make_tiny_llama(), 1, 7)]
     played = [replace(s, learned=s.places != 1, behaviour=s.behaviour + np.float32(0.1)) for s in played]
     if paired:
         played = [replace(s, pairs=np.where(s.places == 0, i // 2, -1)) for i, s in enumerate(played)]
     demonstrations = [
-        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour)) for s in samples(tiny(), 2, 5)
+        replace(s, source="demonstration", behaviour=np.zeros_like(s.behaviour))
+        for s in make_samples(make_tiny_llama(), 2, 5)
     ]
     return [*played, *demonstrations]
 
 
 def make_rule(**changes: Any) -> LearnSpec:
-    settings = {"regularisers": terms(kl=0.1, entropy=0.05), "token_budget": 90, "gate_tolerance": 9.0} | changes
+    settings = {
+        "regularisers": make_regularisers(kl=0.1, entropy=0.05),
+        "token_budget": 90,
+        "gate_tolerance": 9.0,
+    } | changes
     return LearnSpec.model_validate(
         dict(demonstrations=DemonstrationsSpec.model_validate(dict(weight=0.7, scripted=["random"])), **settings)
     )
@@ -135,7 +140,7 @@ def run_steps(rule: LearnSpec, plan: Plan, ranks: int, monkeypatch: pytest.Monke
     threads = ThreadedRanks(ranks)
     monkeypatch.setattr(gradients, "reduce_over_ranks", threads)
 
-    engines = [PlainEngine(tiny()) for _ in range(ranks)]
+    engines = [PlainEngine(make_tiny_llama()) for _ in range(ranks)]
 
     def work(rank: int) -> tuple[Any, ...]:
         engine, metrics = engines[rank], UpdateMetrics()

@@ -24,7 +24,7 @@ from arena.learn.reward_model import (
     logistic,
     squared_error,
 )
-from tests.factories.preferences import spoken
+from tests.factories.preferences import make_stream
 
 
 def make_model(seed: int = 0) -> RewardModel:
@@ -36,7 +36,7 @@ def make_model(seed: int = 0) -> RewardModel:
 
 def make_streams(count: int, seed: int = 0) -> list[Stream]:
     rng = np.random.default_rng(seed)
-    return [spoken([*rng.integers(5, 600, int(rng.integers(1, 30))).tolist(), 670]) for _ in range(count)]
+    return [make_stream([*rng.integers(5, 600, int(rng.integers(1, 30))).tolist(), 670]) for _ in range(count)]
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from arena.learn.plan import Plan
 from arena.learn.samples import Sample
 from arena.learn.trainer import PolicyTrainer
 from arena.parts.schedules import Clock
-from tests.factories.data_sets import chats, labels, pairs, written
-from tests.factories.models import tiny
+from tests.factories.data_sets import make_chats, make_labels, make_pairs, write_rows
+from tests.factories.models import make_tiny_llama
 
 FRAME = ChatFrame(build_nano_tokenizer())
 RULES: dict[str, dict[str, Any]] = {
@@ -77,8 +77,8 @@ def test_dpo_against_the_initial_weights_by_hand() -> None:
 
 
 def encode_rows(kind: str, tmp_path: Path, count: int = 6) -> list[Sample]:
-    rows = {"chats": chats, "pairs": pairs, "labels": labels}[kind](count)
-    data = DataSet(written(tmp_path / "rows.jsonl", rows))
+    rows = {"chats": make_chats, "pairs": make_pairs, "labels": make_labels}[kind](count)
+    data = DataSet(write_rows(tmp_path / "rows.jsonl", rows))
     return RowEncoder(data, FRAME, 200).samples(range(count)).samples
 
 
@@ -122,7 +122,7 @@ def compute_logprobs(model: Any, stream: Stream) -> torch.Tensor:
 @pytest.mark.parametrize("kind", ["pairs", "labels"])
 def test_gradient_equals_that_of_the_loss(kind: str, tmp_path: Path) -> None:
     """The trainer's gradient equals that of the loss written out, and finite differences."""
-    model, initial = tiny(1, vocabulary=vocabulary_size()), tiny(0, vocabulary=vocabulary_size())
+    model, initial = make_tiny_llama(1, vocabulary=vocabulary_size()), make_tiny_llama(0, vocabulary=vocabulary_size())
     rule, samples = make_rule(kind), with_reference_scores(encode_rows(kind, tmp_path), initial)
     value, _ = add_gradient(model, rule, samples)
     trainer_gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -138,7 +138,7 @@ def test_gradient_equals_that_of_the_loss(kind: str, tmp_path: Path) -> None:
     directional_derivative = sum(float((trainer_gradients[n] * direction[n]).sum()) for n in trainer_gradients)
     ends = []
     for sign in (1.0, -1.0):
-        moved = tiny(1, vocabulary=vocabulary_size()).double()
+        moved = make_tiny_llama(1, vocabulary=vocabulary_size()).double()
         with torch.no_grad():
             for n, p in moved.named_parameters():
                 p += sign * 1e-5 * direction[n].double()
@@ -169,9 +169,11 @@ def test_baselines_cross_the_prompts_and_completions_of_a_step(tmp_path: Path) -
     assert all(s.learned.all() for s in originals) and not any(s.learned.any() for s in crossed)
     replies = [[t for t, m in zip(s.stream.ids, s.stream.mask, strict=True) if m] for s in samples]
     assert replies[1::2] == [replies[6], replies[0], replies[2], replies[4]]
-    model = tiny(vocabulary=vocabulary_size())
+    model = make_tiny_llama(vocabulary=vocabulary_size())
     _, plan = add_gradient(
-        model, make_rule("labels", minibatches=2), with_reference_scores(samples, tiny(3, vocabulary=vocabulary_size()))
+        model,
+        make_rule("labels", minibatches=2),
+        with_reference_scores(samples, make_tiny_llama(3, vocabulary=vocabulary_size())),
     )
     for step in plan.steps:
         learned = [i for one in step.played[0] for i in one.index]
@@ -182,9 +184,9 @@ def test_baselines_cross_the_prompts_and_completions_of_a_step(tmp_path: Path) -
 def test_single_completion_has_no_baseline_and_no_kl(tmp_path: Path) -> None:
     samples = encode_rows("labels", tmp_path, 1)
     assert len(samples) == 1
-    model = tiny(1, vocabulary=vocabulary_size())
+    model = make_tiny_llama(1, vocabulary=vocabulary_size())
     value, _ = add_gradient(
-        model, make_rule("labels"), with_reference_scores(samples, tiny(0, vocabulary=vocabulary_size()))
+        model, make_rule("labels"), with_reference_scores(samples, make_tiny_llama(0, vocabulary=vocabulary_size()))
     )
     assert math.isfinite(value)
 
@@ -204,10 +206,10 @@ def compute_trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> flo
     }  # fmt: skip
     if kind == "chats":
         config = trl.SFTConfig(**shared, assistant_only_loss=True, packing=False)
-        data = {"train_dataset": datasets.Dataset.from_list(chats(6))}
+        data = {"train_dataset": datasets.Dataset.from_list(make_chats(6))}
         trainer = trl.SFTTrainer(model=model, args=config, processing_class=tokenizer, **data)
     else:
-        rows = {"pairs": pairs, "labels": labels}[kind](6)
+        rows = {"pairs": make_pairs, "labels": make_labels}[kind](6)
         if kind == "pairs":
             config = trl.DPOConfig(**shared, beta=0.3)
             trainer_class = trl.DPOTrainer
@@ -231,7 +233,7 @@ def compute_trl_loss(kind: str, tmp_path: Path, model: Any, initial: Any) -> flo
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chats", "pairs", "labels"])
 def test_loss_equals_that_of_trl(kind: str, tmp_path: Path) -> None:
-    model, initial = tiny(1, vocabulary=vocabulary_size()), tiny(0, vocabulary=vocabulary_size())
+    model, initial = make_tiny_llama(1, vocabulary=vocabulary_size()), make_tiny_llama(0, vocabulary=vocabulary_size())
     samples = with_reference_scores(encode_rows(kind, tmp_path), initial)
-    loss, _ = add_gradient(tiny(1, vocabulary=vocabulary_size()), make_rule(kind), samples)
+    loss, _ = add_gradient(make_tiny_llama(1, vocabulary=vocabulary_size()), make_rule(kind), samples)
     assert loss == pytest.approx(compute_trl_loss(kind, tmp_path, model, initial), abs=1e-6)

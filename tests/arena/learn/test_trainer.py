@@ -19,9 +19,9 @@ from arena.errors import GateError
 from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.models import VOCABULARY, near, same, tiny, weights
-from tests.factories.samples import STAGES, Stage, plain_scores, samples, terms
-from tests.factories.updating import imitated, updated
+from tests.factories.models import VOCABULARY, are_equal, assert_nearly_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import STAGES, Stage, compute_plain_scores, make_regularisers, make_samples
+from tests.factories.updating import run_imitation, run_update
 
 
 def compute_plain_loss(
@@ -32,7 +32,7 @@ def compute_plain_loss(
     weight = {name: r.settings["weight"].to_plain() for name, r in rule.regularisers.items()}
     total, count = torch.zeros(()), 0
     for sample, before in zip(part, old, strict=True):
-        now, entropy = plain_scores(model, sample)
+        now, entropy = compute_plain_scores(model, sample)
         advantage = torch.from_numpy(sample.advantages)
         ratio = (now - before).exp()
         gain = torch.minimum(ratio * advantage, ratio.clamp(1 - clip["low"], 1 + clip["high"]) * advantage)
@@ -50,7 +50,7 @@ def apply_plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule
     for number, batch in enumerate(rounds):
         rng = np.random.default_rng(seed + number)
         with torch.no_grad():
-            old = [plain_scores(model, s)[0] for s in batch]
+            old = [compute_plain_scores(model, s)[0] for s in batch]
         for _ in range(rule.epochs):
             for part in np.array_split(rng.permutation(len(batch)), rule.minibatches):
                 optimizer.zero_grad()
@@ -61,9 +61,9 @@ def apply_plain_updates(model: torch.nn.Module, rounds: list[list[Sample]], rule
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 def test_update_moves_tokens_in_the_direction_of_their_advantage(advantage: float) -> None:
-    model = tiny()
-    batch = samples(model, advantage=advantage)
-    updated(PolicyTrainer("p", model, LearnSpec(lr=1e-3)), batch, np.random.default_rng(0))
+    model = make_tiny_llama()
+    batch = make_samples(model, advantage=advantage)
+    run_update(PolicyTrainer("p", model, LearnSpec(lr=1e-3)), batch, np.random.default_rng(0))
     after = score_streams(StreamScorer(model), [s.stream for s in batch], [s.temperature for s in batch])
     change = np.concatenate([a - s.behaviour for a, s in zip(after, batch, strict=True)])
     assert advantage * change.mean() > 0.005
@@ -71,15 +71,17 @@ def test_update_moves_tokens_in_the_direction_of_their_advantage(advantage: floa
 
 @pytest.mark.parametrize("budget", [1, 10**6], ids=["one by one", "packed"])
 def test_gradient_is_of_masked_tokens_only(tmp_path: Path, budget: int) -> None:
-    model = tiny()
-    batch = samples(model)
-    rule = LearnSpec(regularisers=terms(kl=0.1, entropy=0.05), grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9))
+    model = make_tiny_llama()
+    batch = make_samples(model)
+    rule = LearnSpec(
+        regularisers=make_regularisers(kl=0.1, entropy=0.05), grad_clip=0.0, token_budget=budget, betas=(0.5, 0.9)
+    )
     batch = [s.with_reference(s.behaviour + np.float32(0.3)) for s in batch]
     compute_plain_loss(model, batch, [torch.from_numpy(s.behaviour) for s in batch], rule).backward()
     expected = {name: p.grad.clone() for name, p in model.named_parameters()}
     model.zero_grad()
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, batch, np.random.default_rng(0))
+    run_update(trainer, batch, np.random.default_rng(0))
     save(trainer, tmp_path)
     first = load_file(tmp_path / "optimizer.safetensors")
     for name, gradient in expected.items():  # after one step exp_avg is (1 - beta1) times the gradient
@@ -90,9 +92,9 @@ def test_training_a_stream_equals_training_each_turn_with_its_history(tmp_path: 
     """One pass over a match has the gradient of one sample per turn, each with its whole history."""
     gradients = []
     for split in (lambda batch: batch, lambda batch: [one for s in batch for one in split_by_turn(s)]):
-        model = tiny()
+        model = make_tiny_llama()
         trainer = PolicyTrainer("p", model, LearnSpec(grad_clip=0.0, betas=(0.5, 0.9)))
-        updated(trainer, split(samples(model)), np.random.default_rng(0))
+        run_update(trainer, split(make_samples(model)), np.random.default_rng(0))
         save(trainer, tmp_path)
         moments = load_file(tmp_path / "optimizer.safetensors")
         gradients.append(
@@ -125,47 +127,47 @@ def split_by_turn(sample: Sample) -> list[Sample]:
 
 def test_tokens_without_advantage_carry_no_gradient() -> None:
     """Each token's gradient is its own: with all but one turn's advantages 0, only that turn's tokens count."""
-    model, reference = tiny(), tiny()
-    batch = samples(model)
+    model, reference = make_tiny_llama(), make_tiny_llama()
+    batch = make_samples(model)
     masked = [replace(s, advantages=s.advantages * (i == 2)) for i, s in enumerate(batch)]
     # The mean is over all tokens, so the lone sample by itself weighs more by this factor.
     share = sum(len(s.advantages) for s in batch) / len(batch[2].advantages)
     single = [replace(batch[2], advantages=batch[2].advantages / np.float32(share))]
     rule = LearnSpec(lr=1e-3, grad_clip=0.0)
-    updated(PolicyTrainer("p", model, rule), masked, np.random.default_rng(0))
-    updated(PolicyTrainer("p", reference, rule), single, np.random.default_rng(0))
-    near(model, reference, rule.lr)
-    assert not same(weights(model), weights(tiny()))
+    run_update(PolicyTrainer("p", model, rule), masked, np.random.default_rng(0))
+    run_update(PolicyTrainer("p", reference, rule), single, np.random.default_rng(0))
+    assert_nearly_equal(model, reference, rule.lr)
+    assert not are_equal(copy_weights(model), copy_weights(make_tiny_llama()))
 
 
 def test_zero_advantages_change_no_weights() -> None:
-    model = tiny()
-    before = weights(model)
-    updated(
+    model = make_tiny_llama()
+    before = copy_weights(model)
+    run_update(
         PolicyTrainer("p", model, LearnSpec(lr=1e-2, epochs=2, minibatches=2)),
-        samples(model, advantage=0.0),
+        make_samples(model, advantage=0.0),
         np.random.default_rng(0),
     )
-    assert same(weights(model), before)
+    assert are_equal(copy_weights(model), before)
 
 
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 2)])
 def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, minibatches: int) -> None:
-    model, plain_model = tiny(), tiny()
+    model, plain_model = make_tiny_llama(), make_tiny_llama()
     rule = LearnSpec.model_validate(dict(
         lr=1e-3, epochs=epochs, minibatches=minibatches, zero_stage=stage, grad_clip=0.3, weight_decay=0.01,
-        gate_tolerance=1.0, token_budget=200, regularisers=terms(kl=0.1, entropy=0.01),
+        gate_tolerance=1.0, token_budget=200, regularisers=make_regularisers(kl=0.1, entropy=0.01),
         loss=choose("loss", "policy_gradient", clip={"ppo": {"low": 0.01, "high": 0.02}}),
     ))  # fmt: skip
-    rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in samples(model, seed)] for seed in (1, 2)]
+    rounds = [[s.with_reference(s.behaviour - np.float32(0.2)) for s in make_samples(model, seed)] for seed in (1, 2)]
     trainer = PolicyTrainer("p", model, rule)
     for number, batch in enumerate(rounds):
-        figures = updated(trainer, batch, np.random.default_rng(10 + number))
+        figures = run_update(trainer, batch, np.random.default_rng(10 + number))
     apply_plain_updates(plain_model, rounds, rule, 10)
     with trainer.gather():
-        near(model, plain_model, rule.lr)
+        assert_nearly_equal(model, plain_model, rule.lr)
     assert (figures["clipped"] > 0) == (epochs > 1), "the clip was active"
     assert trainer.steps == 2 * epochs * minibatches
     assert {"loss", "kl", "entropy", "clipped", "logprob_gap"} <= set(figures)
@@ -177,15 +179,15 @@ def test_two_updates_equal_those_of_a_plain_loop(stage: Stage, epochs: int, mini
 def test_gradient_checkpointing_changes_no_update(stage: Stage) -> None:
     moved = []
     for is_checkpointing in (False, True):
-        model = tiny()
+        model = make_tiny_llama()
         rule = LearnSpec(
             lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, gradient_checkpointing=is_checkpointing
         )
         trainer = PolicyTrainer("p", model, rule)
-        updated(trainer, samples(model), np.random.default_rng(0))
+        run_update(trainer, make_samples(model), np.random.default_rng(0))
         with trainer.gather():
-            moved.append(weights(model))
-    assert same(*moved) and not same(moved[0], weights(tiny()))
+            moved.append(copy_weights(model))
+    assert are_equal(*moved) and not are_equal(moved[0], copy_weights(make_tiny_llama()))
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
@@ -193,41 +195,41 @@ def test_offloading_the_optimizer_changes_no_update(stage: Stage) -> None:
     """Up to rounding: DeepSpeed sums the offloaded gradient's norm, by which it clips, in another order."""
     models = []
     for offload in (False, True):
-        model = tiny()
+        model = make_tiny_llama()
         rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, token_budget=60, offload_optimizer=offload)
         trainer = PolicyTrainer("p", model, rule)
-        updated(trainer, samples(model), np.random.default_rng(0))
+        run_update(trainer, make_samples(model), np.random.default_rng(0))
         assert (trainer.optimiser.engine.zero_offload_optimizer() is not None) == offload
         models.append((trainer, model))
     (reference, model), (offloaded, offloaded_model) = models
     with reference.gather(), offloaded.gather():
-        near(model, offloaded_model, 1e-3)
-        assert not same(weights(model), weights(tiny()))
+        assert_nearly_equal(model, offloaded_model, 1e-3)
+        assert not are_equal(copy_weights(model), copy_weights(make_tiny_llama()))
 
 
 @pytest.mark.slow_after(3)
 @pytest.mark.parametrize(("stage", "offload"), [*((stage, False) for stage in STAGES), (2, True), (3, True)])
 def test_saved_optimizer_resumes_bit_equal(tmp_path: Path, stage: Stage, offload: bool) -> None:
-    model = tiny()
+    model = make_tiny_llama()
     rule = LearnSpec(lr=1e-3, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule)
-    updated(trainer, samples(model, 1), np.random.default_rng(1))
+    run_update(trainer, make_samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path).eval()
     resumed = PolicyTrainer("p", resumed_model, rule)
     resumed.read(tmp_path, trainer.state())
-    batch = samples(model, 2)
+    batch = make_samples(model, 2)
     for current in (trainer, resumed):
-        updated(current, batch, np.random.default_rng(2))
+        run_update(current, batch, np.random.default_rng(2))
     with trainer.gather(), resumed.gather():
-        assert weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
-        assert same(weights(model), weights(resumed_model))
+        assert copy_weights(model)["model.embed_tokens.weight"].numel() == VOCABULARY * 16
+        assert are_equal(copy_weights(model), copy_weights(resumed_model))
     assert trainer.steps == resumed.steps == 4
 
 
 def make_bfloat16_model() -> LlamaForCausalLM:
     """Return a model with bfloat16 weights as from `load_model`; buffers such as rotary frequencies stay float32."""
-    model = tiny()
+    model = make_tiny_llama()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16()
     return model
@@ -243,9 +245,9 @@ def test_master_weights_accumulate_steps_below_bfloat16_resolution(stage: Stage,
     rule = LearnSpec(lr=1e-3, zero_stage=stage, offload_optimizer=offload, gate_tolerance=1e9, regularisers={})
     trainer, moved = PolicyTrainer("p", model, rule, bf16=True), []
     for step in range(8):  # Adam's steps are about lr each
-        updated(trainer, samples(tiny(), step, advantage=1.0), np.random.default_rng(step))
+        run_update(trainer, make_samples(make_tiny_llama(), step, advantage=1.0), np.random.default_rng(step))
         with trainer.gather():
-            now = weights(model)["model.norm.weight"]
+            now = copy_weights(model)["model.norm.weight"]
             assert now.dtype == torch.bfloat16
             moved.append(int((now != 1).sum()))  # its neighbours in bfloat16 are 0.0039 below and 0.0078 above
     assert moved[0] == 0 < moved[-1]
@@ -257,7 +259,7 @@ def test_saved_master_weights_resume_bit_equal(tmp_path: Path, stage: Stage, off
     model = make_bfloat16_model()
     rule = LearnSpec(lr=1e-4, zero_stage=stage, minibatches=2, gate_tolerance=1.0, offload_optimizer=offload)
     trainer = PolicyTrainer("p", model, rule, bf16=True)
-    updated(trainer, samples(model, 1), np.random.default_rng(1))
+    run_update(trainer, make_samples(model, 1), np.random.default_rng(1))
     save(trainer, tmp_path)
     moments = load_file(tmp_path / "optimizer.safetensors")
     resumed_model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
@@ -268,28 +270,28 @@ def test_saved_master_weights_resume_bit_equal(tmp_path: Path, stage: Stage, off
     resumed = PolicyTrainer("p", resumed_model, rule, bf16=True)
     resumed.read(tmp_path, trainer.state())
     for seed in (2, 3):
-        batch = samples(resumed_model, seed)
+        batch = make_samples(resumed_model, seed)
         for current in (trainer, resumed):
-            updated(current, batch, np.random.default_rng(seed))
+            run_update(current, batch, np.random.default_rng(seed))
     for folder, current in (("a", trainer), ("b", resumed)):
         (tmp_path / folder).mkdir()
         save(current, tmp_path / folder)
-    assert same(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
+    assert are_equal(*(load_file(tmp_path / f / "optimizer.safetensors") for f in "ab"))
     with trainer.gather(), resumed.gather():
-        assert same(weights(model), weights(resumed_model))
+        assert are_equal(copy_weights(model), copy_weights(resumed_model))
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stage", [2, 3])
 def test_update_with_master_weights_is_nearly_the_same(stage: Stage) -> None:
-    full_model, half_model = tiny(), make_bfloat16_model()
-    batch, before = samples(full_model), weights(full_model)
+    full_model, half_model = make_tiny_llama(), make_bfloat16_model()
+    batch, before = make_samples(full_model), copy_weights(full_model)
     for model, bf16 in ((full_model, False), (half_model, True)):
         rule = LearnSpec(lr=1e-2, zero_stage=stage, token_budget=60, gate_tolerance=1.0)
         trainer = PolicyTrainer("p", model, rule, bf16)
-        updated(trainer, batch, np.random.default_rng(0))
+        run_update(trainer, batch, np.random.default_rng(0))
         with trainer.gather():
-            ends = weights(model)
+            ends = copy_weights(model)
         changes = torch.cat([(ends[name].float() - value).flatten() for name, value in before.items()])
         if model is full_model:
             expected = changes
@@ -298,23 +300,23 @@ def test_update_with_master_weights_is_nearly_the_same(stage: Stage) -> None:
 
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_gate_stops_before_any_weight_changes(minibatches: int) -> None:
-    model = tiny()
-    before = weights(model)
-    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    model = make_tiny_llama()
+    before = copy_weights(model)
+    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in make_samples(model)]
     trainer = PolicyTrainer("seller", model, LearnSpec(lr=1e-2, gate_tolerance=0.05, minibatches=minibatches))
     with pytest.raises(GateError) as error:
-        updated(trainer, batch, np.random.default_rng(0))
+        run_update(trainer, batch, np.random.default_rng(0))
     message = str(error.value)
     assert "'seller'" in message and "0.25 on average" in message and "0.05" in message and "\n" not in message
     assert f"over {sum(len(s.behaviour) for s in batch)} tokens" in message
-    assert same(weights(model), before)
+    assert are_equal(copy_weights(model), before)
 
 
 def test_gate_applies_to_every_loss() -> None:
-    model = tiny()
-    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in samples(model)]
+    model = make_tiny_llama()
+    batch = [replace(s, behaviour=s.behaviour + np.float32(0.25)) for s in make_samples(model)]
     with pytest.raises(GateError):
-        updated(
+        run_update(
             PolicyTrainer("p", model, LearnSpec.model_validate(dict(loss="likelihood"))),
             batch,
             np.random.default_rng(0),
@@ -322,19 +324,19 @@ def test_gate_applies_to_every_loss() -> None:
 
 
 def test_gate_stops_at_nan() -> None:
-    model = tiny()
-    batch = samples(model)
+    model = make_tiny_llama()
+    batch = make_samples(model)
     batch[0] = replace(batch[0], behaviour=batch[0].behaviour * np.float32("nan"))
     with pytest.raises(GateError):
-        updated(PolicyTrainer("p", model, LearnSpec()), batch, np.random.default_rng(0))
+        run_update(PolicyTrainer("p", model, LearnSpec()), batch, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("stage", [0, 2])
 def test_imitation_raises_likelihood_and_resets_moments(tmp_path: Path, stage: Stage) -> None:
-    model = tiny()
-    demonstrations = samples(model, advantage=1.0)
+    model = make_tiny_llama()
+    demonstrations = make_samples(model, advantage=1.0)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-4, zero_stage=stage))
-    imitated(
+    run_imitation(
         trainer,
         demonstrations,
         ImitateSpec(scripted=["random"], lr=3e-3, epochs=5, minibatches=2),
@@ -348,41 +350,41 @@ def test_imitation_raises_likelihood_and_resets_moments(tmp_path: Path, stage: S
     save(trainer, tmp_path)
     assert not any(value.any() for value in load_file(tmp_path / "optimizer.safetensors").values())
     fresh = PolicyTrainer("p", LlamaForCausalLM.from_pretrained(tmp_path).eval(), LearnSpec(lr=1e-4, zero_stage=stage))
-    batch = samples(model, 3)
-    updated(trainer, batch, np.random.default_rng(1))
-    updated(fresh, batch, np.random.default_rng(1))
-    assert same(weights(model), weights(fresh.model))
+    batch = make_samples(model, 3)
+    run_update(trainer, batch, np.random.default_rng(1))
+    run_update(fresh, batch, np.random.default_rng(1))
+    assert are_equal(copy_weights(model), copy_weights(fresh.model))
 
 
 @pytest.mark.parametrize(("decay", "last"), [(False, 3e-3), (True, 3e-3 * (1 - 19 / 20))])
 def test_imitation_can_decay_its_rate(decay: bool, last: float) -> None:
-    model = tiny()
+    model = make_tiny_llama()
     trainer = PolicyTrainer("p", model, LearnSpec())
     spec = ImitateSpec(scripted=["random"], lr=3e-3, epochs=10, minibatches=2, decay=decay)
-    imitated(trainer, samples(model, advantage=1.0), spec, np.random.default_rng(0))
+    run_imitation(trainer, make_samples(model, advantage=1.0), spec, np.random.default_rng(0))
     assert trainer.optimiser.engine.optimizer.param_groups[0]["lr"] == pytest.approx(last)  # of the last of 20 steps
 
 
 def test_more_minibatches_than_samples_skip_the_empty_ones() -> None:
-    model = tiny()
+    model = make_tiny_llama()
     trainer = PolicyTrainer("p", model, LearnSpec(minibatches=4))
-    updated(trainer, samples(model, count=2), np.random.default_rng(0))
+    run_update(trainer, make_samples(model, count=2), np.random.default_rng(0))
     assert trainer.steps == 2
 
 
 def test_warmup_begins_small() -> None:
     moved: dict[int, float] = {}
     for warmup in (0, 9):
-        model: Any = tiny()
-        before = weights(model)
+        model: Any = make_tiny_llama()
+        before = copy_weights(model)
         trainer = PolicyTrainer("p", model, LearnSpec(lr=1e-3, warmup_steps=warmup))
-        updated(trainer, samples(model), np.random.default_rng(0))
-        moved[warmup] = float(max((p - before[n]).abs().max() for n, p in weights(model).items()))
+        run_update(trainer, make_samples(model), np.random.default_rng(0))
+        moved[warmup] = float(max((p - before[n]).abs().max() for n, p in copy_weights(model).items()))
     assert moved[9] == pytest.approx(moved[0] / 10, rel=1e-2)
 
 
 def test_sharding_does_not_change_pass_costs() -> None:
     """A resumed run creates the optimiser before planning, a new one after; their passes must be equal."""
-    trainer = PolicyTrainer("p", tiny(), LearnSpec(regularisers={}, zero_stage=3))
-    assert trainer.optimiser and trainer.costs == estimate_costs(tiny()) and trainer.costs.scores > 0
+    trainer = PolicyTrainer("p", make_tiny_llama(), LearnSpec(regularisers={}, zero_stage=3))
+    assert trainer.optimiser and trainer.costs == estimate_costs(make_tiny_llama()) and trainer.costs.scores > 0
     assert sum(parameter.numel() for parameter in trainer.model.parameters()) == 0, "the weights are sharded"

@@ -26,7 +26,7 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.learn.trainer import local_trainer
 from arena.parts.schedules import Clock
-from tests.factories.labs import run_by
+from tests.factories.labs import run_with_trainers
 
 CONFIG = """\
 name: elsewhere
@@ -145,10 +145,10 @@ def read_checkpoint(folder: Path, k: int) -> tuple[dict[str, torch.Tensor], dict
 @pytest.mark.slow  # a run on two ranks of Ray is fast enough: tests/arena/scale/test_run.py
 def test_run_with_remote_trainer_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Includes warm start, a critic that starts as the policy, checkpoints and a resume by the other trainer."""
-    run_by(CONFIG, tmp_path / "here", local_trainer)
-    run_by(CONFIG, tmp_path / "there", make_remote_trainer)
-    run_by(CONFIG, tmp_path / "here", make_remote_trainer, "iterations=3")
-    run_by(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
+    run_with_trainers(CONFIG, tmp_path / "here", local_trainer)
+    run_with_trainers(CONFIG, tmp_path / "there", make_remote_trainer)
+    run_with_trainers(CONFIG, tmp_path / "here", make_remote_trainer, "iterations=3")
+    run_with_trainers(CONFIG, tmp_path / "there", local_trainer, "iterations=3")
     for k in (0, 1, 2, 3):
         (weights, moments, state), (others, other_moments, other_state) = (
             read_checkpoint(tmp_path / name, k) for name in ("here", "there")
@@ -163,6 +163,6 @@ def test_run_with_remote_trainer_ends_with_the_same_weights(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_remote_errors_are_raised_locally(tmp_path: Path) -> None:
     with pytest.raises(GateError, match=r"'shared'.*log-probabilities differ"):
-        run_by(
+        run_with_trainers(
             CONFIG, tmp_path / "run", make_remote_trainer, "learn.gate_tolerance=1e-30", "policies.shared.imitate=null"
         )

@@ -9,7 +9,7 @@ from arena.config.experiment import Experiment
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer
 from arena.parts.paths import anchor_paths
-from tests.factories.kept_run import kept_run
+from tests.factories.kept_run import make_checkpointed_run
 
 TEXT = """\
 name: paths
@@ -34,8 +34,8 @@ evaluate:
 def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     (tmp_path / "weights").symlink_to(resolve("nano-2"))
     (tmp_path / "nano").mkdir()  # a built-in model's name is no path, even if a folder has it
-    kept_run(tmp_path / "earlier", _3="nano-3")
-    kept_run(tmp_path / "random", _3="nano-3")  # nor is a scripted policy's
+    make_checkpointed_run(tmp_path / "earlier", _3="nano-3")
+    make_checkpointed_run(tmp_path / "random", _3="nano-3")  # nor is a scripted policy's
     monkeypatch.chdir(tmp_path)
     return compose([text_layer("paths", TEXT)])
 

@@ -16,8 +16,8 @@ from arena.play.plans import plan_iteration
 from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import Quiet, experiment, log, resumed, started_warm
-from tests.factories.rollout_parts import make_part, planned_by
+from tests.factories.labs import RecordingWatcher, make_experiment, make_warm_experiment, read_log, run_and_resume
+from tests.factories.rollout_parts import make_part, plan_with
 
 SEATS = {"one": Seating("r", "shared", 0, True, "model"), "two": Seating("r", "random", 0, False, "brain")}
 
@@ -88,19 +88,19 @@ def test_a_deal_is_as_long_as_its_longest_success() -> None:
     assert part.cap_options("g", 1, {"max_turns": 4}) == ({"max_turns": 4}, ""), "never more than the game's own"
 
 
-def make_experiment(*more: str) -> Experiment:
+def make_adaptive_experiment(*more: str) -> Experiment:
     play = "play={matches: 16, group: 4, pool: 4, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
-    return experiment(play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", *more)
+    return make_experiment(play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", *more)
 
 
 def make_plans(config: Experiment, state: dict[str, list[int]]) -> list[MatchPlan]:
     part = make_part("adaptive", least=2, cap="max_turns")
     part.load(state)
-    return planned_by(part, plan_iteration(config.play, 0, 1, resolve_tables(config), {}, None))
+    return plan_with(part, plan_iteration(config.play, 0, 1, resolve_tables(config), {}, None))
 
 
 def test_plans_have_the_attempts_and_the_options() -> None:
-    config = make_experiment()
+    config = make_adaptive_experiment()
     fresh = make_plans(config, {})
     assert fresh == plan_iteration(config.play, 0, 1, resolve_tables(config), {}, None)
     assert [plan.group for plan in fresh] == [i // 4 for i in range(16)]
@@ -117,12 +117,14 @@ def test_plans_have_the_attempts_and_the_options() -> None:
 @pytest.mark.slow
 def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     play = "play={matches: 12, group: 4, pool: 3, parts: [{adaptive: {least: 2, cap: max_turns}}]}"
-    config = started_warm(warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9")
-    for folder in resumed(config, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
-    rows = log(tmp_path / "whole")
+    config = make_warm_experiment(
+        warm, play, "iterations=3", "credit.stages=[]", "credit.estimator=grpo", "checkpoint.keep=9"
+    )
+    for folder in run_and_resume(config, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
+    rows = read_log(tmp_path / "whole")
     assert len(rows) == 36
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, Quiet())).parts.play.state(3)
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, RecordingWatcher())).parts.play.state(3)
     (deals,) = state["parts"]
     assert sum(attempts for attempts, _, _ in deals.values()) == 36 and len(deals) == 3
 
@@ -138,4 +140,4 @@ def test_run_adapts_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
 )
 def test_impossible_settings_are_refused(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        experiment(assignment)
+        make_experiment(assignment)

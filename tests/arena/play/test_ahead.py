@@ -14,11 +14,18 @@ from arena.errors import ConfigError, GateError
 from arena.lab import Lab
 from arena.play.source import AheadSource, PlayedMatches
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, experiment, finished, start, started_warm, weight_files
+from tests.factories.labs import (
+    RecordingWatcher,
+    make_experiment,
+    make_warm_experiment,
+    open_lab,
+    read_weight_files,
+    run_lab,
+)
 
 
-def make_experiment(warm: str, *assignments: str) -> Experiment:
-    return started_warm(warm, "iterations=3", "play.matches=8", "checkpoint.keep=9", *assignments)
+def make_ahead_experiment(warm: str, *assignments: str) -> Experiment:
+    return make_warm_experiment(warm, "iterations=3", "play.matches=8", "checkpoint.keep=9", *assignments)
 
 
 def compute_lags(folder: Path) -> list[int]:
@@ -31,19 +38,19 @@ def assert_complete(folder: Path, iterations: int = 3, matches: int = 8, is_all_
     """Assert that every match is in the log and in credit once, and every iteration in the metrics."""
     run = RunFolder.open(folder)
     assert run.log.iterations() == list(range(1, iterations + 1))
-    finished = [row["id"] for row in run.log.rows() if row["status"] == "finished"]
-    assert len(finished) == len(set(finished)) == iterations * matches
+    run_lab = [row["id"] for row in run.log.rows() if row["status"] == "finished"]
+    assert len(run_lab) == len(set(run_lab)) == iterations * matches
     credited = [m for k in run.log.iterations() for m in dict.fromkeys(row.match for row in run.log.credit(k))]
-    assert credited and set(credited) <= set(finished) and len(credited) == len(set(credited))
-    assert is_all_credited is False or sorted(credited) == sorted(finished)
+    assert credited and set(credited) <= set(run_lab) and len(credited) == len(set(credited))
+    assert is_all_credited is False or sorted(credited) == sorted(run_lab)
     assert [row["iteration"] for row in run.reader.metrics()] == list(range(1, iterations + 1))
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_replies_have_bounded_age(warm: str, tmp_path: Path, ahead: int) -> None:
-    watcher = Quiet()
-    lab = finished(tmp_path / "run", make_experiment(warm, f"play.ahead={ahead}"), watcher)
+    watcher = RecordingWatcher()
+    lab = run_lab(tmp_path / "run", make_ahead_experiment(warm, f"play.ahead={ahead}"), watcher)
     assert_complete(tmp_path / "run")
     assert lab.policies["shared"].version == 3
     found = compute_lags(tmp_path / "run")
@@ -58,7 +65,7 @@ def test_replies_have_bounded_age(warm: str, tmp_path: Path, ahead: int) -> None
 def test_deals_equal_those_of_a_sequential_run(warm: str, tmp_path: Path) -> None:
     seeds = []
     for ahead in (0, 2):
-        finished(tmp_path / str(ahead), make_experiment(warm, f"play.ahead={ahead}"))
+        run_lab(tmp_path / str(ahead), make_ahead_experiment(warm, f"play.ahead={ahead}"))
         seeds.append([(row["id"], row["seed"]) for row in RunFolder.open(tmp_path / str(ahead)).log.rows()])
     assert seeds[0] == seeds[1]
 
@@ -68,20 +75,20 @@ def test_deals_equal_those_of_a_sequential_run(warm: str, tmp_path: Path) -> Non
     ("event", "value"), [("match", "0002-0003"), ("phase", (2, "learn")), ("phase", (2, "commit"))]
 )
 def test_killed_run_resumes_with_nothing_lost_or_doubled(warm: str, tmp_path: Path, event: str, value: Any) -> None:
-    folder, config = tmp_path / "run", make_experiment(warm, "play.ahead=1")
-    lab = start(folder, config, Quiet(lambda w, v: (w, v) == (event, value)))
+    folder, config = tmp_path / "run", make_ahead_experiment(warm, "play.ahead=1")
+    lab = open_lab(folder, config, RecordingWatcher(lambda w, v: (w, v) == (event, value)))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
-    resumed_lab = wait(Lab.open(RunFolder.open(folder), config, Quiet()))
+    resumed_lab = wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher()))
     assert max(RunFolder.open(folder).log.iterations(), default=0) <= resumed_lab.done, "the rest is played again"
     wait(resumed_lab.run())
     assert_complete(folder)
     assert max(compute_lags(folder)) <= 1
-    assert len({weight_files(folder, k)[0] for k in (1, 2, 3)}) == 3
+    assert len({read_weight_files(folder, k)[0] for k in (1, 2, 3)}) == 3
 
 
 def test_closing_ends_play_ahead(warm: str, tmp_path: Path) -> None:
-    lab = start(tmp_path / "run", make_experiment(warm, "play.ahead=2"))
+    lab = open_lab(tmp_path / "run", make_ahead_experiment(warm, "play.ahead=2"))
 
     async def iterate_once() -> int:
         await lab.iterate(1)
@@ -110,7 +117,7 @@ def test_gate_stops_a_wrong_engine_despite_old_replies(
     warm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     break_engine_from(monkeypatch, version)
-    lab = start(tmp_path / "run", make_experiment(warm, "play.ahead=1"))
+    lab = open_lab(tmp_path / "run", make_ahead_experiment(warm, "play.ahead=1"))
     with pytest.raises(GateError, match=r"differ by 0\.5"):
         wait(lab.run())
     assert lab.done == version, "in the first update of the weights that it serves wrongly"
@@ -118,7 +125,7 @@ def test_gate_stops_a_wrong_engine_despite_old_replies(
 
 def test_gate_accepts_correct_replies_of_older_weights(warm: str, tmp_path: Path) -> None:
     """With this learning rate versions differ by far more than the gate allows."""
-    finished(tmp_path / "run", make_experiment(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
+    run_lab(tmp_path / "run", make_ahead_experiment(warm, "play.ahead=2", "learn.lr=1e-2", "learn.gate_tolerance=1e-4"))
     rows = RunFolder.open(tmp_path / "run").reader.metrics()
     assert rows[-1]["learn"]["shared"]["most_lag"] >= 1
 
@@ -133,15 +140,15 @@ def test_engine_that_claims_an_impossible_version_is_stopped(
 
     monkeypatch.setattr(InProcessEngine, "_decode", decode_as_later_version)
     with pytest.raises(GateError, match="version 0 would learn from replies of version 3"):
-        wait(start(tmp_path / "run", make_experiment(warm, "play.ahead=1")).run())
+        wait(open_lab(tmp_path / "run", make_ahead_experiment(warm, "play.ahead=1")).run())
 
 
 @pytest.mark.slow
 def test_league_opponents_are_played_ahead(warm: str, tmp_path: Path) -> None:
     """Past versions stay while planned matches need them, though the pool holds only one."""
     league = "league={opponents: [{play: past, lag: 1, weight: 1}], pool: {keep: 2, every: 1, in_memory: 1}}"
-    config = make_experiment(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
-    finished(tmp_path / "run", config)
+    config = make_ahead_experiment(warm, "play.ahead=2", "iterations=5", league, "checkpoint.keep=1")
+    run_lab(tmp_path / "run", config)
     assert_complete(tmp_path / "run", iterations=5, is_all_credited=False)  # a match may have no turn of a learner
     met = {s["policy"] for row in RunFolder.open(tmp_path / "run").log.rows() for s in row["seats"].values()}
     assert any("@" in name for name in met)
@@ -160,7 +167,7 @@ def test_iteration_begins_when_its_predecessor_is_handed_out() -> None:
 
     async def run_iterations() -> list[list[int]]:
         seen = []
-        source = AheadSource(RecordingSource(), 2, 4, Quiet())
+        source = AheadSource(RecordingSource(), 2, 4, RecordingWatcher())
         for k in (1, 2, 3, 4):
             await source.matches(k)
             await asyncio.sleep(0.001)
@@ -172,8 +179,8 @@ def test_iteration_begins_when_its_predecessor_is_handed_out() -> None:
 
 def test_incompatible_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="resample"):
-        experiment("play.ahead=1", "play.parts=[resample]")
+        make_experiment("play.ahead=1", "play.parts=[resample]")
     with pytest.raises(ConfigError, match="branches"):
-        experiment("play.enough=0.9", "play.parts=[branches]")
+        make_experiment("play.enough=0.9", "play.parts=[branches]")
     with pytest.raises(ConfigError, match="zero_stage 3"):
-        experiment("play.ahead=1", "learn.zero_stage=3")
+        make_experiment("play.ahead=1", "learn.zero_stage=3")

@@ -22,22 +22,22 @@ from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from simulators.prover.coqtop import find_coq_obstacle
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.texts import sampling_so
-from tests.factories.walks import Wanderer
+from tests.factories.texts import make_sampling_experiment
+from tests.factories.walks import RandomWalkEngine
 
 ROLE = load_role("nano_prover")
 TACTICS = ("comm 1", "comm 2", "comm 3", "left 2", "right 2", "hm")
 
 
-class WeightedEngine(Wanderer):
+class WeightedEngine(RandomWalkEngine):
     """Engine that samples `TACTICS` at random, each with its own mean log-probability per token."""
 
     def __init__(self, acts: tuple[str, ...] = TACTICS, means: tuple[float, ...] = ()) -> None:
         super().__init__(acts)
         self.means = means or (-1.0,) * len(acts)
 
-    def _one(self, request: Any) -> Completion:
-        self.asked.append(request)
+    def _complete(self, request: Any) -> Completion:
+        self.requests.append(request)
         index = int(np.random.default_rng(request.seed).integers(len(self.acts)))
         ids = (*FRAME.encode(self.acts[index]), FRAME.stop_id)
         return Completion(ids, (self.means[index],) * len(ids), "stop", 3)
@@ -93,7 +93,7 @@ def test_samples_stay_within_the_budget(order: str) -> None:
     for nodes in (1, 7, 50):
         record, engine = prove({"nodes": nodes, "order": order, "width": 4}, 3, WeightedEngine(("comm 9",)))
         assert not record.report["success"]  # "comm 9" never applies
-        searched = len(engine.asked) - len(record.turns)
+        searched = len(engine.requests) - len(record.turns)
         # Best-first never meets a new state; samples go on to the last turn, again and again.
         assert searched == (min(4, nodes) if order == "best_first" else nodes)
 
@@ -107,7 +107,7 @@ def test_the_likeliest_path_is_expanded_first() -> None:
         game = games.make("prover", depth=2, max_turns=6)
         game.reset(seed=seed)
         game.step(expected)
-        assert FRAME.decode(engine.asked[16].ids).endswith(game.public()["numbered"])
+        assert FRAME.decode(engine.requests[16].ids).endswith(game.public()["numbered"])
 
 
 def both_tactics_apply(seed: int) -> bool:
@@ -124,8 +124,8 @@ def test_search_samples_in_the_contexts_of_the_played_match() -> None:
     pairs = list[tuple[tuple[int, ...], tuple[int, ...]]]()
 
     class RecordingEngine(WeightedEngine):
-        def _one(self, request: Any) -> Completion:
-            reply = super()._one(request)
+        def _complete(self, request: Any) -> Completion:
+            reply = super()._complete(request)
             pairs.append((request.ids, reply.ids))
             return reply
 
@@ -180,7 +180,7 @@ def test_a_contender_that_cannot_search_is_refused() -> None:
 
 def test_trained_policies_do_not_search(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"role odd: sampling\.search keeps one of several"):
-        resolve_tables(sampling_so(tmp_path, "{search: {nodes: 4}}"))
+        resolve_tables(make_sampling_experiment(tmp_path, "{search: {nodes: 4}}"))
 
 
 WRONG = [

@@ -22,9 +22,9 @@ from arena.play.lineup import Lineup
 from arena.play.match import MatchPlan
 from arena.records import MatchRecord, trajectories
 from games.contracts import MatchId, Message, View
-from tests.factories.babble import Babbler, Nobody, lineup, plan, untimed
-from tests.factories.rollout_parts import expanded_by, make_part, planned_by
-from tests.factories.server import Server, completion, says
+from tests.factories.babble import NoPastVersions, RandomTextEngine, drop_times, make_lineup, make_plan
+from tests.factories.rollout_parts import expand_with, make_part, plan_with
+from tests.factories.server import Server, make_completion, reply_with
 
 BOTH = {"opener": "p", "responder": "p"}
 NEGOTIATION: dict[str, Any] = {"illegal": "retry", "max_turns": 6}
@@ -38,13 +38,13 @@ sampling: {max_tokens: 8}
 
 
 def play_plan(table: Lineup, planned: MatchPlan) -> MatchRecord:
-    return asyncio.run(table.play(planned, Nobody()))  # type: ignore[arg-type]
+    return asyncio.run(table.play(planned, NoPastVersions()))  # type: ignore[arg-type]
 
 
 def play_long_match(table: Lineup, holders: dict[str, str], least: int = 4) -> tuple[MatchPlan, MatchRecord]:
     """Return the first match of at least `least` turns, and its plan."""
     for number in range(100):
-        planned = plan(table, holders, number)
+        planned = make_plan(table, holders, number)
         record = play_plan(table, planned)
         if record.status == "finished" and len(record.turns) >= least:
             return planned, record
@@ -77,14 +77,14 @@ def window_role(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("memory", ["all", "window"])
 def test_branch_equals_its_match_until_they_part(responder: str, memory: str, window_role: str) -> None:
     holders = {"opener": "p", "responder": responder}
-    table = lineup(
+    table = make_lineup(
         "negotiation", holders, dict.fromkeys(holders, window_role) if memory == "window" else None, **NEGOTIATION
     )
     planned, record = play_long_match(table, holders)
     new = 0
     for turn in range(len(record.turns)):
         branch = Branch(record, turn)
-        engine: Any = Babbler()
+        engine: Any = RandomTextEngine()
         table = replace(table, engine=engine)
         again = play_plan(table, replace(planned, identity=branch.identity, branch=branch))
         assert again.status == "finished", again.reason
@@ -94,7 +94,7 @@ def test_branch_equals_its_match_until_they_part(responder: str, memory: str, wi
         assert again.turns[turn].messages == record.turns[turn].messages
         for seat in record.streams:
             assert list_tokens_before(again, seat, turn) == list_tokens_before(record, seat, turn)
-        assert all(request.seed[-1] >= turn for request in engine.asked), "known replies are not sampled again"
+        assert all(request.seed[-1] >= turn for request in engine.requests), "known replies are not sampled again"
         new += again.turns[turn].raw != record.turns[turn].raw
     assert new > 1 or responder != "p", "replies are drawn anew from the branch point on"
 
@@ -110,16 +110,16 @@ class RepeatingBranch(Branch):
 def test_scripted_player_continues_as_in_the_match(script: str) -> None:
     """It is asked again from the start, so a branch after its last turn has all its acts."""
     holders = {"opener": "p", "responder": script}
-    table = lineup("negotiation", holders, **NEGOTIATION)
+    table = make_lineup("negotiation", holders, **NEGOTIATION)
     planned, record = play_long_match(table, holders)
     turn = max(t.index for t in record.turns if t.seat == "opener")
     again = play_plan(table, replace(planned, branch=RepeatingBranch(record, turn)))
-    assert untimed(again) == untimed(record)
+    assert drop_times(again) == drop_times(record)
 
 
 def test_games_of_chance_are_dealt_again(window_role: str) -> None:
     holders = {"first": "p", "second": "p"}
-    table = lineup("kuhn_poker", holders, dict.fromkeys(holders, window_role), illegal="retry")
+    table = make_lineup("kuhn_poker", holders, dict.fromkeys(holders, window_role), illegal="retry")
     planned, record = play_long_match(table, holders, 3)
     again = play_plan(table, replace(planned, identity=record.identity.branch(2), branch=Branch(record, 2)))
     assert again.status == "finished", again.reason
@@ -127,18 +127,20 @@ def test_games_of_chance_are_dealt_again(window_role: str) -> None:
 
 
 def test_replayed_branch_draws_the_same() -> None:
-    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    table = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = play_long_match(table, BOTH)
     branch = Branch(record, 0)
     tries = [
-        untimed(play_plan(table, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch)))
+        drop_times(
+            play_plan(table, replace(planned, identity=replace(branch.identity, attempt=attempt), branch=branch))
+        )
         for attempt in range(3)
     ]
     assert len({str(row["turns"]) for row in tries}) == 1
 
 
 def test_branch_that_deviates_from_its_match_fails() -> None:
-    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    table = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = play_long_match(table, BOTH)
     other = list(record.turns)
     other[1] = other[1]._replace(messages=(Message.of("opener", "something else"),))
@@ -162,12 +164,12 @@ def test_branch_that_deviates_from_its_match_fails() -> None:
 def test_endpoint_repeats_known_replies_without_a_request() -> None:
     facts = {"pool": [1, 2, 3]}
     views = [View("opener", turn, (), "", facts, {"values": [1, 2, 3]}, None) for turn in (0, 2)]
-    with Server(says(completion("ACCEPT", usage=(10, 2)))) as server:
+    with Server(reply_with(make_completion("ACCEPT", usage=(10, 2)))) as server:
         endpoint = Endpoint(EndpointSpec(url=server.url))
         player = endpoint.player("m", load_role("nano_opener"), 1, {0: Answer("OFFER 1 0 0", "stop", 4)})
         first, second = (asyncio.run(player.act(view)) for view in views)
     assert (first.raw, first.tokens, second.raw) == ("OFFER 1 0 0", 4, "ACCEPT")
-    ((_, _, body),) = server.asked
+    ((_, _, body),) = server.requests
     assert [m["content"] for m in body["messages"] if m["role"] == "assistant"] == ["OFFER 1 0 0"]
 
 
@@ -190,15 +192,15 @@ seats: {opener: {role: nano_opener, policy: p}, responder: {role: nano_responder
 
 def play_matches() -> tuple[list[MatchPlan], list[MatchRecord]]:
     holders = {"opener": "p", "responder": "q"}
-    table = lineup("negotiation", holders, **NEGOTIATION)
-    plans = [plan(table, holders, number) for number in range(40)]
+    table = make_lineup("negotiation", holders, **NEGOTIATION)
+    plans = [make_plan(table, holders, number) for number in range(40)]
     return plans, [play_plan(table, each) for each in plans]
 
 
 def plan_branches(plans: list[MatchPlan], records: list[MatchRecord], **settings: Any) -> list[MatchPlan]:
     part = make_part("branches", **settings)
-    assert planned_by(part, plans) == plans
-    return expanded_by(part, records)
+    assert plan_with(part, plans) == plans
+    return expand_with(part, records)
 
 
 def train_opener_only(record: MatchRecord) -> MatchRecord:
@@ -231,13 +233,13 @@ def test_retried_match_is_branched_by_its_own_plan() -> None:
 
 def test_matches_of_one_deal_have_independent_draws() -> None:
     """Branches have other draws, too: (member, turn) and (member,) are different seeds."""
-    table = lineup("negotiation", BOTH, **NEGOTIATION)
-    first, second = (plan(table, BOTH, draws=(i,)) for i in (0, 1))
+    table = make_lineup("negotiation", BOTH, **NEGOTIATION)
+    first, second = (make_plan(table, BOTH, draws=(i,)) for i in (0, 1))
     engine: Any = table.engine
     record = play_plan(table, first)
     play_plan(table, second)
     play_plan(table, replace(first, identity=record.identity.branch(0), branch=Branch(record, 0)))
-    seeds = [request.seed for request in engine.asked]
+    seeds = [request.seed for request in engine.requests]
     assert len(set(seeds)) == len(seeds)
 
 
@@ -245,7 +247,7 @@ def test_matches_of_one_deal_have_independent_draws() -> None:
 
 
 def test_pairs_are_the_replies_where_matches_part() -> None:
-    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    table = make_lineup("negotiation", BOTH, **NEGOTIATION)
     planned, record = play_long_match(table, BOTH)
     branches = [Branch(record, turn) for turn in (1, 2)]
     others = [play_plan(table, replace(planned, identity=branch.identity, branch=branch)) for branch in branches]
@@ -266,7 +268,7 @@ def test_pairs_are_the_replies_where_matches_part() -> None:
 
 
 def test_identical_replies_and_branches_without_parent_are_no_pairs() -> None:
-    table = lineup("negotiation", BOTH, **NEGOTIATION)
+    table = make_lineup("negotiation", BOTH, **NEGOTIATION)
     _, record = play_long_match(table, BOTH)
     twin = replace(record, identity=record.identity.branch(1))
     alone = replace(record, identity=MatchId(1, 777).branch(1))

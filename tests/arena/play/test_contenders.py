@@ -26,18 +26,18 @@ from arena.play.match import Limits, MatchPlan, play_match
 from arena.play.settings import GameSpec
 from arena.play.tables import Table
 from games.contracts import MatchId
-from tests.factories.kept_run import SEPARATE, SHARED, kept_run
-from tests.factories.server import Server, lists
+from tests.factories.kept_run import SEPARATE, SHARED, make_checkpointed_run
+from tests.factories.server import Server, reply_with_models
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return kept_run(tmp_path / "run", _3="nano-3", _7="nano-7")
+    return make_checkpointed_run(tmp_path / "run", _3="nano-3", _7="nano-7")
 
 
 @pytest.fixture
 def separate_run(tmp_path: Path) -> Path:
-    return kept_run(tmp_path / "separate", SEPARATE, _2="nano-4")
+    return make_checkpointed_run(tmp_path / "separate", SEPARATE, _2="nano-4")
 
 
 def get_casting(contender: Contender) -> Casting:
@@ -80,7 +80,9 @@ def test_spec_selects_any_weights_of_a_run(run: Path, suffix: str, model: str) -
 
 
 def test_first_weights_are_those_after_imitation(tmp_path: Path) -> None:
-    assert has_weights_of(load(f"{kept_run(tmp_path / 'run', _0='nano-5', _2='nano')}@0"), "shared", "nano-5")
+    assert has_weights_of(
+        load(f"{make_checkpointed_run(tmp_path / 'run', _0='nano-5', _2='nano')}@0"), "shared", "nano-5"
+    )
 
 
 def test_the_league_pool_keeps_weights_too(run: Path) -> None:
@@ -124,7 +126,7 @@ def test_the_first_weights_of_any(run: Path, separate_run: Path) -> None:
 
 
 def test_contenders_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(models=lists("some/model")) as server:
+    with Server(models=reply_with_models("some/model")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         script, endpoint = wait(Contenders().load("mcts:10", "endpoint:some/model"))
     assert isinstance(script, ScriptedContender) and isinstance(endpoint, EndpointContender)
@@ -156,7 +158,7 @@ def test_unknown_contender_gives_one_line(run: Path, spec: str, message: str) ->
 
 
 def test_a_run_without_a_checkpoint_has_its_first_weights_only(tmp_path: Path) -> None:
-    run = kept_run(tmp_path / "run")
+    run = make_checkpointed_run(tmp_path / "run")
     with pytest.raises(StoreError, match="has no checkpoint yet"):
         read_spec(str(run))
     assert read_spec(f"{run}@0").folders == {"shared": resolve("nano")}
@@ -212,7 +214,7 @@ def test_the_same_seed_plays_the_same_match(run: Path) -> None:
 
 
 def test_kinds_are_equal_inside_and_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(models=lists("m")) as server:
+    with Server(models=reply_with_models("m")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         contenders = [*wait(Contenders().load("nano", "random", "endpoint:m")), HumanContender(Console())]
     kinds = [contender.seating("kuhn_poker", "first").kind for contender in contenders]
@@ -225,7 +227,7 @@ def test_kinds_are_equal_inside_and_outside_a_run(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_contenders_compute_in_the_precision_of_their_run(tmp_path: Path, order: tuple[int, int]) -> None:
-    bf16_run = kept_run(tmp_path / "half", SHARED + "precision: bf16\n", _1="nano-3")
+    bf16_run = make_checkpointed_run(tmp_path / "half", SHARED + "precision: bf16\n", _1="nano-3")
     specs = [str(bf16_run), "nano-3"]
     by_spec = {contender.name: contender for contender in wait(Contenders().load(*(specs[i] for i in order)))}
     precisions = {}

@@ -27,9 +27,9 @@ from arena.play.tables import Table
 from arena.records import MatchRecord, Seating
 from games.contracts import MatchId
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.matches import Beats
-from tests.factories.requests import request
-from tests.factories.short_contexts import POSITIONS, assert_full, short_nano, talk
+from tests.factories.matches import ScriptedPayGame
+from tests.factories.requests import make_request
+from tests.factories.short_contexts import POSITIONS, assert_context_full, play_talk, save_short_nano
 from tests.factories.toy_engine import ToyEngine
 
 NANO = load_role("nano_player")
@@ -92,21 +92,21 @@ def test_match_ends_when_the_next_reply_exceeds_the_positions(by: str) -> None:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("engine", [InProcessEngine, ToyEngine])
 def test_match_of_a_short_model_uses_all_positions(engine: Any, tmp_path: Path) -> None:
-    folder = short_nano(tmp_path / "short")
+    folder = save_short_nano(tmp_path / "short")
 
     async def play() -> MatchRecord:
         served = engine()
-        record = await talk(served, folder)
-        completions = await served.generate([request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
+        record = await play_talk(served, folder)
+        completions = await served.generate([make_request([5] * (POSITIONS - 6), policy="short", max_tokens=6)])
         assert len(completions[0].ids) == 6, "the last position is used"
         with pytest.raises(ContextFull, match=f"{POSITIONS - 5} tokens and a reply of up to 6 of {POSITIONS}"):
-            await served.generate([request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
-        unlimited = await talk(served, folder, NO_LIMIT)
+            await served.generate([make_request([5] * (POSITIONS - 5), policy="short", max_tokens=6)])
+        unlimited = await play_talk(served, folder, NO_LIMIT)
         assert (unlimited.status, unlimited.report["ended"]) == ("finished", "context"), "an engine cuts no reply short"
         assert [turn.raw for turn in unlimited.turns] == [turn.raw for turn in record.turns]
         return record
 
-    assert_full(asyncio.run(play()))
+    assert_context_full(asyncio.run(play()))
 
 
 def test_a_window_and_summaries_stay_within_the_positions() -> None:
@@ -161,7 +161,7 @@ def test_preflight_counts_replies_of_other_seats() -> None:
 
     class LongTable(Table):
         def make_game(self) -> Any:
-            return Beats(length=8)
+            return ScriptedPayGame(length=8)
 
     table = LongTable(table.game, table.roles, table.holders)
     policy = replace(POLICIES["p"], positions=650)

@@ -26,14 +26,14 @@ from arena.play.texts import normalise_act
 from arena.records import OWN, MatchRecord, trained_trajectories, trajectories
 from games.base import TextGame
 from games.maze import Maze
-from tests.factories.babble import FRAME, POLICIES, untimed
-from tests.factories.rollout_parts import make_part, planned_by
+from tests.factories.babble import FRAME, POLICIES, drop_times
+from tests.factories.rollout_parts import make_part, plan_with
 from tests.factories.texts import MAZE
-from tests.factories.walks import PATCHED, Wanderer, walk
+from tests.factories.walks import PATCHED, RandomWalkEngine, play_walk
 
 
 def test_patched_match_follows_the_expert() -> None:
-    records = [walk(number, **PATCHED) for number in range(10)]
+    records = [play_walk(number, **PATCHED) for number in range(10)]
     for number, record in enumerate(records):
         check_expert_path(record, number)
     sources = {turn.source for record in records for turn in record.turns}
@@ -57,9 +57,9 @@ def check_expert_path(record: MatchRecord, number: int) -> None:
 
 
 def test_patch_enters_the_context_as_the_policys_own() -> None:
-    engine, seen = Wanderer(), 0
-    record = walk(1, engine, **PATCHED)
-    asked = {request.seed[-1]: request.ids for request in engine.asked}
+    engine, seen = RandomWalkEngine(), 0
+    record = play_walk(1, engine, **PATCHED)
+    asked = {request.seed[-1]: request.ids for request in engine.requests}
     for turn, later in zip(record.turns, record.turns[2:], strict=False):
         if turn.source != "replaced" or later.index not in asked:
             continue
@@ -73,7 +73,7 @@ def test_patch_enters_the_context_as_the_policys_own() -> None:
 
 def test_patches_are_never_learned() -> None:
     """Even if patches counted among the policy's own sources, it would not learn from them."""
-    records = [walk(number, **PATCHED) for number in range(20)]
+    records = [play_walk(number, **PATCHED) for number in range(20)]
     assert sum(turn.source == "patch" for record in records for turn in record.turns) > 20
     for sources in (OWN, (*OWN, "patch")):
         credited = assign(
@@ -92,7 +92,7 @@ def test_patches_are_never_learned() -> None:
 
 
 def test_reward_of_a_patch_is_not_credited() -> None:
-    record = walk(2, options={"reward": "goal", "cost": 0.0}, **PATCHED)
+    record = play_walk(2, options={"reward": "goal", "cost": 0.0}, **PATCHED)
     (trajectory,) = trajectories(record)
     assert record.payoffs == {"walker": 1.0}
     last = record.turns[-1]
@@ -104,7 +104,7 @@ def test_reward_of_a_patch_is_not_credited() -> None:
 @pytest.mark.parametrize("max_length", [0, 1, 2])
 def test_match_stops_at_the_wrong_act_after_the_last_patch(max_length: int) -> None:
     for number in range(5):
-        record = walk(number, patch={"expert": "oracle", "most": max_length}, options={"stake": 0.25})
+        record = play_walk(number, patch={"expert": "oracle", "most": max_length}, options={"stake": 0.25})
         wrong = [turn for turn in record.turns if turn.source == "replaced"]
         patches = [turn for turn in record.turns if turn.source == "patch"]
         if record.report["ended"] == "stopped":
@@ -115,7 +115,7 @@ def test_match_stops_at_the_wrong_act_after_the_last_patch(max_length: int) -> N
 
 
 def test_returns_do_not_cross_a_patch() -> None:
-    records = [walk(number, **PATCHED) for number in range(10)]
+    records = [play_walk(number, **PATCHED) for number in range(10)]
     batch = TurnBatch(trained_trajectories(records))
     rewards = np.arange(1.0, len(batch.owner) + 1)
     matched = batch.column(lambda turn: turn.rewards.get("match", 0.0)) > 0
@@ -128,7 +128,7 @@ def test_returns_do_not_cross_a_patch() -> None:
 
 
 def test_semi_online_performance() -> None:
-    records = [walk(number, **PATCHED) for number in range(30)]
+    records = [play_walk(number, **PATCHED) for number in range(30)]
     figures = patch_metrics(records)
     progress, success, agreed, acts = [], [], 0, 0
     for record in records:
@@ -140,22 +140,22 @@ def test_semi_online_performance() -> None:
     assert figures["progress"] == pytest.approx(np.mean(progress))
     assert figures["success"] == pytest.approx(np.mean(success))
     assert figures["sop"] == pytest.approx((np.mean(progress) + np.mean(success)) / 2)
-    assert figures["agreed"] == pytest.approx(agreed / acts) and patch_metrics([walk(1)]) == {}
+    assert figures["agreed"] == pytest.approx(agreed / acts) and patch_metrics([play_walk(1)]) == {}
 
 
 def test_a_branch_repeats_patches() -> None:
-    record = walk(3, **PATCHED)
+    record = play_walk(3, **PATCHED)
     for turn in range(1, len(record.turns)):
         if record.turns[turn].source == "patch":
             continue
-        again = walk(3, branch=Branch(record, turn), **PATCHED)
+        again = play_walk(3, branch=Branch(record, turn), **PATCHED)
         assert again.status == "finished", again.reason
-        original, repeated = untimed(record)["turns"][:turn], untimed(again)["turns"][:turn]
+        original, repeated = drop_times(record)["turns"][:turn], drop_times(again)["turns"][:turn]
         assert [{**t, "rewards": {}} for t in original] == [{**t, "rewards": {}} for t in repeated]
 
 
 def test_replay_of_the_log_skips_unread_turns() -> None:
-    record = walk(4, **PATCHED)
+    record = play_walk(4, **PATCHED)
     assert find_difference(ForkPoint(record, len(record.turns) - 1), Maze(size=3)) == ""
     assert MatchRecord.from_json(record.to_json()).turns == record.turns
 
@@ -164,20 +164,20 @@ def test_replay_of_the_log_skips_unread_turns() -> None:
 
 
 def test_repeated_acts_stop_a_match() -> None:
-    record = walk(0, Wanderer(("NORTH",)), stop={"repeated": 3}, options={"stake": 0.5})
+    record = play_walk(0, RandomWalkEngine(("NORTH",)), stop={"repeated": 3}, options={"stake": 0.5})
     acts = [turn.action for turn in record.turns]
     assert record.report["ended"] == "stopped" and acts == ["NORTH"] * 3
     assert record.turns[-1].rewards["stake"] == -0.5 and record.report["solved"] is False
 
 
 def test_illegal_acts_in_a_row_stop_a_match() -> None:
-    record = walk(0, Wanderer(("hm",)), stop={"illegal": 1})
+    record = play_walk(0, RandomWalkEngine(("hm",)), stop={"illegal": 1})
     assert (record.report["ended"], len(record.turns)) == ("stopped", 1)
 
 
 def test_a_match_that_ends_by_itself_is_not_stopped() -> None:
     for number in range(20):
-        record = walk(number, stop={"repeated": 1000}, **PATCHED)
+        record = play_walk(number, stop={"repeated": 1000}, **PATCHED)
         assert record.report["ended"] == "solved"
 
 
@@ -185,7 +185,7 @@ def test_a_match_that_ends_by_itself_is_not_stopped() -> None:
 def test_a_horizon_grows_with_the_iterations(k: int) -> None:
     horizon = {"turns": {"steps": {"values": [2, 4], "every": 2}}}
     for number in range(5):
-        record = walk(number, k=k, horizon=horizon, options={"max_turns": 50, "size": 5})
+        record = play_walk(number, k=k, horizon=horizon, options={"max_turns": 50, "size": 5})
         max_length = 2 if k <= 2 else 4
         assert len(record.turns) <= max_length
         assert record.report["ended"] == ("stopped" if len(record.turns) == max_length else "solved")
@@ -197,7 +197,7 @@ def test_a_horizon_sets_a_games_option() -> None:
     table = make_table(GameSpec(name="maze", options={"size": 3, "max_turns": 9}), {"walker": "nano_player"})
     table = replace(table, holders={"walker": "p"})
     for k, length in ((1, 2), (2, 4), (7, 4)):
-        plans = planned_by(part, plan_iteration(rule, 0, k, [table], POLICIES, None), k)
+        plans = plan_with(part, plan_iteration(rule, 0, k, [table], POLICIES, None), k)
         assert {plan.options["max_turns"] for plan in plans} == {length}
         assert all(table.matches(plan) for plan in plans)
 

@@ -13,7 +13,7 @@ from arena.config.sources import text_layer
 from arena.lab import Lab
 from arena.records import MatchRecord, trajectories
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, start, weight_files
+from tests.factories.labs import RecordingWatcher, open_lab, read_log, read_weight_files, run_lab
 
 CONFIG = """\
 name: controlled
@@ -50,12 +50,12 @@ def make_experiment() -> Experiment:
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("controlled") / "run"
-    finished(folder, make_experiment())
+    run_lab(folder, make_experiment())
     return folder
 
 
 def read_records(folder: Path) -> list[MatchRecord]:
-    return [MatchRecord.from_json(row) for row in log(folder)]
+    return [MatchRecord.from_json(row) for row in read_log(folder)]
 
 
 @pytest.mark.slow
@@ -105,7 +105,11 @@ def test_a_controlled_run_resumes_bit_by_bit(finished_run: Path, tmp_path: Path,
     }
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        wait(start(folder, make_experiment(), Quiet(lambda what, value: (what, value) == stops[moment])).run())
-    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(), Quiet())).run())
-    assert log(folder) == log(finished_run)
-    assert weight_files(folder, 2) == weight_files(finished_run, 2)
+        wait(
+            open_lab(
+                folder, make_experiment(), RecordingWatcher(lambda what, value: (what, value) == stops[moment])
+            ).run()
+        )
+    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(), RecordingWatcher())).run())
+    assert read_log(folder) == read_log(finished_run)
+    assert read_weight_files(folder, 2) == read_weight_files(finished_run, 2)

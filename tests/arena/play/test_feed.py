@@ -15,10 +15,10 @@ from arena.play.watchers import LoggingWatcher
 from arena.records import Turn
 from arena.store.feed import FEED, FeedReader, FeedWriter
 from games.contracts import MatchId, Message
-from tests.factories.labs import Quiet, experiment, finished, log, weight_files
-from tests.factories.made_run import match
+from tests.factories.labs import RecordingWatcher, make_experiment, read_log, read_weight_files, run_lab
+from tests.factories.made_run import make_match
 
-RECORD = match(1, 0)
+RECORD = make_match(1, 0)
 TURN = RECORD.turns[0]
 
 
@@ -53,7 +53,7 @@ def run_feed(tmp_path: Path, act: Callable[[Feed], None]) -> FeedReader:
     return asyncio.run(play())
 
 
-class FeedReadingWatcher(Quiet):
+class FeedReadingWatcher(RecordingWatcher):
     """Watcher that reads the feed at every turn, as a page does now and then."""
 
     def __init__(self, run: Path) -> None:
@@ -74,16 +74,16 @@ def test_feed_shows_matches_and_changes_nothing(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(feeding, "WRITE_SECONDS", 0.0)
     watcher, settings = (
         FeedReadingWatcher(tmp_path / "fed"),
-        experiment("game.options.illegal=retry", "play.in_flight=3"),
+        make_experiment("game.options.illegal=retry", "play.in_flight=3"),
     )
     feed = Feed(tmp_path / "fed")
-    finished(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
+    run_lab(tmp_path / "fed", settings, LoggingWatcher(watcher, feed))  # type: ignore[arg-type]
     feed.close()
-    finished(tmp_path / "bare", settings)
+    run_lab(tmp_path / "bare", settings)
     assert not (tmp_path / "fed" / FEED).exists()
-    assert log(tmp_path / "fed") == log(tmp_path / "bare")
-    assert weight_files(tmp_path / "fed", 2) == weight_files(tmp_path / "bare", 2)
-    rows = {row["id"]: row for row in log(tmp_path / "fed")}
+    assert read_log(tmp_path / "fed") == read_log(tmp_path / "bare")
+    assert read_weight_files(tmp_path / "fed", 2) == read_weight_files(tmp_path / "bare", 2)
+    rows = {row["id"]: row for row in read_log(tmp_path / "fed")}
     assert len(watcher.seen) > 4
     for id, looks in watcher.seen.items():
         for look in looks:
@@ -105,11 +105,11 @@ def test_feed_drops_ended_matches_and_committed_iterations(tmp_path: Path) -> No
         feed.end_match("0001-0009")
 
     reader = run_feed(tmp_path, act)
-    assert {id: (len(match.places), match.over) for id, match in reader.matches.items()} == {
+    assert {id: (len(make_match.places), make_match.over) for id, make_match in reader.matches.items()} == {
         "0001-0000": (2, False), "0001-0001": (1, True), "0001-0002": (1, False), "0002-0003": (1, False)
     }  # fmt: skip
     reader = run_feed(tmp_path, lambda feed: (act(feed), feed.end_iteration(1))[0])
-    assert [id for id, match in reader.matches.items() if not match.over] == ["0002-0003"]
+    assert [id for id, make_match in reader.matches.items() if not make_match.over] == ["0002-0003"]
     assert not (tmp_path / FEED).exists()
 
 

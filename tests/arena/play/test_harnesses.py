@@ -17,21 +17,21 @@ import pytest
 from arena.play.match import Limits
 from arena.records import MatchRecord, trajectories
 from games.contracts import UNREAD
-from tests.factories.babble import untimed
-from tests.factories.harness import command, exact, lineup, played
+from tests.factories.babble import drop_times
+from tests.factories.harness import assert_exact_tokens, make_command, make_lineup, play_matches
 from tests.factories.thorough import THOROUGH
 from tests.factories.tool_templates import TOOL_FAMILIES
 
 SDK = [("sdk_tools", api, streams) for api in ("chat", "responses") for streams in ("plain", "stream")]
 
 
-def play_matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRecord], list[str]]:
+def play_harness_matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[MatchRecord], list[str]]:
     """Return finished matches of a program, whose tokens are checked, and the notes."""
-    table, engine, notes = lineup(harness, **settings)
-    records = asyncio.run(played(table, count))
+    table, engine, notes = make_lineup(harness, **settings)
+    records = asyncio.run(play_matches(table, count))
     for record in records:
         assert record.status == "finished", record.reason
-        exact(record, engine)
+        assert_exact_tokens(record, engine)
     return records, notes
 
 
@@ -41,7 +41,7 @@ def play_matches(harness: str, count: int = 2, **settings: Any) -> tuple[list[Ma
 )
 def test_unmodified_sdk_in_a_tool_loop(program: tuple[str, ...]) -> None:
     pytest.importorskip("openai")
-    records, notes = play_matches(command(*program), 3)
+    records, notes = play_harness_matches(make_command(*program), 3)
     for record in records:
         assert len(record.streams["agent"]) == 1, "what the SDK sends extends the conversation"
         assert [turn.source for turn in record.turns] == ["request"] * (len(record.turns) - 1) + ["policy"]
@@ -53,14 +53,16 @@ def test_unmodified_sdk_in_a_tool_loop(program: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_both_apis_give_the_same_matches() -> None:
     pytest.importorskip("openai")
-    by_api = [[untimed(record) for record in play_matches(command(*program))[0]] for program in SDK[1:3]]
+    by_api = [
+        [drop_times(record) for record in play_harness_matches(make_command(*program))[0]] for program in SDK[1:3]
+    ]
     assert by_api[0] == by_api[1]
 
 
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("family", [*TOOL_FAMILIES, "nano"])
 def test_loop_that_rewrites_json_extends_its_conversation(family: str) -> None:
-    records, notes = play_matches(command("graph_loop"), 6, family=family)
+    records, notes = play_harness_matches(make_command("graph_loop"), 6, family=family)
     assert all(len(record.streams["agent"]) == 1 for record in records)
     assert "temperature is ignored" in notes[0]
     drifts = [note for note in notes if "template drift" in note]
@@ -68,7 +70,7 @@ def test_loop_that_rewrites_json_extends_its_conversation(family: str) -> None:
 
 
 def test_a_rewritten_history_opens_streams_that_are_named() -> None:
-    records, notes = play_matches(command("rewriter"))
+    records, notes = play_harness_matches(make_command("rewriter"))
     for record in records:
         assert 3 <= len(record.streams["agent"]) < len(record.turns)
         (trajectory,) = trajectories(record)
@@ -78,13 +80,13 @@ def test_a_rewritten_history_opens_streams_that_are_named() -> None:
 
 def test_same_seed_gives_the_same_match_alone_or_with_others() -> None:
     for program in ("graph_loop", "rewriter"):
-        several, alone = (play_matches(command(program), count)[0] for count in (5, 1))
-        assert untimed(several[0]) == untimed(alone[0])
-        assert untimed(several[0])["turns"] != untimed(several[1])["turns"]
+        several, alone = (play_harness_matches(make_command(program), count)[0] for count in (5, 1))
+        assert drop_times(several[0]) == drop_times(alone[0])
+        assert drop_times(several[0])["turns"] != drop_times(several[1])["turns"]
 
 
 def test_concurrent_requests_get_the_same_replies() -> None:
-    runs = [play_matches(command("rewriter", "at_once"), 1)[0][0] for _ in range(3)]
+    runs = [play_harness_matches(make_command("rewriter", "at_once"), 1)[0][0] for _ in range(3)]
     assert len({tuple(sorted(turn.raw for turn in record.turns)) for record in runs}) == 1
 
 
@@ -116,14 +118,14 @@ def test_every_fault_has_its_reason_and_harms_no_other_match(tmp_path: Path) -> 
     async def play_faulty(number: int, fault: str, slots: asyncio.Semaphore) -> None:
         async with slots:
             seconds = 3.0 if fault in ("hang", "late") else 60.0
-            table, engine, _ = lineup(
-                command("faults", fault, str(tmp_path / f"{number}")), limits=Limits(turn_seconds=seconds)
+            table, engine, _ = make_lineup(
+                make_command("faults", fault, str(tmp_path / f"{number}")), limits=Limits(turn_seconds=seconds)
             )
-            (record,) = await played(table)
+            (record,) = await play_matches(table)
         if fault in ACTS:
             assert (record.status, record.turns[-1].action) == ("finished", ACTS[fault]), record.reason
             assert record.payoffs == {"agent": 0.0}
-            exact(record, engine)
+            assert_exact_tokens(record, engine)
             return
         kind, words = REASONS[fault]
         assert record.failure and (record.status, record.failure.kind) == ("failed", kind) and words in record.reason
@@ -140,19 +142,19 @@ def test_every_fault_has_its_reason_and_harms_no_other_match(tmp_path: Path) -> 
 
 
 def test_program_scores_its_match_only_if_the_game_allows_it(tmp_path: Path) -> None:
-    (record,), _ = play_matches(command("faults", "reward", str(tmp_path / "a")), 1)
+    (record,), _ = play_harness_matches(make_command("faults", "reward", str(tmp_path / "a")), 1)
     assert record.payoffs == {"agent": 0.25} and record.turns[-1].rewards == {"reward": 0.25}
     assert record.turns[0].rewards == {} or len(record.turns) == 1
     (tmp_path / "score.py").write_text("def score(row, answer): return {'length': len(answer), 'known': row['gold']}")
     (tmp_path / "tasks.jsonl").write_text('{"task": "Say 400.", "gold": 2}\n')
     options = {"file": str(tmp_path / "tasks.jsonl"), "reward": f"{tmp_path}/score.py:score"}
-    (record,), _ = play_matches(command("faults", "reward", str(tmp_path / "b")), 1, **options)
+    (record,), _ = play_harness_matches(make_command("faults", "reward", str(tmp_path / "b")), 1, **options)
     assert record.turns[-1].action == "400" and record.turns[-1].rewards == {"length": 3.0, "known": 2.0}
 
 
 def test_turn_limit_bounds_a_program(tmp_path: Path) -> None:
-    table, _, _ = lineup(command("rewriter"), limits=Limits(turns=3, turn_seconds=60.0))
-    (record,) = asyncio.run(played(table))
+    table, _, _ = make_lineup(make_command("rewriter"), limits=Limits(turns=3, turn_seconds=60.0))
+    (record,) = asyncio.run(play_matches(table))
     assert record.status == "failed" and record.reason == "turn limit: 3 turns taken" and len(record.turns) == 3
     assert all(turn.source in UNREAD for turn in record.turns)
 
@@ -193,28 +195,28 @@ def serve_agent() -> Iterator[str]:
 
 def test_program_behind_a_url_receives_the_endpoint() -> None:
     with serve_agent() as url:
-        records, _ = play_matches(f"{url}/play", 4)
+        records, _ = play_harness_matches(f"{url}/play", 4)
         assert Counter(len(record.turns) for record in records) == {1: 4}
-        table, _, _ = lineup(f"{url}/broken")
-        (record,) = asyncio.run(played(table))
+        table, _, _ = make_lineup(f"{url}/broken")
+        (record,) = asyncio.run(play_matches(table))
         assert record.status == "failed" and "status 500" in record.reason
-    table, _, _ = lineup(f"{url}/play")
-    (record,) = asyncio.run(played(table))
+    table, _, _ = make_lineup(f"{url}/play")
+    (record,) = asyncio.run(play_matches(table))
     assert record.status == "failed" and "agent program http://127" in record.reason
 
 
 def test_a_program_plays_all_turns_of_a_game_that_has_several() -> None:
     """The same process reads each observation as a line and answers with a line."""
-    records, _ = play_matches(command("graph_loop"), 2, game="desk")
+    records, _ = play_harness_matches(make_command("graph_loop"), 2, game="desk")
     for record in records:
         acts = [turn for turn in record.turns if turn.seat == "agent" and turn.source == "policy"]
         assert len(acts) > 1 and all(turn.messages for turn in acts)
         assert [turn.index for turn in record.turns] == list(range(len(record.turns)))
-    assert untimed(records[0]) == untimed(play_matches(command("graph_loop"), 1, game="desk")[0][0])
+    assert drop_times(records[0]) == drop_times(play_harness_matches(make_command("graph_loop"), 1, game="desk")[0][0])
 
 
 def test_images_of_a_program_are_in_its_stream_and_kept() -> None:
-    (record,), _ = play_matches(command("looker"), 1, family="seeing")
+    (record,), _ = play_harness_matches(make_command("looker"), 1, family="seeing")
     (stream,) = record.streams["agent"]
     assert len(stream.media) == 3 and set(record.pictures) == {span.hash for span in stream.media}
     for span in stream.media:
@@ -223,6 +225,6 @@ def test_images_of_a_program_are_in_its_stream_and_kept() -> None:
 
 
 def test_blind_policy_refuses_images_of_a_program() -> None:
-    table, _, _ = lineup(command("looker"), family="nano")
-    (record,) = asyncio.run(played(table, 1))
+    table, _, _ = make_lineup(make_command("looker"), family="nano")
+    (record,) = asyncio.run(play_matches(table, 1))
     assert record.status == "failed" and record.pictures == {}

@@ -19,7 +19,7 @@ from arena.records import MatchRecord, Seating, Turn
 from arena.store.run import RunFolder
 from games.contracts import MatchId, View
 from tests.factories.commands import TINY, arena
-from tests.factories.labs import Quiet, log, resumed, started_warm
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, read_log, run_and_resume
 from tests.factories.rollout_parts import make_part
 
 TEXTS = ["Guess.", "Look first.", "Answer at once.", "Look twice and then answer."]
@@ -178,18 +178,20 @@ def test_invalid_settings_give_one_line(settings: str, message: str, tmp_path: P
 @pytest.mark.slow
 def test_run_logs_its_instructions_and_resumes_bit_equal(warm: str, tmp_path: Path) -> None:
     rule = "{nano_opener: {texts: [take more, share all], every: 1, size: 3, writer: shared}}"
-    config = started_warm(
+    config = make_warm_experiment(
         warm, "play.matches=8", f"play.parts=[{{instructions: {{roles: {rule}}}}}]", "iterations=3", "checkpoint.keep=9"
     )
-    for folder in resumed(config, tmp_path):
-        assert log(folder) == log(tmp_path / "whole")
-    rows = log(tmp_path / "whole")
+    for folder in run_and_resume(config, tmp_path):
+        assert read_log(folder) == read_log(tmp_path / "whole")
+    rows = read_log(tmp_path / "whole")
     instructions = [
         {row["seats"]["opener"].get("instruction", "") for row in rows if row["iteration"] == k} for k in (1, 2, 3)
     ]
     assert instructions[0] <= {"take more", "share all"} and "" not in set.union(*instructions)
     assert not any(row["seats"]["responder"].get("instruction") for row in rows)
-    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, Quiet())).parts.play.state(3)["parts"][0]
+    state = wait(Lab.open(RunFolder.open(tmp_path / "whole"), config, RecordingWatcher())).parts.play.state(3)["parts"][
+        0
+    ]
     population = state["tried"]["nano_opener"]
     assert len(population) == 3 and {item["text"] for item in population} - {"take more", "share all"}, (
         "the writer's instruction is tried"

@@ -21,9 +21,9 @@ from arena.store.failures import read_failures
 from arena.store.losses import find_incomplete_deals, summarise_failures
 from arena.store.reader import RunReader
 from games.contracts import MatchId
-from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, Told, arena
-from tests.factories.labs import experiment, start
-from tests.factories.negotiations import SEATS, negotiate, plans
+from tests.factories.commands import ITERATIONS, NO_IMITATION, TINY, CommandResult, arena
+from tests.factories.labs import make_experiment, open_lab
+from tests.factories.negotiations import SEATS, make_plans, play_negotiation
 
 TINY_ONE_ITERATION = [part.replace(str(ITERATIONS), "1") for part in TINY[:7] if part != "--json"] + TINY[7:]
 RACE = '''
@@ -49,7 +49,9 @@ class FailingPlay:
         self.kind, self.draws_again = kind, draws_again
 
     async def play(self, plan: MatchPlan) -> MatchRecord:
-        record = await negotiate(plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt))
+        record = await play_negotiation(
+            plan if self.draws_again else replace(plan, identity=plan.identity.first_attempt)
+        )
         record = replace(record, identity=plan.identity)
         if plan.attempt:
             return record
@@ -59,12 +61,12 @@ class FailingPlay:
 
 def list_given_up(kind: Any, draws_again: bool) -> list[str]:
     records: list[MatchRecord] = []
-    asyncio.run(play_all(plans(12), FailingPlay(kind, draws_again).play, records.append, 4, 3, must_finish=False))
+    asyncio.run(play_all(make_plans(12), FailingPlay(kind, draws_again).play, records.append, 4, 3, must_finish=False))
     return [record.id for record in records if record.failure and record.failure.given_up]
 
 
 def test_a_replay_draws_the_same_again() -> None:
-    plan = plans(1)[0]
+    plan = make_plans(1)[0]
     again = replace(plan, identity=MatchId(1, 0, attempt=2))
     assert [derive_seed(7, plan, seat) for seat in SEATS] == [derive_seed(7, again, seat) for seat in SEATS]
 
@@ -105,7 +107,7 @@ def test_failure_summary() -> None:
 # In a run
 
 
-def run_race(folder: Path, when: str, *more: str) -> Told:
+def run_race(folder: Path, when: str, *more: str) -> CommandResult:
     (folder / "race.py").write_text(RACE.format(when=when))
     settings = ("game.name=race.py:Race", "play.matches=16", "play.group=2", "play.attempts=2", *more)
     return arena(
@@ -141,7 +143,7 @@ def test_run_reports_losses_and_leaves_incomplete_deals_out(empty_folder: Path) 
     counted = log.complete
     assert len(counted) == len(collect_figures(log)) == first["matches"] and not lost & {*counted["seed"]}
 
-    config = experiment()
+    config = make_experiment()
     found = wait(compare(empty_folder / "run", config.credit, [config.credit.estimator], length=1)).turns
     assert set(found["match"]) == {row.match for row in reader.credit(1)}
 
@@ -154,8 +156,8 @@ def test_run_that_loses_most_deals_stops(empty_folder: Path) -> None:
 
 def test_imitation_replays_failures_with_the_same_players(empty_folder: Path) -> None:
     (empty_folder / "race.py").write_text(RACE.format(when="not act.startswith('ACCEPT') and act not in FAILED"))
-    lab = start(empty_folder / "run", experiment("game.name=race.py:Race", "play.attempts=9"))
-    healthy = start(empty_folder / "whole", experiment())
+    lab = open_lab(empty_folder / "run", make_experiment("game.name=race.py:Race", "play.attempts=9"))
+    healthy = open_lab(empty_folder / "whole", make_experiment())
     samples = [wait(tested.parts.demonstrations.play_scripted("shared", 0, ["random"], 6)) for tested in (lab, healthy)]
     assert [sample.stream.ids for sample in samples[0]] == [sample.stream.ids for sample in samples[1]]
     failures, _ = read_failures(empty_folder / "run")
@@ -165,7 +167,7 @@ def test_imitation_replays_failures_with_the_same_players(empty_folder: Path) ->
 
 def test_imitation_gives_up_after_as_many_attempts_as_play(empty_folder: Path) -> None:
     (empty_folder / "race.py").write_text(RACE.format(when="True"))
-    lab = start(empty_folder / "run", experiment("game.name=race.py:Race", "play.attempts=2"))
+    lab = open_lab(empty_folder / "run", make_experiment("game.name=race.py:Race", "play.attempts=2"))
     with pytest.raises(PlayError, match="failed 2 times each"):
         wait(lab.parts.demonstrations.play_scripted("shared", 0, ["random"], 4))
     assert len(read_failures(empty_folder / "run")[0]) == 8

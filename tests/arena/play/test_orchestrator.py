@@ -17,7 +17,7 @@ from arena.play.orchestrator import play_all
 from arena.records import MatchRecord
 from games.contracts import Act, View
 from games.negotiation import Negotiation
-from tests.factories.negotiations import SEATS, negotiate, plans
+from tests.factories.negotiations import SEATS, make_plans, play_negotiation
 
 
 def without_times(record: MatchRecord) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class FlakyPlay:
     async def play(self, plan: MatchPlan) -> MatchRecord:
         self.running += 1
         self.peak = max(self.peak, self.running)
-        record = await negotiate(plan)
+        record = await play_negotiation(plan)
         self.running -= 1
         first = plan.id[:9]
         if self.fails[first] > 0:
@@ -46,25 +46,25 @@ class FlakyPlay:
 
 
 def play_matches(
-    count: int, play: Any = negotiate, in_flight: int = 64, attempts: int = 3
+    count: int, play: Any = play_negotiation, in_flight: int = 64, attempts: int = 3
 ) -> tuple[list[MatchRecord], list[MatchRecord]]:
     reported: list[MatchRecord] = []
-    return asyncio.run(play_all(plans(count), play, reported.append, in_flight, attempts)), reported
+    return asyncio.run(play_all(make_plans(count), play, reported.append, in_flight, attempts)), reported
 
 
 @pytest.mark.parametrize("in_flight", [200, 3])
 def test_match_is_the_same_alone_and_among_hundreds(in_flight: int) -> None:
     many, _ = play_matches(200, in_flight=in_flight)
     for i in (0, 57, 199):
-        alone = asyncio.run(negotiate(plans(200)[i]))
+        alone = asyncio.run(play_negotiation(make_plans(200)[i]))
         assert without_times(alone) == without_times(many[i])
     assert len({str(without_times(r)["turns"]) for r in many}) > 150, "different seeds, different matches"
 
 
 def test_records_are_in_plan_order_and_reported_once() -> None:
     records, reported = play_matches(30, in_flight=7)
-    assert [r.id for r in records] == [p.id for p in plans(30)]
-    assert [r.seed for r in records] == [p.seed for p in plans(30)]
+    assert [r.id for r in records] == [p.id for p in make_plans(30)]
+    assert [r.seed for r in records] == [p.seed for p in make_plans(30)]
     assert sorted(r.id for r in reported) == [r.id for r in records]
 
 
@@ -134,7 +134,7 @@ def test_without_any_engine_the_play_ends_at_once() -> None:
 
 def test_match_that_keeps_failing_is_given_up() -> None:
     records, reported = play_matches(8, FlakyPlay({"0001-0004": 99}).play, in_flight=2)
-    assert [r.id for r in records] == [p.id for p in plans(8) if p.id != "0001-0004"]
+    assert [r.id for r in records] == [p.id for p in make_plans(8) if p.id != "0001-0004"]
     assert [r.id for r in reported if r.status == "failed"] == ["0001-0004", "0001-0004-r1", "0001-0004-r2"]
 
 
@@ -143,7 +143,7 @@ def test_play_stops_if_more_matches_fail_than_finish() -> None:
     assert len(play_matches(8, FlakyPlay(half).play)[0]) == 4
     reported: list[MatchRecord] = []
     with pytest.raises(PlayError, match=r"5 of 8 matches failed 3 times each, the last time with: broke in attempt 2"):
-        asyncio.run(play_all(plans(8), FlakyPlay(half | {"0001-0007": 99}).play, reported.append, 2, 3))
+        asyncio.run(play_all(make_plans(8), FlakyPlay(half | {"0001-0007": 99}).play, reported.append, 2, 3))
     assert len([r for r in reported if r.status == "failed"]) == 15 and len(reported) == 18
 
 
@@ -152,4 +152,4 @@ def test_error_of_a_listener_is_raised() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        asyncio.run(play_all(plans(5), negotiate, raise_disk_full, 5, 3))
+        asyncio.run(play_all(make_plans(5), play_negotiation, raise_disk_full, 5, 3))

@@ -10,7 +10,7 @@ from arena.lab import Lab
 from arena.store.run import RunFolder
 from tests.factories.clusters import ROOT
 from tests.factories.commands import NO_IMITATION, TINY, arena
-from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
 
 HALF = '''
 """Every second match of an iteration is not played, and the longest reply so far is remembered."""
@@ -204,12 +204,16 @@ def test_killed_run_with_a_part_resumes_bit_equal(name: str, warm: str, tmp_path
         "credit.stages=[]",
         "checkpoint={every: 1, keep: 9}",
     ]
-    config = started_warm(warm, *small, *PARTS[name])
-    finished(tmp_path / "whole", config)
-    rows = log(tmp_path / "whole")
+    config = make_warm_experiment(warm, *small, *PARTS[name])
+    run_lab(tmp_path / "whole", config)
+    rows = read_log(tmp_path / "whole")
     stop = [row["id"] for row in rows if row["iteration"] == 2][-2]
     with pytest.raises(KeyboardInterrupt):
-        wait(start(tmp_path / "killed", config, Quiet(lambda what, value: (what, value) == ("match", stop))).run())
-    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), config, Quiet())).run())
-    assert log(tmp_path / "killed") == rows
-    assert weight_files(tmp_path / "killed", 3) == weight_files(tmp_path / "whole", 3)
+        wait(
+            open_lab(
+                tmp_path / "killed", config, RecordingWatcher(lambda what, value: (what, value) == ("match", stop))
+            ).run()
+        )
+    wait(wait(Lab.open(RunFolder.open(tmp_path / "killed"), config, RecordingWatcher())).run())
+    assert read_log(tmp_path / "killed") == rows
+    assert read_weight_files(tmp_path / "killed", 3) == read_weight_files(tmp_path / "whole", 3)

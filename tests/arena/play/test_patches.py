@@ -25,11 +25,11 @@ from arena.play.branches import Branch
 from arena.play.demonstrations import patch_samples
 from arena.records import MatchRecord, is_patch, trained_trajectories
 from tests.factories.babble import FRAME, POLICIES
-from tests.factories.models import same, tiny, weights
-from tests.factories.samples import plain_scores
+from tests.factories.models import are_equal, copy_weights, make_tiny_llama
+from tests.factories.samples import compute_plain_scores
 from tests.factories.texts import MAZE
-from tests.factories.updating import updated
-from tests.factories.walks import PATCHED, Wanderer, walk
+from tests.factories.updating import run_update
+from tests.factories.walks import PATCHED, RandomWalkEngine, play_walk
 
 ROLE = {"nano_player": 1.0}
 SIZE = len(load_tokenizer(resolve("nano")))
@@ -41,13 +41,13 @@ def make_patch_samples(records: list[MatchRecord]) -> list[Sample]:
 
 
 def test_sample_is_the_experts_act_in_the_policys_context() -> None:
-    engines = [Wanderer() for _ in range(10)]
-    records = [walk(number, engine, **PATCHED) for number, engine in enumerate(engines)]
+    engines = [RandomWalkEngine() for _ in range(10)]
+    records = [play_walk(number, engine, **PATCHED) for number, engine in enumerate(engines)]
     patched = [(e, r, turn) for e, r in zip(engines, records, strict=True) for turn in r.turns if is_patch(turn)]
     samples = make_patch_samples(records)
     assert len(samples) == len(patched) > 10
     for sample, (engine, record, turn) in zip(samples, patched, strict=True):
-        asked = {request.seed[-1]: list(request.ids) for request in engine.asked}
+        asked = {request.seed[-1]: list(request.ids) for request in engine.requests}
         stream, before = sample.stream, asked[turn.index - 1]
         assert record.turns[turn.index - 1].source == "replaced" and sample.source == "demonstration"
         assert stream.ids == [*before, *FRAME.encode(turn.raw), FRAME.stop_id]
@@ -56,16 +56,16 @@ def test_sample_is_the_experts_act_in_the_policys_context() -> None:
 
 
 def test_a_branch_shows_only_patches_of_its_own() -> None:
-    record = walk(3, **PATCHED)
+    record = play_walk(3, **PATCHED)
     for turn in (t.index for t in record.turns if t.source != "patch"):
-        again = walk(3, branch=Branch(record, turn), **PATCHED)
+        again = play_walk(3, branch=Branch(record, turn), **PATCHED)
         own = [t.index for t in again.turns if is_patch(t) and t.index > turn]
         assert [int(sample.turns[0]) for sample in make_patch_samples([again])] == own
 
 
 def test_matches_without_patches_and_other_policies_show_nothing() -> None:
-    assert make_patch_samples([walk(1)]) == []
-    assert patch_samples([walk(1, **PATCHED)], POLICIES["q"], ROLE) == []
+    assert make_patch_samples([play_walk(1)]) == []
+    assert patch_samples([play_walk(1, **PATCHED)], POLICIES["q"], ROLE) == []
 
 
 # -- the gradient ------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_matches_without_patches_and_other_policies_show_nothing() -> None:
 
 def make_samples_of_matches() -> tuple[list[Sample], list[Sample]]:
     """Return the samples of reward learning and the patches of ten matches."""
-    records = [walk(number, **PATCHED) for number in range(10)]
+    records = [play_walk(number, **PATCHED) for number in range(10)]
     credited = assign(
         TurnBatch(trained_trajectories(records)), CreditSpec.model_validate({"estimator": "step_episode"})
     )
@@ -83,7 +83,7 @@ def make_samples_of_matches() -> tuple[list[Sample], list[Sample]]:
 def with_model_logprobs(model: Any, samples: list[Sample]) -> list[Sample]:
     """Return the samples as if the model had sampled them."""
     with torch.no_grad():
-        return [replace(s, behaviour=plain_scores(model, s)[0].numpy()) for s in samples]
+        return [replace(s, behaviour=compute_plain_scores(model, s)[0].numpy()) for s in samples]
 
 
 def make_spec(weight: float | None = WEIGHT) -> LearnSpec:
@@ -95,8 +95,8 @@ def make_spec(weight: float | None = WEIGHT) -> LearnSpec:
 
 def compute_gradient(samples: list[Sample], folder: Path) -> dict[str, torch.Tensor]:
     """Return the gradient of the first step, from exp_avg, which is (1 - beta1) times it."""
-    trainer = PolicyTrainer("p", tiny(vocabulary=SIZE), make_spec())
-    updated(trainer, samples, np.random.default_rng(0))
+    trainer = PolicyTrainer("p", make_tiny_llama(vocabulary=SIZE), make_spec())
+    run_update(trainer, samples, np.random.default_rng(0))
     trainer.write(folder)
     found = load_file(folder / "optimizer.safetensors")
     return {n.removesuffix(".exp_avg"): v / 0.5 for n, v in found.items() if n.endswith(".exp_avg")}
@@ -105,16 +105,16 @@ def compute_gradient(samples: list[Sample], folder: Path) -> dict[str, torch.Ten
 def compute_objective(model: Any, samples: list[Sample], patches: list[Sample]) -> float:
     """Return the loss by its definition: means of -A p/p_old over samples and of WEIGHT * -log p over patches."""
     with torch.no_grad():
-        ratios = [torch.exp(plain_scores(model, s)[0] - torch.from_numpy(s.behaviour)) for s in samples]
+        ratios = [torch.exp(compute_plain_scores(model, s)[0] - torch.from_numpy(s.behaviour)) for s in samples]
         gains = torch.cat([-torch.from_numpy(s.advantages) * r for s, r in zip(samples, ratios, strict=True)])
-        imitated = torch.cat([-plain_scores(model, s)[0] for s in patches])
+        imitated = torch.cat([-compute_plain_scores(model, s)[0] for s in patches])
         return float(gains.double().mean() + WEIGHT * imitated.double().mean())
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_gradient_matches_finite_differences(seed: int, tmp_path: Path) -> None:
-    model = tiny(vocabulary=SIZE)
+    model = make_tiny_llama(vocabulary=SIZE)
     samples, patches = make_samples_of_matches()
     samples = with_model_logprobs(model, samples)
     gradient, rng = compute_gradient([*samples, *patches], tmp_path), torch.Generator().manual_seed(seed)
@@ -122,7 +122,7 @@ def test_gradient_matches_finite_differences(seed: int, tmp_path: Path) -> None:
     expected, step = sum(float((gradient[n] * direction).sum()) for n, direction in directions.items()), 1e-3
     losses = []
     for sign in (1, -1):
-        moved = tiny(vocabulary=SIZE)
+        moved = make_tiny_llama(vocabulary=SIZE)
         with torch.no_grad():
             for name, parameter in moved.named_parameters():
                 parameter += sign * step * directions[name]
@@ -134,7 +134,7 @@ def test_gradient_matches_finite_differences(seed: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_patches_enter_the_loss_only_by_imitation() -> None:
     """Other fields of patches change nothing, bit for bit, and with weight 0 patches have no effect."""
-    model = tiny(vocabulary=SIZE)
+    model = make_tiny_llama(vocabulary=SIZE)
     samples, patches = make_samples_of_matches()
     samples = with_model_logprobs(model, samples)
     perturbed = [
@@ -142,13 +142,13 @@ def test_patches_enter_the_loss_only_by_imitation() -> None:
     ]
 
     def train(given: list[Sample], weight: float | None) -> dict[str, torch.Tensor]:
-        learner = tiny(vocabulary=SIZE)
-        updated(PolicyTrainer("p", learner, make_spec(weight)), given, np.random.default_rng(0))
-        return weights(learner)
+        learner = make_tiny_llama(vocabulary=SIZE)
+        run_update(PolicyTrainer("p", learner, make_spec(weight)), given, np.random.default_rng(0))
+        return copy_weights(learner)
 
     imitated, left_out = train([*samples, *patches], WEIGHT), train(samples, None)
-    assert same(imitated, train([*samples, *perturbed], WEIGHT))
-    assert same(left_out, train([*samples, *perturbed], 0.0)) and not same(imitated, left_out)
+    assert are_equal(imitated, train([*samples, *perturbed], WEIGHT))
+    assert are_equal(left_out, train([*samples, *perturbed], 0.0)) and not are_equal(imitated, left_out)
 
 
 # -- settings ----------------------------------------------------------------------------------------------

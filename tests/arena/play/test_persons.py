@@ -18,25 +18,25 @@ from arena.play.settings import GameSpec
 from arena.records import MatchRecord
 from games.contracts import MatchId
 from tests.factories.commands import arena
-from tests.factories.matches import played
+from tests.factories.matches import play_scripted
 
 STRICT = {"person": "played", "person_faults": 0, "person_retries": 0}
 
 
 def test_match_whose_person_deviates_fails() -> None:
-    record = played("clinic", 1, {"doctor": "asker", "patient": "noop"}, budget=6, **STRICT)
+    record = play_scripted("clinic", 1, {"doctor": "asker", "patient": "noop"}, budget=6, **STRICT)
     assert record.status == "failed" and record.failure and record.failure.kind == "person"
     assert record.reason == "the player of the simulated person did not keep to its record"
     assert record.payoffs == {} and record.report == {} and record.turns, "nobody is paid, and the turns are kept"
     assert "person_withheld: 1" in record.failure.trace.splitlines()
-    assert played("clinic", 1, {"doctor": "asker", "patient": "oracle"}, budget=6, **STRICT).status == "finished"
+    assert play_scripted("clinic", 1, {"doctor": "asker", "patient": "oracle"}, budget=6, **STRICT).status == "finished"
 
 
 def test_failed_person_is_not_replayed_and_others_continue() -> None:
     async def play(plan: MatchPlan) -> MatchRecord:
         await asyncio.sleep(0)
         patient = "noop" if plan.identity.deal < faulty_count else "oracle"
-        record = played("clinic", plan.seed, {"doctor": "asker", "patient": patient}, budget=6, **STRICT)
+        record = play_scripted("clinic", plan.seed, {"doctor": "asker", "patient": patient}, budget=6, **STRICT)
         return replace(record, identity=plan.identity)
 
     plans = [MatchPlan(identity=MatchId(1, n), game="clinic", options={}, seed=n, seats={}) for n in range(6)]

@@ -6,7 +6,7 @@ from typing import Any
 from arena.config.experiment import Experiment
 from arena.config.seating import resolve_tables
 from arena.play.plans import plan_iteration
-from tests.factories.labs import experiment
+from tests.factories.labs import make_experiment
 
 
 def plan_seeds(config: Experiment, k: int, **more: Any) -> list[int]:
@@ -14,7 +14,7 @@ def plan_seeds(config: Experiment, k: int, **more: Any) -> list[int]:
 
 
 def make_scripted_experiment(*settings: str) -> Experiment:
-    return experiment("seats.opener.policy=random", "seats.responder.policy=random", *settings)
+    return make_experiment("seats.opener.policy=random", "seats.responder.policy=random", *settings)
 
 
 def test_without_a_pool_no_deal_recurs() -> None:

@@ -17,7 +17,7 @@ from arena.play.match import MatchPlan
 from arena.play.source import Attempts, PlaySource
 from arena.records import MatchRecord, Turn
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, finished, log, start, started_warm, weight_files
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, read_log, read_weight_files, run_lab
 
 
 class ScriptedSource(PlaySource):
@@ -45,9 +45,11 @@ class ScriptedSource(PlaySource):
         )  # fmt: skip
 
 
-def open_lab(folder: Path, warm: str, *assignments: str) -> Lab:
-    config = started_warm(warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments)
-    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), config, Quiet()))
+def open_resampling_lab(folder: Path, warm: str, *assignments: str) -> Lab:
+    config = make_warm_experiment(
+        warm, "play.matches=96", "play.group=8", "credit.select=[zero_variance]", *assignments
+    )
+    lab = wait(Lab.open(RunFolder.create(folder, "name: x\n", {}), config, RecordingWatcher()))
     assert isinstance(lab.parts.source, PlaySource)
     lab.parts = replace(lab.parts, source=ScriptedSource(**vars(lab.parts.source)))
     return lab
@@ -58,7 +60,7 @@ def test_resampling_keeps_the_effective_batch_constant(warm: str, tmp_path: Path
     """DAPO's case: groups with p in {0, .5, 1}. 12 deals of 8 matches with two trajectories each are a batch of 192."""
     sizes = {}
     for rounds in (0, 1, 30):
-        lab = open_lab(
+        lab = open_resampling_lab(
             tmp_path / str(rounds), warm, *([f"play.parts=[{{resample: {{rounds: {rounds}}}}}]"] if rounds else [])
         )
         records = {k: wait(lab.play(k)).records for k in range(1, 7)}
@@ -76,10 +78,10 @@ def test_resampling_keeps_the_effective_batch_constant(warm: str, tmp_path: Path
 
 
 def test_nothing_is_resampled_if_nothing_is_dropped(warm: str, tmp_path: Path) -> None:
-    lab = open_lab(tmp_path / "run", warm, "play.parts=[{resample: {rounds: 5}}]", "credit.select=[]")
+    lab = open_resampling_lab(tmp_path / "run", warm, "play.parts=[{resample: {rounds: 5}}]", "credit.select=[]")
     records = wait(lab.play(1)).records
     assert len(records) == 96
-    lab = open_lab(tmp_path / "other", warm)
+    lab = open_resampling_lab(tmp_path / "other", warm)
     assert wait(lab.play(1)).records == records, "the first round is that of a run without"
 
 
@@ -95,18 +97,18 @@ def test_credit_memory_is_updated_once_per_iteration(
 
     monkeypatch.setitem(STAGES, "counting", count_calls)
     rules = "credit.estimator=rae", "credit.stages=[counting]", "learn.replay=success"
-    first = open_lab(tmp_path / "one", warm, "play.parts=[{resample: {rounds: 30}}]", *rules)
+    first = open_resampling_lab(tmp_path / "one", warm, "play.parts=[{resample: {rounds: 30}}]", *rules)
     records = wait(first.play(1)).records
     assert first.parts.crediting.state() == {"memory": {}, "replay": {}}
     wait(first.parts.crediting.credit(1, records))
-    second = open_lab(tmp_path / "other", warm, *rules)
+    second = open_resampling_lab(tmp_path / "other", warm, *rules)
     wait(second.parts.crediting.credit(1, records))
     assert first.parts.crediting.state() == second.parts.crediting.state() and first.parts.crediting.state()["replay"]
     assert first.parts.crediting.state()["memory"]["counting"] == 1 and first.parts.crediting.state()["memory"]["rae"]
 
 
 def make_experiment(warm: str) -> Experiment:
-    return started_warm(
+    return make_warm_experiment(
         warm, "play.matches=6", "play.group=2", "play.parts=[{resample: {rounds: 3}}]",
         "credit.select=[{zero_variance: {of: illegal}}]",
         "credit.estimator=rae",
@@ -114,13 +116,13 @@ def make_experiment(warm: str) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def finished_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quiet]:
-    folder, watcher = tmp_path_factory.mktemp("resampled") / "run", Quiet()
-    finished(folder, make_experiment(warm), watcher)
+def finished_run(warm: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+    folder, watcher = tmp_path_factory.mktemp("resampled") / "run", RecordingWatcher()
+    run_lab(folder, make_experiment(warm), watcher)
     return folder, watcher
 
 
-def test_run_reports_dropped_and_replaced_deals(finished_run: tuple[Path, Quiet]) -> None:
+def test_run_reports_dropped_and_replaced_deals(finished_run: tuple[Path, RecordingWatcher]) -> None:
     run = RunFolder.open(finished_run[0])
     for row in run.reader.metrics():
         selection = row["selection"]
@@ -145,7 +147,7 @@ def test_run_reports_dropped_and_replaced_deals(finished_run: tuple[Path, Quiet]
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("moment", ["0001-0006", "0002-0005", None])
 def test_a_resampled_run_resumes_bit_by_bit(
-    finished_run: tuple[Path, Quiet], warm: str, tmp_path: Path, moment: str | None
+    finished_run: tuple[Path, RecordingWatcher], warm: str, tmp_path: Path, moment: str | None
 ) -> None:
     folder = tmp_path / "run"
     if moment is None:
@@ -154,12 +156,14 @@ def test_a_resampled_run_resumes_bit_by_bit(
     else:
         with pytest.raises(KeyboardInterrupt):
             wait(
-                start(
-                    folder, make_experiment(warm), Quiet(lambda what, value: (what, value) == ("match", moment))
+                open_lab(
+                    folder,
+                    make_experiment(warm),
+                    RecordingWatcher(lambda what, value: (what, value) == ("match", moment)),
                 ).run()
             )
-    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(warm), Quiet())).run())
-    assert log(folder) == log(finished_run[0])
-    assert weight_files(folder, 2) == weight_files(finished_run[0], 2)
+    wait(wait(Lab.open(RunFolder.open(folder), make_experiment(warm), RecordingWatcher())).run())
+    assert read_log(folder) == read_log(finished_run[0])
+    assert read_weight_files(folder, 2) == read_weight_files(finished_run[0], 2)
     states = [(f / "checkpoints" / "0002" / "state.json").read_text() for f in (folder, finished_run[0])]
     assert states[0] == states[1]

@@ -9,8 +9,8 @@ from arena.config.seating import resolve_tables
 from arena.errors import ConfigError, StoreError
 from arena.play.parts.screened import Screening
 from arena.play.plans import plan_iteration
-from tests.factories.labs import experiment, finished, started_warm
-from tests.factories.rollout_parts import make_part, planned_by
+from tests.factories.labs import make_experiment, make_warm_experiment, run_lab
+from tests.factories.rollout_parts import make_part, plan_with
 
 OUTCOMES = {11: [0, 0, 0, 0], 22: [1, 0, 0, 0], 33: [1, 1, 0, 1], 44: [1, 1, 1, 1]}
 
@@ -33,10 +33,10 @@ def test_bounds_keep_what_is_solved_sometimes(
 
 
 def test_each_pass_plays_every_kept_deal_once_and_no_match_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = experiment("play={matches: 8, group: 4}", "iterations=3")
+    config = make_experiment("play={matches: 8, group: 4}", "iterations=3")
     part, seeds, seen = make_screening(monkeypatch, most=0.75), list[int](), set[Any]()
     for k in (1, 2, 3):
-        plans = planned_by(part, plan_iteration(config.play, 0, k, resolve_tables(config), {}, None), k)
+        plans = plan_with(part, plan_iteration(config.play, 0, k, resolve_tables(config), {}, None), k)
         groups = [plans[:4], plans[4:]]
         assert len(plans) == 8 and all(len({plan.seed for plan in group}) == 1 for group in groups)
         seeds += [group[0].seed for group in groups]
@@ -58,12 +58,12 @@ def test_no_deal_within_the_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_impossible_settings_are_refused(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        experiment(assignment)
+        make_experiment(assignment)
 
 
 @pytest.mark.slow
 def test_a_baseline_s_log_is_read(warm: str, tmp_path: Path) -> None:
-    config = started_warm(warm, "play={matches: 8, group: 4, pool: 2}", "iterations=1", "credit.estimator=zero")
-    finished(tmp_path / "baseline", config)
+    config = make_warm_experiment(warm, "play={matches: 8, group: 4, pool: 2}", "iterations=1", "credit.estimator=zero")
+    run_lab(tmp_path / "baseline", config)
     part: Screening = make_part("screened", log=str(tmp_path / "baseline"), above=-1e9)
     assert len(part.seeds["negotiation"]) == 2, "every match pays more than that"

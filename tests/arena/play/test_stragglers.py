@@ -16,7 +16,7 @@ from arena.play.stragglers import SelectLogged, Stragglers, plan_of, plan_row
 from arena.records import Failure, MatchRecord, Seating
 from arena.store.run import RunFolder
 from games.contracts import MatchId
-from tests.factories.labs import Quiet, finished, start, started_warm
+from tests.factories.labs import RecordingWatcher, make_warm_experiment, open_lab, run_lab
 
 SEATS = {"one": Seating("role", "shared", 0, True, "model")}
 
@@ -153,7 +153,7 @@ def test_a_plan_survives_the_checkpoint() -> None:
 
 def test_records_are_logged_before_they_are_handed_out(warm: str, tmp_path: Path) -> None:
     """Running matches share the batch, but the iteration is sealed soon."""
-    lab = start(tmp_path / "run", make_config(warm))
+    lab = open_lab(tmp_path / "run", make_config(warm))
 
     async def take_first() -> tuple[list[str], list[str]]:
         records = (await lab.parts.source.matches(1)).records
@@ -169,7 +169,7 @@ def test_records_are_logged_before_they_are_handed_out(warm: str, tmp_path: Path
 
 
 def make_config(warm: str, *more: str) -> Any:
-    return started_warm(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
+    return make_warm_experiment(warm, "iterations=3", "play.matches=8", "play.enough=0.5", "checkpoint.keep=9", *more)
 
 
 def assert_all_learned_once(folder: Path) -> None:
@@ -182,8 +182,8 @@ def assert_all_learned_once(folder: Path) -> None:
 
 
 def test_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None:
-    watcher = Quiet()
-    finished(tmp_path / "run", make_config(warm), watcher)
+    watcher = RecordingWatcher()
+    run_lab(tmp_path / "run", make_config(warm), watcher)
     assert_all_learned_once(tmp_path / "run")
     assert {row["matches"] for row in watcher.rows[:1]} != {8}, "the first update did not wait for all"
     assert max(row["learn"]["shared"]["most_lag"] for row in watcher.rows) <= 1
@@ -194,11 +194,15 @@ def test_run_takes_enough_and_learns_from_all(warm: str, tmp_path: Path) -> None
 def test_killed_run_replays_its_stragglers(warm: str, tmp_path: Path, ahead: int, enough: float) -> None:
     """Also if it is resumed with `play.enough=1`."""
     folder, config = tmp_path / "run", make_config(warm, f"play.ahead={ahead}")
-    lab = start(folder, config, Quiet(lambda what, value: (what, value) == ("phase", (2, "learn"))))
+    lab = open_lab(folder, config, RecordingWatcher(lambda what, value: (what, value) == ("phase", (2, "learn"))))
     with pytest.raises(KeyboardInterrupt):
         wait(lab.run())
     resumed_lab = wait(
-        Lab.open(RunFolder.open(folder), make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"), Quiet())
+        Lab.open(
+            RunFolder.open(folder),
+            make_config(warm, f"play.ahead={ahead}", f"play.enough={enough}"),
+            RecordingWatcher(),
+        )
     )
     assert resumed_lab.done == 1 and 0 < len(resumed_lab.parts.play.late) == 8 - len(RunFolder.open(folder).log.read(1))
     wait(resumed_lab.run())

@@ -13,7 +13,7 @@ from arena.config.layers import compose, to_yaml, with_policies
 from arena.config.sources import set_layer, text_layer
 from arena.lab import Lab
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, log, weight_files
+from tests.factories.labs import RecordingWatcher, read_log, read_weight_files
 
 ROLE = """\
 role: {name}
@@ -64,7 +64,7 @@ def make_experiment(roles: Path, *assignments: str) -> Experiment:
 
 
 def run_lab(folder: Path, config: Experiment) -> tuple[Lab, list[dict[str, Any]]]:
-    watcher = Quiet()
+    watcher = RecordingWatcher()
     lab = wait(Lab.open(RunFolder.create(folder, to_yaml(config), {}), config, watcher))
     wait(lab.run())
     return lab, watcher.rows
@@ -146,15 +146,15 @@ def test_run_of_several_games_resumes_bit_equal(
                 Lab.open(
                     RunFolder.create(folder, to_yaml(config), {}),
                     config,
-                    Quiet(lambda w, v: (w, v) == ("match", "0002-0012")),
+                    RecordingWatcher(lambda w, v: (w, v) == ("match", "0002-0012")),
                 )
             ).run()
         )
-    wait(wait(Lab.open(RunFolder.open(folder), config, Quiet())).run())
-    assert log(folder) == log(finished_run[0])
-    assert weight_files(folder, 1) == weight_files(finished_run[0], 1) and weight_files(folder, 2) == weight_files(
-        finished_run[0], 2
-    )
+    wait(wait(Lab.open(RunFolder.open(folder), config, RecordingWatcher())).run())
+    assert read_log(folder) == read_log(finished_run[0])
+    assert read_weight_files(folder, 1) == read_weight_files(finished_run[0], 1) and read_weight_files(
+        folder, 2
+    ) == read_weight_files(finished_run[0], 2)
 
 
 @pytest.mark.slow

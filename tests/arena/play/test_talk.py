@@ -19,18 +19,18 @@ from games.contracts import MatchId, Message
 from games.negotiation import Negotiation
 from tests.factories.babble import FRAME
 from tests.factories.commands import arena
-from tests.factories.demonstrations import said, started
+from tests.factories.demonstrations import decode_turns, open_lab
 
 ACT = re.compile(r"(OFFER \d \d \d|ACCEPT)( \| \S.{0,58}\S)?")
 ROLES = ("seats.opener.role=opener", "seats.responder.role=responder", "seats.responder.policy=shared")
 
 
 def list_demonstrated(folder: Path, *settings: str, script: str = "conceder") -> list[str]:
-    lab = started(folder, "game.options.max_turns=4", *settings)
+    lab = open_lab(folder, "game.options.max_turns=4", *settings)
     return [
         text
         for sample in wait(lab.parts.demonstrations.play_scripted("shared", 0, [script], 12))
-        for text in said(sample)
+        for text in decode_turns(sample)
     ]
 
 

@@ -27,14 +27,14 @@ from arena.play.parts.base import Progress
 from arena.play.parts.trees import Tree, TreeRule
 from arena.records import MatchRecord, trained_trajectories
 from games.contracts import MatchId
-from tests.factories.babble import FRAME, Babbler, Nobody, lineup, plan
+from tests.factories.babble import FRAME, NoPastVersions, RandomTextEngine, make_lineup, make_plan
 from tests.factories.rollout_parts import make_part
 
 BOTH = {"opener": "p", "responder": "p"}
 SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary_size)
 
 
-class EntropyEngine(Babbler):
+class EntropyEngine(RandomTextEngine):
     """Babbler that reports entropies, drawn with its replies."""
 
     def _one(self, request: Request) -> Completion:
@@ -43,13 +43,16 @@ class EntropyEngine(Babbler):
         return replace(completion, entropy=tuple(rng.uniform(0.0, 9.0, len(completion.ids)).tolist()))
 
 
-def make_lineup() -> Lineup:
-    return replace(lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=EntropyEngine())  # type: ignore[arg-type]
+def make_tree_lineup() -> Lineup:
+    return replace(make_lineup("negotiation", BOTH, illegal="retry", max_turns=6), engine=EntropyEngine())  # type: ignore[arg-type]
 
 
 def make_plans(table: Lineup, deals: int = 3, group: int = 6) -> list[list[MatchPlan]]:
     groups = [
-        [replace(plan(table, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d) for i in range(group)]
+        [
+            replace(make_plan(table, BOTH, d), identity=MatchId(1, d * group + i), draws=(i,), group=d)
+            for i in range(group)
+        ]
         for d in range(deals)
     ]
     return groups
@@ -58,9 +61,9 @@ def make_plans(table: Lineup, deals: int = 3, group: int = 6) -> list[list[Match
 def play_tree(table: Lineup, rule: TreeRule, dealt: list[list[MatchPlan]], in_flight: int = 4) -> list[MatchRecord]:
     async def play() -> list[MatchRecord]:
         part, records = make_part("trees", seed=5, **asdict(rule)), list[MatchRecord]()
-        plans = await part.plan(1, [plan for deal in dealt for plan in deal])
+        plans = await part.plan(1, [make_plan for deal in dealt for make_plan in deal])
         while plans:
-            records += await play_all(plans, lambda p: table.play(p, Nobody()), lambda r: None, in_flight)  # type: ignore[arg-type]
+            records += await play_all(plans, lambda p: table.play(p, NoPastVersions()), lambda r: None, in_flight)  # type: ignore[arg-type]
             progress = Progress(ended=records, records=records, given_up=[], deals=len(dealt))
             plans = (await part.expand(1, progress)).plans
         return records
@@ -77,7 +80,7 @@ ALWAYS = TreeRule(first=2, trigger="random", chance=1.0)
 
 @pytest.mark.parametrize("rule", [ALWAYS, TreeRule(first=2), TreeRule(), TreeRule(first=1, chain=0.05)])
 def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
-    records = play_tree(make_lineup(), rule, make_plans(make_lineup()))
+    records = play_tree(make_tree_lineup(), rule, make_plans(make_tree_lineup()))
     assert Counter(record.group for record in records) == {0: 6, 1: 6, 2: 6}
     assert len({record.id for record in records}) == len(records)
     by_id = {record.id: record for record in records}
@@ -97,22 +100,26 @@ def test_a_tree_has_as_many_matches_as_its_group(rule: TreeRule) -> None:
 
 
 def test_branches_can_be_nested() -> None:
-    records = play_tree(make_lineup(), ALWAYS, make_plans(make_lineup(), group=12))
+    records = play_tree(make_tree_lineup(), ALWAYS, make_plans(make_tree_lineup(), group=12))
     assert max(len(record.identity.lineage()) for record in records) >= 3
 
 
 def test_tree_is_the_same_in_any_order_of_play() -> None:
     rule = TreeRule(first=2)
-    assert list_texts(play_tree(make_lineup(), rule, make_plans(make_lineup()), 1)) == list_texts(
-        play_tree(make_lineup(), rule, make_plans(make_lineup()), 18)
+    assert list_texts(play_tree(make_tree_lineup(), rule, make_plans(make_tree_lineup()), 1)) == list_texts(
+        play_tree(make_tree_lineup(), rule, make_plans(make_tree_lineup()), 18)
     )
-    alone = [record for deal in make_plans(make_lineup()) for record in play_tree(make_lineup(), rule, [deal])]
-    together = play_tree(make_lineup(), rule, make_plans(make_lineup()))
+    alone = [
+        record for deal in make_plans(make_tree_lineup()) for record in play_tree(make_tree_lineup(), rule, [deal])
+    ]
+    together = play_tree(make_tree_lineup(), rule, make_plans(make_tree_lineup()))
     assert sorted(list_texts(alone)) == sorted(list_texts(together))
 
 
 def test_without_branches_all_matches_begin_at_the_deal() -> None:
-    records = play_tree(make_lineup(), TreeRule(first=2, trigger="random", chance=0.0), make_plans(make_lineup()))
+    records = play_tree(
+        make_tree_lineup(), TreeRule(first=2, trigger="random", chance=0.0), make_plans(make_tree_lineup())
+    )
     assert [record.identity.parent for record in records] == [None] * 18
 
 
@@ -139,10 +146,10 @@ def test_number_of_first_matches_is_as_in_aepo(gap: float, count: int, monkeypat
 
 
 def play_one_path(rule: TreeRule, group: int = 6) -> tuple[Tree, MatchRecord]:
-    table = make_lineup()
+    table = make_tree_lineup()
     (deal,) = make_plans(table, 1, group)
     for match_plan in deal:
-        record = asyncio.run(table.play(match_plan, Nobody()))  # type: ignore[arg-type]
+        record = asyncio.run(table.play(match_plan, NoPastVersions()))  # type: ignore[arg-type]
         if len(record.turns) > 2 and record.turns[2].seat == record.turns[0].seat:
             return Tree(deal, rule, SIZES, 5), record
     raise AssertionError("all matches are short")
@@ -163,7 +170,7 @@ def test_entropy_decides_branch_points() -> None:
     gaps = {}
     for trigger in ("entropy", "random"):
         rule = TreeRule(first=4, trigger=trigger, weight=1.0)
-        records = play_tree(make_lineup(), rule, make_plans(make_lineup(), 40, 8))
+        records = play_tree(make_tree_lineup(), rule, make_plans(make_tree_lineup(), 40, 8))
         by_id = {record.id: record for record in records}
         tree = Tree([], rule, SIZES, 5)
         branched = {(str(r.identity.parent), r.identity.turn) for r in records if r.identity.parent}
@@ -179,7 +186,7 @@ def test_entropy_decides_branch_points() -> None:
 
 
 def test_inherited_tokens_count_in_the_limits() -> None:
-    table = make_lineup()
+    table = make_tree_lineup()
     records = play_tree(table, ALWAYS, make_plans(table))
     branch = max((r for r in records if r.identity.parent), key=lambda r: r.identity.turn)
     shared = sum(turn.tokens for turn in branch.turns[: branch.identity.turn])
@@ -187,7 +194,7 @@ def test_inherited_tokens_count_in_the_limits() -> None:
     found = [p for deal in make_plans(table) for p in deal if p.identity == branch.identity.lineage()[0]]
     parent = next(r for r in records if r.identity == branch.identity.parent)
     again = replace(found[0], identity=branch.identity, branch=Branch(parent, branch.identity.turn))
-    cut = asyncio.run(short.play(again, Nobody()))  # type: ignore[arg-type]
+    cut = asyncio.run(short.play(again, NoPastVersions()))  # type: ignore[arg-type]
     assert (cut.status, cut.reason) == ("failed", f"token limit: {shared} tokens written of {shared}")
 
 
@@ -216,7 +223,7 @@ def test_find_first_difference() -> None:
 
 
 def test_copies_of_a_turn_share_their_prefix() -> None:
-    batch = make_batch(play_tree(make_lineup(), ALWAYS, make_plans(make_lineup(), 2, 8)))
+    batch = make_batch(play_tree(make_tree_lineup(), ALWAYS, make_plans(make_tree_lineup(), 2, 8)))
     numbers = number_copies(batch)
     texts: dict[int, set[tuple[str, int, str]]] = {}
     for number, owner, turn in zip(numbers.tolist(), batch.owner.tolist(), batch.turns, strict=True):
@@ -225,7 +232,7 @@ def test_copies_of_a_turn_share_their_prefix() -> None:
 
 
 def test_shared_prefix_has_the_mean_advantage_of_its_branches() -> None:
-    batch = make_batch(play_tree(make_lineup(), ALWAYS, make_plans(make_lineup(), 3, 8)))
+    batch = make_batch(play_tree(make_tree_lineup(), ALWAYS, make_plans(make_tree_lineup(), 3, 8)))
     soft = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo"}))
     hard = assign(batch, CreditSpec.model_validate({"estimator": "dr_grpo", "transforms": ["shared_prefix"]}))
     numbers = number_copies(batch)
@@ -238,7 +245,9 @@ def test_shared_prefix_has_the_mean_advantage_of_its_branches() -> None:
 
 def test_tree_estimator_by_hand() -> None:
     """Two matches from the deal, the first of which is branched at its seat's second turn."""
-    records = play_tree(make_lineup(), TreeRule(first=2, trigger="random", chance=1.0), make_plans(make_lineup(), 8, 3))
+    records = play_tree(
+        make_tree_lineup(), TreeRule(first=2, trigger="random", chance=1.0), make_plans(make_tree_lineup(), 8, 3)
+    )
     seen = 0
     for group in range(8):
         dealt = [r for r in records if r.group == group]
@@ -264,7 +273,9 @@ def test_tree_estimator_by_hand() -> None:
 
 def test_without_branches_the_tree_is_a_flat_group() -> None:
     batch = make_batch(
-        play_tree(make_lineup(), TreeRule(first=2, trigger="random", chance=0.0), make_plans(make_lineup(), 4, 4))
+        play_tree(
+            make_tree_lineup(), TreeRule(first=2, trigger="random", chance=0.0), make_plans(make_tree_lineup(), 4, 4)
+        )
     )
     flat, tree = (assign(batch, CreditSpec.model_validate({"estimator": name})) for name in ("dr_grpo", "tree"))
     for one, two in zip(flat, tree, strict=True):
@@ -272,7 +283,7 @@ def test_without_branches_the_tree_is_a_flat_group() -> None:
 
 
 def test_a_tree_is_shown_below_its_root() -> None:
-    records = play_tree(make_lineup(), ALWAYS, make_plans(make_lineup(), 1, 8))
+    records = play_tree(make_tree_lineup(), ALWAYS, make_plans(make_tree_lineup(), 1, 8))
     rows = [record.to_json() for record in records]
     deep = max(records, key=lambda r: len(r.identity.lineage()))
     (_, title), *lines = list_branch_lines(rows, deep.to_json())

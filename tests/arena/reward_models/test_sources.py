@@ -18,7 +18,7 @@ from arena.reward_models.logged import read_outcomes
 from arena.reward_models.rows import read_row_examples
 from arena.stages import PIPELINE_STAGE, StageContext, StageLoop
 from arena.store.run import RunFolder
-from tests.factories.labs import Quiet, experiment, finished
+from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
 
 FRAME = load_tokenizer_and_frame(resolve("nano"))[1]
 PROMPT = [{"role": "user", "content": "Say it."}]
@@ -112,8 +112,8 @@ def logged_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from arena.store.run import write_environment
 
     folder = tmp_path_factory.mktemp("runs") / "played"
-    config = experiment("play.matches=16", "play.group=8")
-    finished(folder, config)
+    config = make_experiment("play.matches=16", "play.group=8")
+    run_lab(folder, config)
     write_environment(folder, {"experiment": experiment_to_plain(config)})
     return folder
 
@@ -171,11 +171,11 @@ def test_stage_trains_and_names_its_weights(logged_run: Path, tmp_path: Path) ->
     assert isinstance(loop, StageLoop)
     folder = tmp_path / "02-reward_model"
     folder.mkdir()
-    wait(loop.run(folder, Quiet()))
+    wait(loop.run(folder, RecordingWatcher()))
     ((name, weights),) = loop.weights(folder).items()
     assert name == "reward_model" and weights.is_dir() and RewardModel.load(weights)
     before = (folder / "metrics.jsonl").read_bytes()
-    wait(stage(make_context()).run(folder, Quiet()))
+    wait(stage(make_context()).run(folder, RecordingWatcher()))
     assert (folder / "metrics.jsonl").read_bytes() == before and len(before.splitlines()) == 2
 
 

@@ -21,8 +21,8 @@ from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.errors import RanksLost
 from arena.parts.schedules import Clock
-from tests.factories.requests import contexts, request
-from tests.factories.scaled import Case, ragged
+from tests.factories.requests import make_contexts, make_request
+from tests.factories.scaled import Case, make_ragged_samples
 
 pytest.importorskip("ray")
 
@@ -46,7 +46,7 @@ FAST = Case({"lr": 1e-3, "minibatches": 1, "gate_tolerance": 1e9, "regularisers"
 
 def make_requests(prefix: str) -> list[Request]:
     """Return eight requests of eight matches."""
-    return [request(ids, n, f"{prefix}{n}/seat/0", max_tokens=8) for n, ids in enumerate(contexts(300, 8))]
+    return [make_request(ids, n, f"{prefix}{n}/seat/0", max_tokens=8) for n, ids in enumerate(make_contexts(300, 8))]
 
 
 class BroadcastFixture:
@@ -81,7 +81,7 @@ class BroadcastFixture:
         await self.engine.publish("p", version, weights)
 
     async def learn(self, version: int) -> None:
-        batch = ragged(version)
+        batch = make_ragged_samples(version)
         await self.trainer.update(self.trainer.plan(batch, np.random.default_rng(version), Clock(1, 9)))
 
     async def inject_fault(self, kind: str, publishing: asyncio.Future[None]) -> None:

@@ -15,7 +15,7 @@ from arena.config.sources import parse_scale, recipe_layer
 from arena.errors import ConfigError
 from arena.scale.cluster import check_scale
 from arena.scale.settings import ScaleSpec
-from tests.factories.commands import NO_IMITATION, TINY, refused
+from tests.factories.commands import NO_IMITATION, TINY, get_refusal
 
 RUN = [*TINY, *NO_IMITATION]
 
@@ -44,7 +44,7 @@ def find_closed_port() -> int:
     ],
 )
 def test_invalid_scale_is_refused(setting: str, message: str, tmp_path: Path) -> None:
-    line = refused(*RUN, "--out", f"{tmp_path}/run", "--scale", setting)
+    line = get_refusal(*RUN, "--out", f"{tmp_path}/run", "--scale", setting)
     assert message in line
     assert not list(tmp_path.iterdir()), "no folder was made"
 

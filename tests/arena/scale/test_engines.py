@@ -21,9 +21,9 @@ from agents.stream import Stream
 from agents.weights import load_model, resolve
 from arena.cli.loop import wait
 from arena.config.experiment import LearnSpec
-from tests.factories.requests import contexts, request
-from tests.factories.scaled import ragged
-from tests.factories.short_contexts import assert_full, short_nano, talk
+from tests.factories.requests import make_contexts, make_request
+from tests.factories.scaled import make_ragged_samples
+from tests.factories.short_contexts import assert_context_full, play_talk, save_short_nano
 
 pytest.importorskip("ray")
 
@@ -88,8 +88,8 @@ def two_engines(ranks: Ranks) -> Iterator[TwoEngines]:
 def make_requests(policy: str = "p") -> list[Request]:
     """Return twelve requests of six matches, at temperature 1."""
     return [
-        request(ids, seed, f"m{seed // 2}/seat{seed % 2}/0", policy=policy, max_tokens=12)
-        for seed, ids in enumerate(contexts(400, 12))
+        make_request(ids, seed, f"m{seed // 2}/seat{seed % 2}/0", policy=policy, max_tokens=12)
+        for seed, ids in enumerate(make_contexts(400, 12))
     ]
 
 
@@ -127,7 +127,7 @@ def test_two_engines_sample_and_score_like_one(two_engines: TwoEngines) -> None:
         assert [place.matches for place in engine._slots] == [0, 0]
 
         streams = [Stream([1, *ids], [False] + [True] * len(ids), [0.0] * (len(ids) + 1), [0] * (len(ids) + 1))
-                   for ids in contexts(400, 7)]  # fmt: skip
+                   for ids in make_contexts(400, 7)]  # fmt: skip
         local = InProcessEngine()
         await local.publish("p", 3, ModuleWeights(two_engines.module))
         temperatures = [0.5 + 0.2 * i for i in range(7)]
@@ -157,8 +157,8 @@ def test_match_ends_when_the_context_is_full(two_engines: TwoEngines, tmp_path: 
 
     async def play() -> None:
         for known in (None, NO_LIMIT):
-            record = await talk(two_engines.engine, short_nano(tmp_path / f"{known}"), known)
-            assert_full(record) if known is None else None
+            record = await play_talk(two_engines.engine, save_short_nano(tmp_path / f"{known}"), known)
+            assert_context_full(record) if known is None else None
             assert (record.status, record.report["ended"]) == ("finished", "context"), record.reason
         await two_engines.engine.retire("short")
 
@@ -207,7 +207,7 @@ def test_engine_restarted_during_learning_waits_for_the_next_version(two_engines
         await two_engines.wait_until_ready()
         await engine.publish("s", 1, await trainer.weights())
         await engine.publish("f", 0, folder)
-        await trainer.update(trainer.plan(ragged(1), np.random.default_rng(0)))
+        await trainer.update(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)))
         await two_engines.send_signal(0, signal.SIGKILL)
         while all(place.ready for place in engine._slots):
             await asyncio.sleep(0.01)

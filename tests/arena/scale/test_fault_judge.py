@@ -12,7 +12,7 @@ import pytest
 
 from tests.arena.scale.fault_judge import Verdict, judge
 from tests.factories.commands import ITERATIONS
-from tests.factories.traces import flip_a_byte
+from tests.factories.traces import flip_byte
 
 Rows = list[dict[str, Any]]
 LAST_LOG = f"{ITERATIONS:04d}.parquet"
@@ -20,8 +20,8 @@ LAST_LOG = f"{ITERATIONS:04d}.parquet"
 
 
 @pytest.fixture
-def run_copy(unbroken: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(unbroken, tmp_path / "run"))
+def run_copy(uninterrupted_run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
 
 
 def judge_edited(run_copy: Path, change: Callable[[Rows], object], file: str = "0002.parquet") -> Verdict:
@@ -139,5 +139,5 @@ def test_changed_metrics_counts_are_wrong(run_copy: Path) -> None:
 
 
 def test_torn_checkpoint_is_found(run_copy: Path) -> None:
-    flip_a_byte(run_copy / "checkpoints" / f"{ITERATIONS:04d}" / "manifest.json")
+    flip_byte(run_copy / "checkpoints" / f"{ITERATIONS:04d}" / "manifest.json")
     assert "torn" in list_findings(judge(run_copy), "folder")

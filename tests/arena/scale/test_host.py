@@ -25,10 +25,10 @@ from arena.scale.host import EngineHost, IncomingWeights
 from arena.scale.layout import Layout
 from arena.scale.transfer import Link, Rendezvous, TransferFailed, send
 from tests.factories.fake_vllm import install
-from tests.factories.requests import contexts, request
+from tests.factories.requests import make_contexts, make_request
 
 LOOPBACK = "127.0.0.1"
-REQUESTS = [request(ids, n, f"m{n}/seat/0", max_tokens=8) for n, ids in enumerate(contexts(300, 4))]
+REQUESTS = [make_request(ids, n, f"m{n}/seat/0", max_tokens=8) for n, ids in enumerate(make_contexts(300, 4))]
 
 
 def make_changed_model(seed: int, bf16_weights: bool = False) -> Any:

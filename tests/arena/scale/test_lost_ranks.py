@@ -16,7 +16,7 @@ import pytest
 
 from arena.errors import DivergedError, GateError, RanksLost
 from arena.learn.samples import Sample
-from tests.factories.scaled import Case, arrays, makers, ragged
+from tests.factories.scaled import Case, copy_arrays, make_ragged_samples, make_trainers
 
 ray = pytest.importorskip("ray")
 
@@ -37,13 +37,13 @@ def two_ranks(cluster: None) -> Iterator[Ranks]:
 
 async def update_and_read(trainer: Any, case: Case) -> tuple[Any, dict[str, float], Any]:
     """Run an update; return the weights before, its metrics and the weights after."""
-    before = arrays(await trainer.weights())
-    metrics = await trainer.update(trainer.plan(case.given(1), np.random.default_rng(0)))
-    return before, metrics, arrays(await trainer.weights())
+    before = copy_arrays(await trainer.weights())
+    metrics = await trainer.update(trainer.plan(case.draw_samples(1), np.random.default_rng(0)))
+    return before, metrics, copy_arrays(await trainer.weights())
 
 
 def make_trainer(ranks: Ranks, case: Case, **rule: Any) -> Any:
-    (trainer,) = makers(partial(ScaledTrainer, ranks), case, **rule)
+    (trainer,) = make_trainers(partial(ScaledTrainer, ranks), case, **rule)
     return trainer
 
 
@@ -64,13 +64,13 @@ def has_ended(pid: int) -> bool:
 
 def make_samples_with_inf(k: int) -> list[Sample]:
     """Return samples of which one, so a single rank, has a non-finite advantage."""
-    first, *others = ragged(k)
+    first, *others = make_ragged_samples(k)
     return [replace(first, advantages=np.full_like(first.advantages, np.inf)), *others]
 
 
 def make_stale_samples(k: int) -> list[Sample]:
     """Return samples whose log-probabilities differ from the trainer's."""
-    return [replace(sample, behaviour=sample.behaviour + np.float32(0.2)) for sample in ragged(k)]
+    return [replace(sample, behaviour=sample.behaviour + np.float32(0.2)) for sample in make_ragged_samples(k)]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
@@ -86,7 +86,10 @@ def test_step_skipped_by_one_rank_is_skipped_by_all(ranks: Ranks, stage: Any) ->
 @pytest.mark.parametrize("stage", [0, 3])
 def test_errors_stop_all_ranks_and_leave_them_usable(ranks: Ranks, stage: Any) -> None:
     sound = Case({"zero_stage": stage})
-    nonfinite, stale = replace(sound, given=make_samples_with_inf), replace(sound, given=make_stale_samples)
+    nonfinite, stale = (
+        replace(sound, draw_samples=make_samples_with_inf),
+        replace(sound, draw_samples=make_stale_samples),
+    )
     with pytest.raises(DivergedError, match=r"policy 'p', iteration 1, epoch 1, minibatch .*norm is"):
         asyncio.run(update_and_read(make_trainer(ranks, nonfinite), nonfinite))
     with pytest.raises(GateError, match=r"policy 'p'.*log-probabilities differ"):
@@ -98,7 +101,7 @@ def test_errors_stop_all_ranks_and_leave_them_usable(ranks: Ranks, stage: Any) -
 def test_error_of_one_rank_ends_the_group(two_ranks: Ranks) -> None:
     """An unknown token makes only rank 1 fail, and rank 0 would wait for it."""
     trainer = make_trainer(two_ranks, Case())
-    plan = trainer.plan(ragged(1), np.random.default_rng(0))
+    plan = trainer.plan(make_ragged_samples(1), np.random.default_rng(0))
     number = plan.steps[0].played[1][0].index[0]
     stream = plan.samples[number].stream
     broken = replace(plan.samples[number], stream=replace(stream, ids=[10**6, *stream.ids[1:]]))
@@ -121,7 +124,7 @@ def test_dead_or_hanging_rank_is_reported_and_all_are_ended(two_ranks: Ranks, si
     asyncio.run(update_and_read(make_trainer(two_ranks, Case()), Case()))  # all is loaded
 
     async def run_update() -> None:
-        update = asyncio.ensure_future(trainer.update(trainer.plan(case.given(1), np.random.default_rng(0))))
+        update = asyncio.ensure_future(trainer.update(trainer.plan(case.draw_samples(1), np.random.default_rng(0))))
         await asyncio.sleep(2.0)
         for actor in two_ranks.actors:
             await asyncio.wait_for(actor.ping.remote(), PATIENCE)  # in the middle of the update

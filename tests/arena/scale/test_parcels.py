@@ -11,14 +11,16 @@ from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
 from arena.scale.parcels import Streams, pack, unpack
-from tests.factories.scaled import CASES, first
+from tests.factories.scaled import CASES, load_initial_model
 
 
 def make_plan(name: str, ranks: int = 2, count: int | None = None) -> Plan:
     """Return the plan of a case's first update on several ranks."""
     case = CASES[name]
     batch = case.given(1)[:count]
-    return Planner("p", case.spec(), estimate_costs(first())).update(batch, np.random.default_rng(0), CLOCK, 0, ranks)
+    return Planner("p", case.spec(), estimate_costs(load_initial_model())).update(
+        batch, np.random.default_rng(0), CLOCK, 0, ranks
+    )
 
 
 CLOCK = Clock(1, 5)

@@ -39,14 +39,16 @@ def test_run_on_one_rank_and_one_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_scaled_run_plays_as_many_matches_as_one_process(unbroken: Path, tmp_path: Path) -> None:
+def test_scaled_run_plays_as_many_matches_as_one_process(uninterrupted_run: Path, tmp_path: Path) -> None:
     """Uses the default folder, a relative path, although Ray's processes work in another folder."""
     run = tmp_path / "runs" / "latest"
     code, stderr = ScaledCommand("smoke", *TINY, *BOTH, folder=tmp_path).wait_for_end()
     lines = stderr.splitlines()
     assert code == 0 and all("4 processors are requested" in line for line in lines), stderr
-    assert count_finished_matches(run) == count_finished_matches(unbroken) and count_iterations(run) == ITERATIONS
-    assert list_versions(run) == list_versions(unbroken)
+    assert (
+        count_finished_matches(run) == count_finished_matches(uninterrupted_run) and count_iterations(run) == ITERATIONS
+    )
+    assert list_versions(run) == list_versions(uninterrupted_run)
 
 
 @pytest.mark.slow

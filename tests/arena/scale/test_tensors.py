@@ -15,7 +15,7 @@ from agents.precision import Precision
 from agents.weights import resolve
 from arena.config.experiment import LearnSpec
 from arena.learn.trainer import PolicyTrainer
-from tests.factories.scaled import ragged
+from tests.factories.scaled import make_ragged_samples
 
 pytest.importorskip("ray")
 
@@ -97,7 +97,7 @@ def test_adapter_is_written_as_by_one_process(tmp_path: Path) -> None:
 def test_moments_are_written_and_restored_in_buckets(tmp_path: Path) -> None:
     rank, _ = add_policy("nano")
     trainer: PolicyTrainer = rank._trainers["p"]
-    rank.update("p", pack(trainer.plan(ragged(1), np.random.default_rng(0)).for_rank(0)))
+    rank.update("p", pack(trainer.plan(make_ragged_samples(1), np.random.default_rng(0)).for_rank(0)))
     moments = RankTensors(rank.moments("p"), make_fetch(rank, "moments"))
     expected = dict(trainer.optimiser.moments.each())
     assert moments.keys() == expected.keys() and any(value.any() for value in expected.values())

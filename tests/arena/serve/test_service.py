@@ -28,7 +28,7 @@ from arena.config.sources import recipe_layer, set_layer
 from arena.serve import service as serving
 from arena.serve.messages import split_turns
 from arena.serve.service import CHUNK_TOKENS, ServedModel, Service, _Reply, _settle, find_roles
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 JSON = {"content-type": "application/json"}
 ASK: Any = [{"role": "user", "content": "your turn"}]
@@ -423,8 +423,8 @@ def test_serve_command_until_ctrl_c(tmp_path: Path) -> None:
 
 def test_unsafe_or_impossible_serving_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ARENA_SERVE_KEY", raising=False)
-    assert "ARENA_SERVE_KEY" in refused("serve", "nano", "--host", "0.0.0.0")
-    assert "no weights to serve" in refused("serve", "random", "--port", "0")
+    assert "ARENA_SERVE_KEY" in get_refusal("serve", "nano", "--host", "0.0.0.0")
+    assert "no weights to serve" in get_refusal("serve", "random", "--port", "0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert "--port" in refused("serve", "nano", "--port", taken.getsockname()[1])
-    assert "--engine" in refused("serve", "nano", "--engine", "vlm")
+        assert "--port" in get_refusal("serve", "nano", "--port", taken.getsockname()[1])
+    assert "--engine" in get_refusal("serve", "nano", "--engine", "vlm")

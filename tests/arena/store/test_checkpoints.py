@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from arena.errors import StoreError
 from arena.store import checkpoints, manifest
 from arena.store.checkpoints import Checkpoint
-from tests.factories.store import fill
+from tests.factories.store import write_checkpoint
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     for iteration in (1, 2):
-        checkpoints.write(tmp_path, iteration, fill)
+        checkpoints.write(tmp_path, iteration, write_checkpoint)
     return tmp_path
 
 
@@ -101,8 +101,8 @@ def test_a_damaged_checkpoint_is_skipped_and_named(run: Path, reason: str) -> No
 def test_any_changed_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     run = tmp_path_factory.getbasetemp() / "changed"
     if not run.exists():
-        checkpoints.write(run, 1, fill)
-        checkpoints.write(run, 2, fill)
+        checkpoints.write(run, 1, write_checkpoint)
+        checkpoints.write(run, 2, write_checkpoint)
     folder = run / "checkpoints" / "0002"
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     path = data.draw(st.sampled_from(files))
@@ -121,7 +121,7 @@ def test_any_changed_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, d
 
 def test_a_failing_writer_leaves_nothing(run: Path) -> None:
     def fail(folder: Path) -> None:
-        fill(folder)
+        write_checkpoint(folder)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -141,7 +141,7 @@ def test_pickles_are_refused(run: Path, name: str) -> None:
 
 
 def test_a_checkpoint_can_be_written_again(run: Path) -> None:
-    checkpoints.write(run, 2, lambda folder: fill(folder, "b"))
+    checkpoints.write(run, 2, lambda folder: write_checkpoint(folder, "b"))
     assert json.loads((checkpoints.at_iteration(run, 2).folder / "state.json").read_text()) == {"mark": "b"}
 
 
@@ -152,13 +152,13 @@ def test_a_stray_file_is_no_checkpoint_and_is_never_overwritten(run: Path) -> No
     assert checkpoints.iterations(run) == [1, 2, 8] and checkpoints.newest_committed(run) == 2
     assert checkpoints.discard_after(run, 2) == [8]
     with pytest.raises(StoreError, match="is a file"):
-        checkpoints.write(run, 9, fill)
+        checkpoints.write(run, 9, write_checkpoint)
     assert stray.read_text() == "mine"
 
 
 def test_prune_keeps_the_newest(run: Path) -> None:
-    checkpoints.write(run, 10, fill)
-    checkpoints.write(run, 10000, fill)
+    checkpoints.write(run, 10, write_checkpoint)
+    checkpoints.write(run, 10000, write_checkpoint)
     (run / "checkpoints" / "20000").mkdir()  # torn, so not counted as kept
     assert checkpoints.prune(run, 2, also=[1]) == [2]
     assert checkpoints.prune(run, 2) == [1]
@@ -173,10 +173,10 @@ def test_writer_killed_at_any_moment_leaves_a_valid_checkpoint(tmp_path: Path) -
         import sys
         from pathlib import Path
         sys.path[:0] = sys.argv[2:]
-        from tests.factories.store import fill
+        from tests.factories.store import write_checkpoint
         from arena.store import checkpoints
         for iteration in range(1, 10**6):
-            checkpoints.write(Path(sys.argv[1]), iteration, fill)
+            checkpoints.write(Path(sys.argv[1]), iteration, write_checkpoint)
             checkpoints.prune(Path(sys.argv[1]), 2)
             print(iteration, flush=True)
     """

@@ -10,8 +10,8 @@ from arena.errors import StoreError
 from arena.store import contents
 from arena.store.checkpoints import Checkpoint
 from arena.store.run import RunFolder
-from tests.factories.store import CONFIG, record, write_state
-from tests.factories.traces import flip_a_byte
+from tests.factories.store import CONFIG, make_record, write_state
+from tests.factories.traces import flip_byte
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> RunFolder:
     """Return a run of three iterations with the checkpoints of the last two."""
     run = RunFolder.create(tmp_path / "run", CONFIG, {"commands": []})
     for k in (1, 2, 3):
-        run.log.append(record(k, 0))
+        run.log.append(make_record(k, 0))
         run.log.seal(k)
         run.log.write_credit(k, [])
         run.metrics.append({"iteration": k, "loss": 0.25})
@@ -35,7 +35,7 @@ def find_resume_point(run: RunFolder) -> tuple[Checkpoint | None, list[str]]:
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "gone": lambda path: path.unlink(),
-    "a byte changed": flip_a_byte,
+    "a byte changed": flip_byte,
     "emptied": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-7]),
     "a folder": lambda path: (path.unlink(), path.mkdir()),

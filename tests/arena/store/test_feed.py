@@ -8,7 +8,7 @@ import pytest
 
 from arena.store import feed
 from arena.store.feed import FEED, FeedReader, FeedWriter
-from tests.factories.feed import HEAD, TURN, lines
+from tests.factories.feed import HEAD, TURN, make_lines
 
 
 def read_feed(run: Path) -> FeedReader:
@@ -21,7 +21,7 @@ def test_reader_follows_into_new_files(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(feed, "MAX_BYTES", 20_000)
     writer, reader = FeedWriter(tmp_path), FeedReader(tmp_path)
     for number in range(200):
-        writer.write(lines(f"m{number}", 2), over=[f"m{number - 3}"])
+        writer.write(make_lines(f"m{number}", 2), over=[f"m{number - 3}"])
         reader.refresh()
         assert (tmp_path / FEED).stat().st_size <= 20_000
         followed = [id for id, match in reader.matches.items() if not match.over]
@@ -38,13 +38,13 @@ def test_endless_match_leaves_room_for_others(tmp_path: Path, monkeypatch: pytes
     writer = FeedWriter(tmp_path)
     for number in range(100):
         writer.write([("long", json.dumps({"match": "long", "turn": TURN | {"index": number}}))])
-    writer.write(lines("short"))
+    writer.write(make_lines("short"))
     assert (tmp_path / FEED).stat().st_size <= 40_000
     assert [id for id, match in read_feed(tmp_path).matches.items() if not match.over] == ["short"]
 
 
 def test_torn_line_is_read_once_complete(tmp_path: Path) -> None:
-    (_, head), (_, turn) = lines("m")
+    (_, head), (_, turn) = make_lines("m")
     (tmp_path / FEED).write_text(f'{{"feed":"x"}}\n{head}\n{turn[:50]}')
     reader = read_feed(tmp_path)
     assert reader.matches["m"].places == []
@@ -66,7 +66,7 @@ def test_torn_line_is_read_once_complete(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_invalid_line_is_skipped(tmp_path: Path, line: str) -> None:
-    (_, head), (_, turn) = lines("m")
+    (_, head), (_, turn) = make_lines("m")
     (tmp_path / FEED).write_bytes(
         b"\n".join([b'{"feed":"x"}', head.encode(), line.encode("latin-1"), turn.encode(), b""])
     )
@@ -79,7 +79,7 @@ def test_invalid_line_is_skipped(tmp_path: Path, line: str) -> None:
 def test_irregular_or_oversized_feed_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link, a pipe, a folder and a file that is too large; none of them blocks the reader."""
     path, other = tmp_path / FEED, tmp_path / "other"
-    other.write_text("\n".join(['{"feed":"x"}', *(text for _, text in lines("m")), ""]))
+    other.write_text("\n".join(['{"feed":"x"}', *(text for _, text in make_lines("m")), ""]))
     path.symlink_to(other)
     assert read_feed(tmp_path).matches == {}
     path.unlink()

@@ -24,7 +24,7 @@ from arena.store.matchlog import MatchLog
 from arena.store.reader import LogReader
 from arena.store.schema import SCHEMA_VERSION
 from games.contracts import MOST_BRANCHES, MOST_TURNS, Image, MatchId, Message, View
-from tests.factories.store import record
+from tests.factories.store import make_record
 from tests.games.gallery import Gallery
 
 PNG = b"\x89PNG of the log"
@@ -33,7 +33,7 @@ IMAGE = Image(hashlib.sha256(PNG).hexdigest(), "image/png", 4, 4)
 
 def make_record_with_image(iteration: int, number: int, image: bytes = PNG) -> MatchRecord:
     """Return a match whose turn has an image."""
-    plain = record(iteration, number)
+    plain = make_record(iteration, number)
     named_image = replace(IMAGE, hash=hashlib.sha256(image).hexdigest())
     turn = plain.turns[0]._replace(messages=(Message.of("referee", "look", [named_image]),))
     return replace(plain, turns=(turn,), pictures={named_image.hash: image})
@@ -77,7 +77,7 @@ def test_files_of_other_names_are_ignored(tmp_path: Path, name: str) -> None:
     """They cause no error, are no iteration, and are not removed with later ones."""
     log = MatchLog(tmp_path / "log")
     for k in (1, 2):
-        log.append(record(k, 0))
+        log.append(make_record(k, 0))
     (tmp_path / "log" / name).write_text("a stranger's")
     assert log.iterations() == [1, 2] and log.discard_after(1) == [2]
     assert sorted(file.name for file in log.folder.iterdir()) == sorted(["0001.jsonl", name])
@@ -92,7 +92,7 @@ def test_identity_fits_the_log_or_is_refused(tmp_path: Path) -> None:
     for _ in range(MOST_BRANCHES):
         deepest = deepest.branch(MOST_TURNS - 1)
     log = MatchLog(tmp_path)
-    log.append(record(identity=deepest))
+    log.append(make_record(identity=deepest))
     log.seal(deepest.iteration)
     (row,) = log.read(deepest.iteration)
     assert MatchRecord.from_json(row).identity == deepest == MatchId.parse(row["id"])
@@ -152,7 +152,7 @@ EDITS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> None:
     log, (changes, message) = MatchLog(tmp_path), EDITS[edit]
-    log.append(record(1, 0))
+    log.append(make_record(1, 0))
     path = tmp_path / "0001.jsonl"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes) + "\n")
     with pytest.raises(StoreError) as error:
@@ -163,7 +163,7 @@ def test_an_edited_line_is_refused_in_one_line(tmp_path: Path, edit: str) -> Non
 
 def test_branch_without_its_parent_is_read(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(identity=MatchId(1, 0, 3).branch(4)))
+    log.append(make_record(identity=MatchId(1, 0, 3).branch(4)))
     log.seal(1)
     (found,) = trained_trajectories(map(MatchRecord.from_json, log.read(1)))
     assert (found.match, found.parent, found.parent_turn) == ("0001-0000-r3-b4", "0001-0000-r3", 4)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.factories.children import Child, Hurt, arena_child
-from tests.factories.commands import ITERATIONS, TINY, Told, arena
-from tests.factories.traces import Left, assert_same, flip_a_byte, left
+from tests.factories.children import Child, ChildFault, run_arena_child
+from tests.factories.commands import ITERATIONS, TINY, CommandResult, arena
+from tests.factories.traces import RunTrace, assert_same, flip_byte, read_trace
 
 KILLED = -signal.SIGKILL
 
 
 @pytest.fixture
-def expected(unbroken: Path) -> Left:
-    return left(unbroken)
+def expected(uninterrupted_run: Path) -> RunTrace:
+    return read_trace(uninterrupted_run)
 
 
 def make_command(run: Path) -> list[str | Path]:
@@ -28,8 +28,8 @@ def make_command(run: Path) -> list[str | Path]:
     return ["resume", run, "--json"] if (run / "config.yaml").exists() else [*TINY, "--out", run]
 
 
-def continue_run(run: Path, scratch: Path) -> Told:
-    result = arena_child(scratch, *make_command(run))
+def continue_run(run: Path, scratch: Path) -> CommandResult:
+    result = run_arena_child(scratch, *make_command(run))
     assert result.code == 0, result.err
     return result
 
@@ -37,7 +37,7 @@ def continue_run(run: Path, scratch: Path) -> Told:
 def kill_when(run: Path, scratch: Path, moment: Callable[[], bool]) -> bool:
     """Run until `moment`, then send SIGKILL; return whether it came before the end."""
     child = Child(scratch, *make_command(run))
-    child.until(moment)
+    child.wait_until(moment)
     child.signal(signal.SIGKILL)
     return child.end().code == KILLED
 
@@ -46,7 +46,7 @@ def make_start_check(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and (path.is_dir() or path.stat().st_size > 0)
 
 
-def test_tiny_run_covers_valid_and_invalid_acts(unbroken: Path, expected: Left) -> None:
+def test_tiny_run_covers_valid_and_invalid_acts(uninterrupted_run: Path, expected: RunTrace) -> None:
     acts = [turn["valid"] for row in expected.matches for turn in row["turns"]]
     assert any(acts) and not all(acts)
     assert len({row["report"]["ended"] for row in expected.matches}) > 1
@@ -59,7 +59,7 @@ def test_tiny_run_covers_valid_and_invalid_acts(unbroken: Path, expected: Left) 
 @pytest.mark.parametrize(
     "phases", [["play", "learn"], ["imitate", "save the imitated weights", "play", "learn", "seal", "commit"]]
 )
-def test_run_killed_in_several_phases_ends_equal(tmp_path: Path, expected: Left, phases: list[str]) -> None:
+def test_run_killed_in_several_phases_ends_equal(tmp_path: Path, expected: RunTrace, phases: list[str]) -> None:
     run = tmp_path / "run"
     paths = {
         "imitate": "config.yaml",
@@ -72,36 +72,36 @@ def test_run_killed_in_several_phases_ends_equal(tmp_path: Path, expected: Left,
     killed = [kill_when(run, tmp_path / "said", make_start_check(run / paths[phase])) for phase in phases]
     assert sum(killed) >= len(killed) - (len(killed) > 2), killed  # the last phase may end before it is seen
     continue_run(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.fixture(scope="module")
 def run_size(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, float]:
     """Return the number of durable steps (fsyncs, renames, removals) and the seconds of a whole run."""
     folder = tmp_path_factory.mktemp("measured")
-    child = Child(folder, *TINY, "--out", folder / "run", hurt=Hurt(count_steps=folder / "steps"))
+    child = Child(folder, *TINY, "--out", folder / "run", fault=ChildFault(count_steps=folder / "steps"))
     assert child.end().code == 0
-    return int((folder / "steps").read_text()), time.monotonic() - child.begun
+    return int((folder / "steps").read_text()), time.monotonic() - child.started_at
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(12))
 def test_run_killed_between_two_writes_ends_equal(
-    tmp_path: Path, run_size: tuple[int, float], expected: Left, number: int
+    tmp_path: Path, run_size: tuple[int, float], expected: RunTrace, number: int
 ) -> None:
     """Send SIGKILL before a random fsync, rename or removal of the run."""
     steps, run = run_size[0], tmp_path / "run"
     step = random.Random(number).randint(1, steps)
-    result = arena_child(tmp_path / "said", *make_command(run), hurt=Hurt(kill_at_step=step))
+    result = run_arena_child(tmp_path / "said", *make_command(run), fault=ChildFault(kill_at_step=step))
     assert result.code == KILLED, f"step {step} of {steps}: {result}"
     continue_run(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(10))
 def test_run_killed_at_a_random_moment_ends_equal(
-    tmp_path: Path, run_size: tuple[int, float], expected: Left, number: int
+    tmp_path: Path, run_size: tuple[int, float], expected: RunTrace, number: int
 ) -> None:
     moment = random.Random(number).uniform(0.05, 0.95) * run_size[1]
     run = tmp_path / "run"
@@ -109,7 +109,7 @@ def test_run_killed_at_a_random_moment_ends_equal(
         shutil.rmtree(run)
         moment *= 0.7
     continue_run(run, tmp_path / "said")
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
@@ -120,7 +120,7 @@ def kill_after(seconds: float, run: Path, scratch: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_shell_processes_resume_equal(tmp_path: Path, expected: Left) -> None:
+def test_shell_processes_resume_equal(tmp_path: Path, expected: RunTrace) -> None:
     run, python = tmp_path / "run", [sys.executable, "-m", "arena"]
     first = subprocess.Popen([*python, *TINY, "--out", run], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not make_start_check(run / "log" / "0002.jsonl")() and first.poll() is None:
@@ -129,18 +129,20 @@ def test_shell_processes_resume_equal(tmp_path: Path, expected: Left) -> None:
     first.wait()
     result = subprocess.run([*python, "resume", run], capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stderr
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)
 
 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("file", ["policies/shared/model.safetensors", "manifest.json"])
-def test_torn_checkpoint_is_skipped_with_a_note(tmp_path: Path, unbroken: Path, expected: Left, file: str) -> None:
-    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+def test_torn_checkpoint_is_skipped_with_a_note(
+    tmp_path: Path, uninterrupted_run: Path, expected: RunTrace, file: str
+) -> None:
+    run = Path(shutil.copytree(uninterrupted_run, tmp_path / "run"))
     newest = run / "checkpoints" / f"{ITERATIONS:04d}"
-    flip_a_byte(newest / file)
+    flip_byte(newest / file)
     result = arena("resume", run, "--json")
     assert result.code == 0, result.err
     name = file.rsplit("/", 1)[-1]
     assert f"checkpoint {newest} is torn" in result.err and name in result.err
     assert result.err.startswith("arena: ") and result.err.count("\n") == 1
-    assert_same(left(run), expected)
+    assert_same(read_trace(run), expected)

@@ -11,7 +11,7 @@ from arena.errors import ConfigError, StoreError
 from arena.store.export import new_folder
 from arena.store.files import write_atomic
 from arena.store.outputs import PICTURE, RECORDS, REPORT, append_output, require_output, results_kind, write_output
-from tests.factories.commands import arena, refused
+from tests.factories.commands import arena, get_refusal
 
 
 def test_new_and_own_files_are_written(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_old_leftovers_of_killed_exports_are_removed(tmp_path: Path) -> None:
 )
 def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "thesis").write_text("years of work")
-    assert "exists and is no" in refused(*command, str(tmp_path / "thesis"))
+    assert "exists and is no" in get_refusal(*command, str(tmp_path / "thesis"))
     assert (tmp_path / "thesis").read_text() == "years of work"
 
 
@@ -138,12 +138,12 @@ def test_every_command_refuses_before_it_works(tmp_path: Path, command: list[str
 def test_schema_overwrites_schemas_only(tmp_path: Path, kind: str) -> None:
     schema = tmp_path / f"{kind}.schema.json"
     schema.write_text("years of work")
-    assert "is no schema that Arena wrote" in refused("init", kind, "mine", "--to", str(tmp_path))
+    assert "is no schema that Arena wrote" in get_refusal("init", kind, "mine", "--to", str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == [schema.name]
     (tmp_path / "thesis").write_text(f'{{\n "$id": "{schema.name}"}}')
     schema.unlink()
     schema.symlink_to("thesis")
-    assert "a link" in refused("init", kind, "mine", "--to", str(tmp_path))
+    assert "a link" in get_refusal("init", kind, "mine", "--to", str(tmp_path))
     schema.unlink()
     (tmp_path / "thesis").rename(schema)
     arena("init", kind, "mine", "--to", str(tmp_path))

@@ -27,7 +27,7 @@ from arena.store.locks import is_in_use, read_holder
 from arena.store.reader import RunReader
 from arena.store.run import MetricsLog, RunFolder
 from arena.store.state import read_state
-from tests.factories.hostile import at_most
+from tests.factories.hostile import limit_seconds
 
 
 def make_study(run: Path) -> Plan:
@@ -72,6 +72,6 @@ def test_pipe_blocks_no_reader(tmp_path: Path, name: str) -> None:
     (run / place).unlink(missing_ok=True)
     os.mkfifo(run / place)
     started = monotonic()
-    with at_most(5), suppress(StoreError, OSError):
+    with limit_seconds(5), suppress(StoreError, OSError):
         read(run)
     assert monotonic() - started < 4  # the timeout's error is an OSError, too

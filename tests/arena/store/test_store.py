@@ -30,8 +30,8 @@ from arena.store.run import MetricsLog, RunFolder
 from arena.store.schema import MATCHES, SCHEMA_VERSION
 from arena.store.schema import UNREAD as KNOWN_UNREAD
 from games.contracts import UNREAD
-from tests.factories.commands import files_of_at_most
-from tests.factories.store import CONFIG, fill, record, write_state
+from tests.factories.commands import limit_file_size
+from tests.factories.store import CONFIG, make_record, write_checkpoint, write_state
 
 
 def list_ids(rows: list[dict[str, object]]) -> list[object]:
@@ -48,8 +48,8 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_open_and_sealed_iterations_read_alike(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    failed = record(3, 1, status="failed", reason="limit")
-    records = [record(3, 2), record(3, 0, text="x\u2028\x00\ud800"), failed]
+    failed = make_record(3, 1, status="failed", reason="limit")
+    records = [make_record(3, 2), make_record(3, 0, text="x\u2028\x00\ud800"), failed]
     for match in records:
         log.append(match)
     before = log.read(3)
@@ -59,13 +59,13 @@ def test_open_and_sealed_iterations_read_alike(tmp_path: Path) -> None:
     assert MatchRecord.from_json(log.read(3)[2]) == records[0]
     log.seal(3)
     with pytest.raises(StoreError, match="sealed"):
-        log.append(record(3, 9))
+        log.append(make_record(3, 9))
 
 
 def test_several_iterations_can_be_open(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     for iteration in (1, 0, 1, 10000):
-        log.append(record(iteration, len(log.read(iteration))))
+        log.append(make_record(iteration, len(log.read(iteration))))
     log.seal(0)
     assert log.iterations() == [0, 1, 10000]
     assert list_ids(list(log.rows())) == ["0000-0000", "0001-0000", "0001-0001", "10000-0000"]
@@ -77,7 +77,7 @@ def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> Non
         try:
             log = MatchLog(tmp_path)
             for number in range(5):
-                log.append(record(0, number))
+                log.append(make_record(0, number))
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -86,10 +86,10 @@ def test_every_match_is_on_the_disk_before_append_returns(tmp_path: Path) -> Non
 
 def test_append_calls_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    log.append(record(0, 1))
+    log.append(make_record(0, 1))
     assert len(synced) == 1
 
 
@@ -98,14 +98,14 @@ def test_append_calls_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     folder = tmp_path_factory.mktemp("log")
     log = MatchLog(folder)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     write = (folder / "0000.jsonl").stat().st_size
-    log.append(record(0, 1))
+    log.append(make_record(0, 1))
     size = (folder / "0000.jsonl").stat().st_size
     os.truncate(folder / "0000.jsonl", max(write, size - cut))
     again = MatchLog(folder)
     assert list_ids(again.read(0)) == ["0000-0000"]
-    again.append(record(0, 2))
+    again.append(make_record(0, 2))
     assert list_ids(again.read(0)) == ["0000-0000", "0000-0002"]
     again.seal(0)
 
@@ -114,20 +114,20 @@ def test_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, cut
 def test_torn_middle_line_is_refused(tmp_path: Path, line: bytes) -> None:
     garbage = line + b"\n"
     path = tmp_path / "0000.jsonl"
-    MatchLog(tmp_path).append(record(0, 0))
+    MatchLog(tmp_path).append(make_record(0, 0))
     good = path.read_bytes()
     path.write_bytes(good + garbage + good)
     with pytest.raises(LogError, match=r"0000\.jsonl:2: this line is damaged"):
         MatchLog(tmp_path).read(0)
     with pytest.raises(LogError, match=r"0000\.jsonl:2"):
-        MatchLog(tmp_path).append(record(0, 1))
+        MatchLog(tmp_path).append(make_record(0, 1))
     path.write_bytes(good + garbage)
     assert list_ids(MatchLog(tmp_path).read(0)) == ["0000-0000"]
 
 
 def test_crash_after_sealing_leaves_one_version(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     open_file = (tmp_path / "0000.jsonl").read_bytes()
     log.seal(0)
     (tmp_path / "0000.jsonl").write_bytes(open_file * 2)
@@ -139,8 +139,8 @@ def test_crash_after_sealing_leaves_one_version(tmp_path: Path) -> None:
 
 def test_a_match_logged_twice_is_not_sealed(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
+    log.append(make_record(0, 0))
     with pytest.raises(LogError, match="0000-0000 was logged more than once"):
         log.seal(0)
     assert not (tmp_path / "0000.parquet").exists()
@@ -158,14 +158,14 @@ def test_a_match_logged_twice_is_not_sealed(tmp_path: Path) -> None:
 def test_unsealable_match_is_not_appended(tmp_path: Path, changes: dict[str, Any]) -> None:
     log = MatchLog(tmp_path)
     with pytest.raises((LogError, RecordError)) as error:
-        log.append(record(0, 0, **changes))
+        log.append(make_record(0, 0, **changes))
     assert "\n" not in str(error.value) and log.iterations() == []
 
 
 def test_credit_is_written_and_read(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    (opener,) = trajectories(record(0, 0))
-    log.append(record(0, 0))
+    (opener,) = trajectories(make_record(0, 0))
+    log.append(make_record(0, 0))
     log.seal(0)
     assert log.credit(0) == []
     log.write_credit(0, [opener.credited([4.0], [-0.25])])
@@ -175,9 +175,9 @@ def test_credit_is_written_and_read(tmp_path: Path) -> None:
 
 def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    (opener,) = trajectories(record(0, 0))
+    (opener,) = trajectories(make_record(0, 0))
     for iteration in range(4):
-        log.append(record(iteration, 0))
+        log.append(make_record(iteration, 0))
         if iteration < 3:
             log.seal(iteration)
         log.write_credit(iteration, [opener])
@@ -185,7 +185,7 @@ def test_later_iterations_are_discarded_in_every_form(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "0000.credit.parquet", "0000.parquet", "0001.credit.parquet", "0001.parquet",
     ]  # fmt: skip
-    log.append(record(2, 5))
+    log.append(make_record(2, 5))
     assert list_ids(log.read(2)) == ["0002-0005"]
     assert MatchLog(tmp_path / "absent").discard_after(0) == []
 
@@ -204,7 +204,7 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
 
     assert list_undocumented(MATCHES) == []
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     log.seal(0)
     schema = pq.read_schema(tmp_path / "0000.parquet")
     assert schema.metadata[b"arena.schema_version"] == str(SCHEMA_VERSION).encode()
@@ -214,8 +214,8 @@ def test_the_schema_is_versioned_and_documents_every_field(tmp_path: Path) -> No
 @pytest.mark.parametrize("other", [1, SCHEMA_VERSION - 1, SCHEMA_VERSION + 1, 99])
 def test_another_schema_is_refused_in_one_line(tmp_path: Path, other: int) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
-    log.append(record(1, 0))
+    log.append(make_record(0, 0))
+    log.append(make_record(1, 0))
     log.seal(0)
     table = pq.read_table(tmp_path / "0000.parquet")
     pq.write_table(table.replace_schema_metadata({"arena.schema_version": f"{other}"}), tmp_path / "0000.parquet")
@@ -237,7 +237,7 @@ def test_damaged_sealed_file_never_reads_differently(
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     log = MatchLog(folder)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     right, some = log.read(0), ["id", "turns.seat", "turns.rewards"]
     log.seal(0)
     reader = LogReader(folder)
@@ -275,7 +275,7 @@ def test_failing_disk_leaves_the_log_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error_number: int
 ) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
-    run.log.append(record(0, 0))
+    run.log.append(make_record(0, 0))
     write = os.write
 
     def write_partially(descriptor: int, data: bytes) -> int:
@@ -285,10 +285,10 @@ def test_failing_disk_leaves_the_log_unchanged(
 
     monkeypatch.setattr(os, "write", write_partially)
     with pytest.raises(StoreError) as error:
-        run.log.append(record(0, 1))
+        run.log.append(make_record(0, 1))
     monkeypatch.undo()
     assert f"then arena resume {run.path}" in str(error.value) and "\n" not in str(error.value)
-    run.log.append(record(0, 2))
+    run.log.append(make_record(0, 2))
     assert list_ids(run.log.read(0)) == ["0000-0000", "0000-0002"]
 
 
@@ -298,13 +298,13 @@ def fill_the_disk(path: Path) -> None:
     rest = f"free some space, then arena resume {run.path}"
     checkpoints.write(run.path, 0, write_state)
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/checkpoints/0001; {rest}$"):
-        checkpoints.write(run.path, 1, lambda folder: fill(folder, "x" * 10**4))
+        checkpoints.write(run.path, 1, lambda folder: write_checkpoint(folder, "x" * 10**4))
     newest = checkpoints.newest_valid(run.path)
     assert newest and newest.iteration == 0 and checkpoints.iterations(run.path) == [0]
     numbers = itertools.count()
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/log/0000.jsonl; {rest}$"):
         for number in numbers:
-            run.log.append(record(0, number, text="x" * 5000))
+            run.log.append(make_record(0, number, text="x" * 5000))
     assert len(run.log.read(0)) == next(numbers) - 1 > 3
     with pytest.raises(StoreError, match=f"^disk full while writing {path}/metrics.jsonl; {rest}$"):
         run.metrics.append({"iteration": 0, "x": "y" * 10**6})
@@ -312,7 +312,7 @@ def fill_the_disk(path: Path) -> None:
 
 
 def test_file_size_limit_is_reported_as_a_full_disk(tmp_path: Path) -> None:
-    with files_of_at_most(100_000):
+    with limit_file_size(100_000):
         fill_the_disk(tmp_path / "run")
 
 
@@ -437,7 +437,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
 def test_discard_after_drops_later_iterations(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
     for iteration in range(3):
-        run.log.append(record(iteration, 0))
+        run.log.append(make_record(iteration, 0))
         run.log.seal(iteration)
         run.metrics.append({"iteration": iteration})
         run.checkpoint(iteration, write_state)
@@ -455,7 +455,7 @@ def test_discard_after_drops_later_iterations(tmp_path: Path) -> None:
 
 def test_a_match_is_found_by_its_id(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG, {})
-    run.log.append(record(0, 1))
+    run.log.append(make_record(0, 1))
     reader = RunReader(run.path)
     assert reader.match("0000-0001")["payoffs"] == {"opener": 4.0}
     for wrong in ("0000-0002", "9-1", "x", "", "²-1"):
@@ -467,7 +467,7 @@ def test_a_match_is_found_by_its_id(tmp_path: Path) -> None:
 
 def test_streams_can_be_left_out(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     log.seal(0)
     assert "streams" not in LogReader(tmp_path).read(0, streams=False)[0]
     assert LogReader(tmp_path).read(0)[0]["streams"]["opener"][0]["ids"] == [1, 2]
@@ -476,7 +476,7 @@ def test_streams_can_be_left_out(tmp_path: Path) -> None:
 def test_columns_of_open_and_sealed_iterations_are_equal(tmp_path: Path) -> None:
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
     for number in (2, 0, 1):
-        log.append(record(0, number))
+        log.append(make_record(0, number))
     some = ["turns.rewards", "turns.index", "id", "payoffs", "seats.policy"]
     table = reader.table(0, some)
     log.seal(0)
@@ -492,7 +492,7 @@ def test_columns_of_open_and_sealed_iterations_are_equal(tmp_path: Path) -> None
 
 def test_only_requested_columns_are_read(tmp_path: Path) -> None:
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     log.seal(0)
     table, path = reader.table(0, ["id", "turns.raw"]), tmp_path / "0000.parquet"
     raw, group = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(0)
@@ -510,7 +510,7 @@ def test_match_is_read_without_other_row_groups(tmp_path: Path, monkeypatch: pyt
     """Other row groups are damaged here, which only a full read notices."""
     monkeypatch.setattr(matchlog, "ROWS_PER_GROUP", 2)
     log, reader = MatchLog(tmp_path), LogReader(tmp_path)
-    records = [record(0, number) for number in range(30)]
+    records = [make_record(0, number) for number in range(30)]
     log.extend(records)
     log.seal(0)
     log.write_credit(0, [trajectory.credited([1.0], [0.5]) for each in records for trajectory in trajectories(each)])
@@ -533,7 +533,7 @@ def test_match_is_read_without_other_row_groups(tmp_path: Path, monkeypatch: pyt
 
 def test_sealing_during_a_read_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     reader = LogReader(tmp_path)
     read_sealed = reader._read_sealed
     results: list[object] = []
@@ -577,7 +577,7 @@ def test_the_reader_loads_neither_torch_nor_players_nor_rules() -> None:
 
 def test_json_lines_are_read_by_plain_json(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0, text="\u2028\n\ud800"))
+    log.append(make_record(0, 0, text="\u2028\n\ud800"))
     (line,) = (tmp_path / "0000.jsonl").read_text("ascii").splitlines()
     assert json.loads(line)["turns"][0]["raw"] == "\u2028\n\ufffd"
     assert files.CONFIG == "config.yaml"
@@ -590,11 +590,11 @@ def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypat
         matchlog, "Timer", lambda seconds, late: Timer(3600.0, late)
     )  # a busy machine may exceed the interval
     for number in range(999):
-        batch.add(record(0, number))
+        batch.add(make_record(0, number))
     assert log.read(0) == []
-    batch.add(record(0, 999))
+    batch.add(make_record(0, 999))
     assert len(log.read(0)) == 1000, "a full batch is written"
-    batch.add(record(1, 0))
+    batch.add(make_record(1, 0))
     batch.flush()
     batch.flush()
     assert (len(log.read(0)), len(log.read(1))) == (1000, 1)
@@ -603,27 +603,27 @@ def test_a_batch_is_written_when_it_is_full_or_flushed(tmp_path: Path, monkeypat
 def test_single_match_is_written_after_the_interval(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
     batch = matchlog.MatchBatch(log)
-    batch.add(record(0, 0))
+    batch.add(make_record(0, 0))
     assert log.read(0) == [], "a batch waits first"
     for _ in range(300):
         if log.read(0):
             break
         time.sleep(0.1)
     assert len(log.read(0)) == 1
-    batch.add(record(0, 1))
+    batch.add(make_record(0, 1))
     batch.flush()
     assert len(log.read(0)) == 2, "a match was written twice"
 
 
 def test_failed_timed_write_is_raised_by_the_next_call(tmp_path: Path) -> None:
     log = MatchLog(tmp_path)
-    log.append(record(0, 0))
+    log.append(make_record(0, 0))
     log.seal(0)
     batch = matchlog.MatchBatch(log)
-    batch.add(record(0, 1))
+    batch.add(make_record(0, 1))
     batch._flush_on_timer()
     with pytest.raises(StoreError, match="is sealed"):
-        batch.add(record(0, 2))
+        batch.add(make_record(0, 2))
     with pytest.raises(StoreError, match="is sealed"):
         batch.flush()
 

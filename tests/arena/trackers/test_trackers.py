@@ -18,7 +18,7 @@ from arena.trackers.tensorboard_run import format_table
 from arena.trackers.threads import Trackers, TrackerThread, flatten_figures
 from arena.trackers.wandb_run import DEFAULTS
 from tests.factories import fake_wandb
-from tests.factories.labs import Quiet, experiment, finished
+from tests.factories.labs import RecordingWatcher, make_experiment, run_lab
 from tests.factories.made_run import make_run
 
 
@@ -206,8 +206,8 @@ def test_failing_tensorboard_is_reported_once_and_the_run_completes(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("arena.trackers.tensorboard_run.Run.log", raise_disk_full)
-    watcher = Quiet()
-    finished(tmp_path / "run", experiment("policies.shared.imitate=null"), watcher)
+    watcher = RecordingWatcher()
+    run_lab(tmp_path / "run", make_experiment("policies.shared.imitate=null"), watcher)
     assert [row["iteration"] for row in watcher.rows] == [1, 2]
     (note,) = [text for k, text in watcher.phases if text.startswith("tracker")]
     assert note.startswith("tracker tensorboard (the run does without): ") and "No space left" in note
@@ -217,9 +217,9 @@ def test_tensorboard_shows_figures_and_matches_unless_asked_otherwise(tmp_path: 
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     quick = ["iterations=2", "policies.shared.imitate=null"]
-    finished(tmp_path / "none", experiment("tracker=[]", *quick[1:], "iterations=1"))
+    run_lab(tmp_path / "none", make_experiment("tracker=[]", *quick[1:], "iterations=1"))
     assert not (tmp_path / "none" / "tensorboard").exists()
-    finished(tmp_path / "run", experiment(*quick))
+    run_lab(tmp_path / "run", make_experiment(*quick))
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     assert [event.step for event in events.Scalars("seconds/play")] == [1, 2]

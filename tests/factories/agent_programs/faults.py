@@ -1,4 +1,4 @@
-"""An agent with one fault, named by its first argument; the second is a file for its processes' ids."""
+"""An agent with the fault named by its first argument; the second is a file for its process ids."""
 
 import json
 import os

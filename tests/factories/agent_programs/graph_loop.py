@@ -1,4 +1,4 @@
-"""A small graph of steps in plain Python, as LangGraph's agents: state in, state out, JSON written its own way."""
+"""A small LangGraph-like agent in plain Python, which re-serialises JSON in its own way."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def ask(**body: Any) -> dict[str, Any]:
 
 
 def model(state: dict[str, Any]) -> str:
-    said = ask(messages=state["messages"], tools=TOOLS)
+    reply = ask(messages=state["messages"], tools=TOOLS)
     calls = [
         {
             **one,
@@ -29,10 +29,10 @@ def model(state: dict[str, Any]) -> str:
                 "arguments": json.dumps(json.loads(one["function"]["arguments"]), indent=1),
             },
         }
-        for one in said.get("tool_calls", [])
+        for one in reply.get("tool_calls", [])
     ]
     state["messages"].append(
-        {"role": "assistant", "content": said["content"] or "", **({"tool_calls": calls} if calls else {})}
+        {"role": "assistant", "content": reply["content"] or "", **({"tool_calls": calls} if calls else {})}
     )
     state["rounds"] += 1
     return "tools" if calls and state["rounds"] < 4 else "end"

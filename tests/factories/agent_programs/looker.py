@@ -1,4 +1,4 @@
-"""An agent that shows the policy pictures, two in its first request and one more later, and asks for a remote one."""
+"""An agent that shows the policy pictures, two in its first request and one later, and requests a remote one."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ messages.append({"role": "assistant", "content": ask(messages=messages)["content
 try:
     remote = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:9/x.png"}}
     ask(messages=[{"role": "user", "content": [remote]}])
-except Exception:  # noqa: BLE001 it is refused
+except Exception:  # noqa: BLE001 any refusal
     pass
 else:
     sys.exit("a remote image was accepted")

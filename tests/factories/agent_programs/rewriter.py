@@ -1,4 +1,4 @@
-"""An agent that rewrites its history: it summarises, drops old turns, edits a reply, and asks sub-agents at once."""
+"""An agent that rewrites its history: it summarises, drops old turns, edits a reply, and runs sub-agents."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""An agent on the unmodified OpenAI SDK: a loop with tools and parallel calls, streamed or not, by either API."""
+"""An agent on the OpenAI SDK: a loop with parallel tool calls, streamed or not, by either API."""
 
 import json
 import sys
@@ -17,34 +17,34 @@ def chat() -> str:
     for _ in range(rounds):
         if streams:
             with client.chat.completions.stream(model="gpt-4o", messages=messages, tools=TOOLS) as stream:
-                said = stream.get_final_completion().choices[0].message
+                reply = stream.get_final_completion().choices[0].message
         else:
-            said = client.chat.completions.create(model="gpt-4o", messages=messages, tools=TOOLS).choices[0].message
-        messages.append(said)
-        if not said.tool_calls:
+            reply = client.chat.completions.create(model="gpt-4o", messages=messages, tools=TOOLS).choices[0].message
+        messages.append(reply)
+        if not reply.tool_calls:
             break
-        for one in said.tool_calls:
-            result = call(one.function.name, json.loads(one.function.arguments))
-            messages.append({"role": "tool", "tool_call_id": one.id, "content": result})
-    return said.content or "nothing"
+        for tool_call in reply.tool_calls:
+            result = call(tool_call.function.name, json.loads(tool_call.function.arguments))
+            messages.append({"role": "tool", "tool_call_id": tool_call.id, "content": result})
+    return reply.content or "nothing"
 
 
 def responses() -> str:
     tools = [{"type": "function", **tool["function"]} for tool in TOOLS]
-    given = [{"role": "user", "content": text}]
+    items = [{"role": "user", "content": text}]
     for _ in range(rounds):
         if streams:
-            with client.responses.stream(model="gpt-4o", instructions="Use tools.", input=given, tools=tools) as stream:
+            with client.responses.stream(model="gpt-4o", instructions="Use tools.", input=items, tools=tools) as stream:
                 for _event in stream:
                     pass
                 response = stream.get_final_response()
         else:
-            response = client.responses.create(model="gpt-4o", instructions="Use tools.", input=given, tools=tools)
-        given += response.output
+            response = client.responses.create(model="gpt-4o", instructions="Use tools.", input=items, tools=tools)
+        items += response.output
         calls = [item for item in response.output if item.type == "function_call"]
         for one in calls:
             result = call(one.name, json.loads(one.arguments))
-            given.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
+            items.append({"type": "function_call_output", "call_id": one.call_id, "output": result})
         if not calls:
             break
     return response.output_text or "nothing"

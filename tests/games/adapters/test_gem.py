@@ -8,13 +8,13 @@ import games
 from games.adapters.gem import GemGame
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.adapted import dealt, reason
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
 
 pytest.importorskip("gem")
 MINES, GUESS = "gem:game:Minesweeper-v0-easy", "gem:game:GuessTheNumber-v0-easy"
 
 
-start_game = partial(dealt, GemGame)
+start_game = partial(make_dealt_game, GemGame)
 
 
 @pytest.mark.slow_after(3)
@@ -98,7 +98,7 @@ def test_clone_is_independent() -> None:
     ],
 )
 def test_unavailable_game_is_refused_in_one_line(name: str, message: str) -> None:
-    assert message in reason(name)
+    assert message in get_refusal_reason(name)
 
 
 def test_missing_corpus_is_named_and_never_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:

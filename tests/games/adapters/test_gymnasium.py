@@ -12,7 +12,7 @@ import games
 from games.adapters.gymnasium import GymnasiumGame
 from games.adapters.named import split_settings
 from games.conformance.kit import check
-from tests.factories.adapted import dealt, reason
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
 
 LAKE = "gymnasium:FrozenLake-v1(is_slippery=false)"
 
@@ -64,7 +64,7 @@ for kind in (Echo, RebuiltEcho, UncopiableEcho):
     gymnasium.register(f"Arena{kind.__name__}-v0", entry_point=kind, max_episode_steps=9)
 
 
-start_game = partial(dealt, GymnasiumGame)
+start_game = partial(make_dealt_game, GymnasiumGame)
 
 
 @pytest.mark.slow_after(2)
@@ -157,7 +157,7 @@ def test_act_that_fails_in_the_environment_changes_nothing() -> None:
     ],
 )
 def test_unavailable_environment_is_refused_in_one_line(name: str, options: dict[str, Any], message: str) -> None:
-    assert message in reason(name, **options)
+    assert message in get_refusal_reason(name, **options)
 
 
 def test_refuses_image_observations() -> None:

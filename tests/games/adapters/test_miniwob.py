@@ -14,13 +14,13 @@ from games.adapters import miniwob as adapter
 from games.adapters.miniwob import MiniWob
 from games.adapters.pool import Pool
 from games.conformance.kit import check
-from tests.factories.adapted import dealt, reason
-from tests.factories.faults import FAULTS, injected
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
+from tests.factories.faults import FAULTS, inject_faults
 
 pytest.importorskip("miniwob")
 HAS_BROWSER = shutil.which("chromedriver") is not None
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not HAS_BROWSER, reason="needs chromium-driver")]
-start_game = partial(dealt, MiniWob)
+start_game = partial(make_dealt_game, MiniWob)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_page_is_shown_as_a_picture() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_browser_is_retried(fault: str, pool: Pool, folder: Path) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "miniwob:click-button", {"max_turns": 3}, ["press Tab"], fault, lambda _: pool.children[0].pid,
         (adapter, "SECONDS"), inner=lambda tree: next(process for process in tree if process.name() == "chromium"),
     )  # fmt: skip
@@ -135,9 +135,9 @@ def test_match_with_a_failing_browser_is_retried(fault: str, pool: Pool, folder:
     ],
 )
 def test_unknown_task_or_option_is_refused_in_one_line(name: str, options: dict[str, Any], message: str) -> None:
-    assert message in reason(name, **options)
+    assert message in get_refusal_reason(name, **options)
 
 
 def test_missing_browser_is_reported_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert "apt-get install chromium chromium-driver" in reason("miniwob:click-button")
+    assert "apt-get install chromium chromium-driver" in get_refusal_reason("miniwob:click-button")

@@ -6,7 +6,7 @@ import pytest
 
 import games
 from games.conformance.kit import check
-from tests.pages import ROOT, blocks
+from tests.pages import ROOT, find_blocks
 
 pytest.importorskip("crafter")
 
@@ -15,7 +15,7 @@ pytest.importorskip("crafter")
 def example(tmp_path: Path) -> str:
     """Name of the page's example game, saved as a file."""
     (block,) = [
-        block for block in blocks(ROOT / "docs" / "new-adapter.md") if block.file and block.language == "python"
+        block for block in find_blocks(ROOT / "docs" / "new-adapter.md") if block.file and block.language == "python"
     ]
     (tmp_path / str(block.file)).write_text(block.text, "utf-8")
     return f"{tmp_path / str(block.file)}:Crafter"

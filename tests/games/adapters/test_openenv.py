@@ -20,7 +20,7 @@ from games.adapters.modules import find_run_module
 from games.adapters.openenv import OpenEnv
 from games.adapters.openenv_server import PYTHON, ServerError
 from games.conformance.kit import check
-from tests.factories.faults import FAULTS, injected
+from tests.factories.faults import FAULTS, inject_faults
 
 pytest.importorskip("websockets")
 has_openenv = bool(os.environ.get(PYTHON)) or importlib.util.find_spec("openenv") is not None
@@ -201,7 +201,7 @@ def test_crashed_or_hanging_server_fails_the_match_and_is_replaced(
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_server_is_retried(fault: str) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "openenv:counting:words", {"max_turns": 3}, ["go"], fault, lambda game: game.env.server.pid,
         (openenv_server, "STEP_SECONDS"),
     )  # fmt: skip
@@ -212,7 +212,7 @@ def test_match_with_a_failing_server_is_retried(fault: str) -> None:
 @needs_openenv
 @pytest.mark.slow
 def test_server_that_exceeds_the_turn_limit_is_ended() -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "openenv:counting:words", {"max_turns": 3}, ["go"], "hang", lambda game: game.env.server.pid,
         (openenv_server, "STEP_SECONDS"), Limits(turn_seconds=15.0),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from games.adapters.pool import Pool
 from games.adapters.scienceworld import ScienceWorld, clean_text
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.faults import FAULTS, injected
+from tests.factories.faults import FAULTS, inject_faults
 
 pytest.importorskip("scienceworld")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")]
@@ -158,7 +158,7 @@ def list_child_pids(pid: int) -> list[int]:
 def test_match_with_a_failing_process_is_retried(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     options = {"listed": False, "max_turns": 3}
-    reasons = injected(
+    reasons = inject_faults(
         PLANT, options, ["look around"], fault, lambda _: worlds.POOL.children[0].pid, (worlds, "SECONDS")
     )
     messages = {"kill": "has ended", "hang": "no answer in time", "crash": "Py4J"}
@@ -169,7 +169,7 @@ def test_match_with_a_failing_process_is_retried(fault: str, monkeypatch: pytest
 def test_process_that_exceeds_the_turn_limit_is_ended_and_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worlds, "POOL", Pool(worlds._start_process, 8))
     start_game(listed=False).close()
-    reasons = injected(
+    reasons = inject_faults(
         PLANT, {"listed": False, "max_turns": 3}, ["look around"], "hang", lambda _: worlds.POOL.children[0].pid,
         (worlds, "SECONDS"), Limits(turn_seconds=20.0),
     )  # fmt: skip

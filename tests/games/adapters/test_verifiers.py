@@ -19,7 +19,7 @@ from games.adapters.modules import find_run_module
 from games.adapters.verifiers import Verifiers, parse_calls
 from games.base import IllegalAct
 from games.conformance.kit import check
-from tests.factories.faults import FAULTS, injected
+from tests.factories.faults import FAULTS, inject_faults
 
 has_verifiers = bool(os.environ.get(adapter.PYTHON)) or importlib.util.find_spec("verifiers") is not None
 needs_verifiers = pytest.mark.skipif(not has_verifiers, reason=f"set {adapter.PYTHON} to a Python that has verifiers")
@@ -175,7 +175,7 @@ def test_crashed_or_hanging_process_fails_the_match_and_is_replaced(
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_match_with_a_failing_process_is_retried(shop: Path, fault: str) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], fault, lambda game: game.env.child.pid,
         (adapter, "STEP_SECONDS"),
     )  # fmt: skip
@@ -186,7 +186,7 @@ def test_match_with_a_failing_process_is_retried(shop: Path, fault: str) -> None
 @needs_verifiers
 @pytest.mark.slow
 def test_process_that_exceeds_the_turn_limit_is_ended(shop: Path) -> None:
-    reasons = injected(
+    reasons = inject_faults(
         "verifiers:apple_shop:guess", {"max_turns": 3}, ["5"], "hang", lambda game: game.env.child.pid,
         (adapter, "STEP_SECONDS"), Limits(turn_seconds=15.0),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from simulators.base import is_held_out
 from simulators.conformance import check_outcomes, play, view_of, walk
 from simulators.desk import Desk, listing
 from simulators.desk.speech import read_speech
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
@@ -30,7 +30,7 @@ DOMAINS = pytest.mark.parametrize("domain", ["shop", "airline"])
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_passes_the_conformance_kit(options):
-    assert find_failed_checks(lambda: Desk(**options), seeds=cases(2, 3), acts=cases(50, 100)) == []
+    assert find_failed_checks(lambda: Desk(**options), seeds=count_cases(2, 3), acts=count_cases(50, 100)) == []
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from agents.role import BUILT_IN, read_role
 from games.families.book import fold
 from simulators.conformance import check, play, view_of
 from simulators.desk import Desk
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 VARIANTS = [{"person": "free", "persona": "mixed"}, {"person": "free", "terse": True, "domain": "airline", "goals": 2}]
 
@@ -18,7 +18,7 @@ VARIANTS = [{"person": "free", "persona": "mixed"}, {"person": "free", "terse": 
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_passes_the_conformance_kit(options):
-    findings = check(lambda: Desk(**options), seeds=cases(2, 4), acts=cases(50, 100))
+    findings = check(lambda: Desk(**options), seeds=count_cases(2, 4), acts=count_cases(50, 100))
     assert [finding for finding in findings if not finding.ok] == []
 
 

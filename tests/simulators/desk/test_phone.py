@@ -15,7 +15,7 @@ from simulators.desk.device.handset import Handset, Name
 from simulators.desk.device.settings import FAILS, SERVICE, SETTINGS, WORKS, list_needed, read_claims, word_statement
 from simulators.desk.device.steps import MAX_STEPS, read_steps
 from simulators.desk.phone.seat import MAX_USES
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
@@ -32,7 +32,9 @@ def make_phone_desk(**options: Any) -> Desk:
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_passes_the_conformance_kit(options: dict[str, Any]) -> None:
-    assert find_failed_checks(lambda: make_phone_desk(**options), seeds=cases(2, 4), acts=cases(50, 100)) == []
+    assert (
+        find_failed_checks(lambda: make_phone_desk(**options), seeds=count_cases(2, 4), acts=count_cases(50, 100)) == []
+    )
 
 
 @pytest.mark.slow
@@ -50,7 +52,7 @@ def test_passes_the_conformance_kit_over_many_seeds(
 @pytest.mark.parametrize("persona", ["cooperative", "mixed"])
 def test_account_alone_solves_only_tasks_without_phone_faults(persona: str) -> None:
     game, solved_count, faults = make_phone_desk(persona=persona), 0, set()
-    for seed in range(cases(40, 400)):
+    for seed in range(count_cases(40, 400)):
         game.reset(seed=seed)
         goal = game.customer.goal
         wrong_settings = [name for name in SETTINGS if get_handset(game).state(name) != SETTINGS[name].good]
@@ -61,7 +63,7 @@ def test_account_alone_solves_only_tasks_without_phone_faults(persona: str) -> N
         assert account_success == (not wrong_settings or bool(goal.reasons)), seed
         solved_count += bool(account_success)
         assert play(game, seed, "oracle")["success"], seed
-    assert 0 < solved_count < cases(40, 400) and len(faults) > 8
+    assert 0 < solved_count < count_cases(40, 400) and len(faults) > 8
 
 
 def test_service_depends_on_account_and_settings() -> None:
@@ -187,7 +189,7 @@ def test_erring_customer_obeys_the_second_time() -> None:
 def test_agent_sees_no_phone_setting_before_asking() -> None:
     """With other phone settings, views are identical until the agent asks about a difference."""
     for terse in (False, True):
-        for seed in range(cases(15, 100)):
+        for seed in range(count_cases(15, 100)):
             games = [make_phone_desk(terse=terse, persona="mixed") for _ in range(2)]
             for game in games:
                 game.reset(seed=seed)
@@ -323,7 +325,7 @@ def test_options_and_roles() -> None:
 
 
 def test_random_acts_of_both_seats_end() -> None:
-    for seed in range(cases(5, 50)):
+    for seed in range(count_cases(5, 50)):
         assert list(walk_randomly(make_phone_desk(person="played", person_faults=3), seed))
 
 

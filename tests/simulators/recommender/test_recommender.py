@@ -17,7 +17,7 @@ from simulators.base import SimulatorFault, is_held_out
 from simulators.conformance import check, play, view_of, walk
 from simulators.recommender import Recommender, acts, players
 from simulators.recommender.page import mark_page
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 VARIANTS = [
@@ -291,7 +291,7 @@ def test_refuses_invalid_options_in_one_line(options, message):
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 def test_any_text_is_an_act_or_refused(text):
     names = {str(n): n for n in range(1, 10)}
     for terse in (False, True):

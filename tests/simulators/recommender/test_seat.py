@@ -10,7 +10,7 @@ from simulators.recommender.catalogue import generate
 from simulators.recommender.seat import is_true_of
 from simulators.recommender.speech import UNSURE, WORDINGS, encode_wish, list_wordings, read, read_wish
 from simulators.recommender.wishes import Wish
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 BOOKS = generate(20, 0)
 WISHES = [wish for n in range(10) for wish in (Wish("more", n), Wish("less", n))] + [Wish("under", 27)]
@@ -47,7 +47,7 @@ def test_codes_are_parsed_back(wish):
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 def test_any_text_parses_to_a_wish_or_none(text):
     wish = read_wish(text, BOOKS, 20)
     assert wish is None or wish.kind in WORDINGS["plain"]

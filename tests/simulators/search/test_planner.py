@@ -4,7 +4,7 @@ import pytest
 
 from simulators.conformance import play
 from simulators.search import SearchPlanner
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS = {
@@ -21,7 +21,9 @@ OPTIONS = {
 @pytest.mark.slow_after(1)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_passes_the_conformance_kit(options) -> None:
-    assert find_failed_checks(lambda: SearchPlanner(**options), seeds=cases(3, 8), acts=cases(80, 200)) == []
+    assert (
+        find_failed_checks(lambda: SearchPlanner(**options), seeds=count_cases(3, 8), acts=count_cases(80, 200)) == []
+    )
 
 
 @pytest.mark.slow

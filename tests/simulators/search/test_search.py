@@ -5,7 +5,7 @@ import pytest
 from simulators.conformance import play, walk
 from simulators.search import Search
 from simulators.search.scoring import normalise
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 from tests.simulators.promises import find_failed_checks, passes_over_many_seeds
 
 OPTIONS = {
@@ -27,7 +27,7 @@ OPTIONS = {
 @pytest.mark.slow_after(2)
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_passes_the_conformance_kit(options) -> None:
-    assert find_failed_checks(lambda: Search(**options), seeds=cases(3, 8), acts=cases(100, 300)) == []
+    assert find_failed_checks(lambda: Search(**options), seeds=count_cases(3, 8), acts=count_cases(100, 300)) == []
 
 
 @pytest.mark.slow

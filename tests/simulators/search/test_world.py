@@ -12,7 +12,7 @@ from simulators.search.pages import Notes, read_facts, render
 from simulators.search.programs import evaluate, find_evidence, parse, parse_terse
 from simulators.search.questions import NONE, SORTS, draw_question, find_question, read_question, word_question
 from simulators.search.world import World
-from tests.factories.thorough import cases
+from tests.factories.thorough import count_cases
 
 worlds = st.builds(World, st.integers(20, 150), st.integers(0, 10**6), st.booleans())
 
@@ -116,7 +116,7 @@ def test_refuses_invalid_programs_in_one_line(text: str, message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@settings(max_examples=cases(70, 300), deadline=None)
+@settings(max_examples=count_cases(70, 300), deadline=None)
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from(["Ada", ">", "^", "mentor", "count ", "larger born:", "|"])).map("".join)

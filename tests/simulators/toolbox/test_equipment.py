@@ -12,7 +12,7 @@ from games.conformance import kit
 from games.contracts import View
 from simulators.toolbox import equip
 from simulators.toolbox.equipment import CALL_TURNS
-from tests.factories.mcp_children import running
+from tests.factories.mcp_children import count_servers
 
 FACTORIES = Path(__file__).parents[2] / "factories"
 OWN = FACTORIES / "own_tools.py"
@@ -214,6 +214,6 @@ def test_a_hundred_faulty_servers_fail_no_match() -> None:
     import time
 
     deadline = time.monotonic() + 30
-    while running() and time.monotonic() < deadline:
+    while count_servers() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not running()
+    assert not count_servers()

@@ -12,7 +12,7 @@ import pytest
 from simulators.toolbox import loopback
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.mcp_server import McpServer
-from tests.factories.mcp_server import answer
+from tests.factories.mcp_server import answer_request
 
 BOMB = gzip.compress(b" " * 100_000_000, 1)
 
@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "id" not in request:
             return self._reply(202, b"")
-        mcp_result = answer(request["method"], request.get("params") or {})
+        mcp_result = answer_request(request["method"], request.get("params") or {})
         fault = self.fault if request.get("params", {}).get("name") == "act" else ""
         if fault == "endless":
             return self._endless()

@@ -10,7 +10,7 @@ import pytest
 from simulators.toolbox import mcp_server, stdio
 from simulators.toolbox.limits import ServerEnded
 from simulators.toolbox.mcp_server import REFUSED, McpServer
-from tests.factories.mcp_children import SERVER, running
+from tests.factories.mcp_children import SERVER, count_servers
 
 
 def connect(fault: str = "") -> McpServer:
@@ -23,18 +23,18 @@ def check_no_children_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(mcp_server, "START_SECONDS", 20.0)
     yield
     deadline = time.monotonic() + 20
-    while running() and time.monotonic() < deadline:
+    while count_servers() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running()
+    assert not count_servers()
 
 
 def test_a_server_starts_at_the_first_request_and_keeps_its_state() -> None:
     server = connect()
-    assert not running()
+    assert not count_servers()
     assert [tool.name for tool in server.tools()] == ["add", "count", "act", "greet"]
     assert server.call("add", {"a": 2, "b": 3}, 5).text == "5"
     assert [server.call("count", {}, 5).text for _ in range(3)] == ["1", "2", "3"]
-    assert running() == 1
+    assert count_servers() == 1
     server.close()
     assert server.call("count", {}, 5).text == "1"  # another server
     server.close()
@@ -78,7 +78,7 @@ def test_standard_error_is_bounded() -> None:
 def test_server_ends_with_its_children() -> None:
     server = connect("child")
     assert server.call("act", {}, 20).text == "fine"
-    assert running() == 2
+    assert count_servers() == 2
     server.close()  # the fixture waits until both have ended
 
 

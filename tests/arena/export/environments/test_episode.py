@@ -10,7 +10,7 @@ from arena.export.environments.episode import Episode, Task, deal
 from arena.export.environments.names import slugify
 from arena.export.environments.observation import FactMemory, format_legal_acts, format_message
 from games.contracts import Message, View
-from tests.factories.environments import matches
+from tests.factories.environments import play_matches
 
 TASKS = {
     "kuhn, first": (Task("kuhn_poker", against="cfr"), "random"),
@@ -27,7 +27,7 @@ TASKS = {
 def test_episode_pays_as_the_match_does(name: str) -> None:
     task_spec, learner = TASKS[name]
     task = task_spec.resolve()
-    for match in matches(task, learner):
+    for match in play_matches(task, learner):
         episode = Episode(task, match.seed)
         rewards = [episode.act(act) for act in match.own]
         assert episode.done and episode.terminated and not episode.truncated

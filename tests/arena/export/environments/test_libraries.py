@@ -15,7 +15,7 @@ import pytest
 
 from arena.export.environments.episode import Task
 from tests.factories.commands import arena
-from tests.factories.environments import Played, matches, written
+from tests.factories.environments import FinishedMatch, export_environment, play_matches
 
 AGAINST = ("--against", "cfr", "--option", "illegal=end")
 TASK = Task("kuhn_poker", {"illegal": "end"}, "first", "cfr")
@@ -24,15 +24,15 @@ TASK_SEATS = ("first", "second")
 
 
 @pytest.fixture(scope="module")
-def kuhn_matches() -> list[Played]:
-    return matches(TASK, "random")
+def kuhn_matches() -> list[FinishedMatch]:
+    return play_matches(TASK, "random")
 
 
-def test_gymnasium(kuhn_matches: list[Played], tmp_path: Path) -> None:
+def test_gymnasium(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
-    module = written("kuhn_poker", "gymnasium", tmp_path / "env", *AGAINST)
+    module = export_environment("kuhn_poker", "gymnasium", tmp_path / "env", *AGAINST)
     assert module.ID == "arena/kuhn_poker-v0"
     env = gymnasium.make(module.ID)
     with warnings.catch_warnings():
@@ -63,10 +63,10 @@ def test_gymnasium_gives_pictures() -> None:
         check_env(env, skip_render_check=True)
 
 
-def test_pettingzoo(kuhn_matches: list[Played], tmp_path: Path) -> None:
+def test_pettingzoo(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
     from pettingzoo.test import api_test, parallel_api_test, seed_test
 
-    module = written("kuhn_poker", "pettingzoo", tmp_path / "env", "--option", "illegal=end")
+    module = export_environment("kuhn_poker", "pettingzoo", tmp_path / "env", "--option", "illegal=end")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         api_test(module.env(), num_cycles=50)
@@ -89,9 +89,9 @@ def test_pettingzoo(kuhn_matches: list[Played], tmp_path: Path) -> None:
         assert rewards == match.payoffs
 
 
-def test_textarena(kuhn_matches: list[Played], tmp_path: Path) -> None:
+def test_textarena(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
     textarena = pytest.importorskip("textarena")
-    module = written("kuhn_poker", "textarena", tmp_path / "env", "--option", "illegal=end")
+    module = export_environment("kuhn_poker", "textarena", tmp_path / "env", "--option", "illegal=end")
     for match in kuhn_matches:
         env, raw = textarena.make(module.ID), textarena.make(f"{module.ID}-raw")
         for environment in (env, raw):
@@ -129,8 +129,8 @@ def test_a_written_module_plays_when_run(library: str, tmp_path: Path, capsys: p
 def test_textarena_with_one_seat(tmp_path: Path) -> None:
     textarena = pytest.importorskip("textarena")
     task = Task("repair").resolve()
-    module = written("repair", "textarena", tmp_path / "env")
-    for match in matches(task, "oracle", 2):
+    module = export_environment("repair", "textarena", tmp_path / "env")
+    for match in play_matches(task, "oracle", 2):
         env = textarena.make(module.ID)
         env.reset(num_players=1, seed=match.seed)
         for act in match.acts:
@@ -172,8 +172,8 @@ def test_textarena_steps_one_match_at_a_time(
     assert peak == 1 and active == 0
 
 
-def test_trl_environment(kuhn_matches: list[Played], tmp_path: Path) -> None:
-    module = written("kuhn_poker", "trl", tmp_path / "env", *AGAINST)
+def test_trl_environment(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
+    module = export_environment("kuhn_poker", "trl", tmp_path / "env", *AGAINST)
     env = module.Environment()
     assert [row["seed"] for row in module.rows(range(3))] == [0, 1, 2]
     for match in kuhn_matches:
@@ -195,11 +195,11 @@ def test_trl_environment_gives_pictures() -> None:
     assert text["type"] == "text" and image["image"].size == (48, 48)
 
 
-def test_openenv(kuhn_matches: list[Played], tmp_path: Path) -> None:
+def test_openenv(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
     pytest.importorskip("openenv")
     from openenv.core.generic_client import GenericEnvClient
 
-    module = written("kuhn_poker", "openenv", tmp_path / "env", *AGAINST)
+    module = export_environment("kuhn_poker", "openenv", tmp_path / "env", *AGAINST)
     with (
         serve(module) as url,
         GenericEnvClient(base_url=url).sync() as first_client,
@@ -233,12 +233,12 @@ def serve(module: ModuleType) -> Iterator[str]:
         thread.join(30)
 
 
-def test_verifiers(kuhn_matches: list[Played], tmp_path: Path) -> None:
+def test_verifiers(kuhn_matches: list[FinishedMatch], tmp_path: Path) -> None:
     vf = pytest.importorskip("verifiers", minversion="0.1.14")
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage
 
-    module = written("kuhn_poker", "verifiers", tmp_path / "env", *AGAINST)
+    module = export_environment("kuhn_poker", "verifiers", tmp_path / "env", *AGAINST)
     acts = {match.seed: match.own for match in kuhn_matches}
 
     class Script(Client):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from agents.nano import build_nano
-from tests.factories.environments import written
+from tests.factories.environments import export_environment
 
 OPEN, CLOSE = '<call>{"name": "act", "arguments": {"act": "', '"}}</call>'
 TEMPLATE = (
@@ -64,7 +64,7 @@ def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "--against",
         "first_legal",
     )  # it always cooperates: 5 for COOPERATE, 10 for DEFECT
-    module = written("prisoners_dilemma", "trl", tmp_path / "env", *options)
+    module = export_environment("prisoners_dilemma", "trl", tmp_path / "env", *options)
     trainer = make_trainer(module, tmp_path, ("COOPERATE", "DEFECT"), steps=16, batch=16, lr=3e-4)
     trainer.train()
     rewards = [row["reward"] for row in trainer.state.log_history if "reward" in row]
@@ -76,7 +76,7 @@ def test_grpo_learns_to_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_grpo_trains_on_kuhn_poker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    module = written("kuhn_poker", "trl", tmp_path / "env")
+    module = export_environment("kuhn_poker", "trl", tmp_path / "env")
     trainer = make_trainer(module, tmp_path, ("PASS", "BET"), steps=2, batch=8, lr=1e-3)
     model = trainer.model
     before = [weights.detach().clone() for weights in model.parameters()]
