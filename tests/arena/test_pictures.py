@@ -37,7 +37,7 @@ learn: {{lr: 1e-3}}
 EXPERIMENT = compose([text_layer("test", CONFIG)])
 
 
-class RecordingWatcher(RecordingWatcher):
+class MatchWatcher(RecordingWatcher):
     """Watcher that keeps the records of matches."""
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class RecordingWatcher(RecordingWatcher):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatcher]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MatchWatcher]:
     """Return the folder of a run of one iteration, and its watcher."""
-    watcher, folder = RecordingWatcher(), tmp_path_factory.mktemp("pictures") / "run"
+    watcher, folder = MatchWatcher(), tmp_path_factory.mktemp("pictures") / "run"
     run_folder = RunFolder.create(folder, to_yaml(EXPERIMENT), {})
 
     async def run_to_the_end() -> None:
@@ -65,7 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RecordingWatche
     return folder, watcher
 
 
-def test_image_passes_through_the_whole_pipeline(run: tuple[Path, RecordingWatcher]) -> None:
+def test_image_passes_through_the_whole_pipeline(run: tuple[Path, MatchWatcher]) -> None:
     folder, watcher = run
 
     # Preflight reports that no policy sees it.
@@ -112,7 +112,7 @@ def test_image_passes_through_the_whole_pipeline(run: tuple[Path, RecordingWatch
     )
 
 
-def test_a_log_without_its_images_is_refused(run: tuple[Path, RecordingWatcher], tmp_path: Path) -> None:
+def test_a_log_without_its_images_is_refused(run: tuple[Path, MatchWatcher], tmp_path: Path) -> None:
     """The log can be copied without log/blobs, but to learn from it the images are needed."""
     log = Path(shutil.copytree(run[0], tmp_path / "log"))
     config = EXPERIMENT.model_copy(update={"source": SourceSpec(log=str(log))})

@@ -37,8 +37,8 @@ SIZES = dict.fromkeys(("p", "q"), FRAME.vocabulary_size)
 class EntropyEngine(RandomTextEngine):
     """Babbler that reports entropies, drawn with its replies."""
 
-    def _one(self, request: Request) -> Completion:
-        completion = super()._one(request)
+    def _complete(self, request: Request) -> Completion:
+        completion = super()._complete(request)
         rng = np.random.default_rng([*request.seed, 7])
         return replace(completion, entropy=tuple(rng.uniform(0.0, 9.0, len(completion.ids)).tolist()))
 
