@@ -39,7 +39,7 @@ from timing import compute_ratios
 from workload import DecodeBatch, open_lab, play_iteration
 
 from agents.engines.base import Completion, Request
-from agents.players.model import script_completion
+from agents.players.writers import script_completion
 from agents.published import FolderWeights
 from agents.stream import Stream
 from agents.weights import DEFAULT, resolve

@@ -27,7 +27,8 @@ from agents.chat import ChatFrame
 from agents.costs import estimate_costs
 from agents.engines.base import Completion, Request
 from agents.packing import Costs, count_shared, plan_passes
-from agents.players.model import ChatPlayer, script_completion
+from agents.players.model import ChatPlayer
+from agents.players.writers import script_completion
 from agents.policy import load_module
 from agents.reply import ReplySpec
 from agents.role import Role

@@ -19,8 +19,9 @@ import torch
 from agents.engines.base import Engine
 from agents.engines.in_process import InProcessEngine
 from agents.nano import build_nano
-from agents.players.model import ChatPlayer, ScriptedPlayer, Writer, demonstrator, model_writer
+from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.simple import Random
+from agents.players.writers import Writer, demonstrator, model_writer
 from agents.policy import Policy
 from agents.published import ModuleWeights
 from agents.reply import ReplySpec

@@ -17,7 +17,7 @@ from agents.engines.base import Completion, Request
 from agents.errors import ChatError
 from agents.harness.conversations import Continuation, Conversations, describe_drift
 from agents.harness.request import AgentRequest
-from agents.players.model import Writer
+from agents.players.writers import Writer
 from agents.role import Role
 from agents.stream import Stream, compute_keys
 from agents.tool_formats import Reading, ToolCall

@@ -18,7 +18,7 @@ from itertools import count
 from agents.engines.base import Completion, Request
 from agents.engines.kinds import list_kinds_with
 from agents.errors import RoleError
-from agents.players.model import Writer
+from agents.players.writers import Writer
 from agents.role import Cautious
 from games.contracts import View
 

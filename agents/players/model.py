@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from agents.chat import ChatFrame
 from agents.chat_images import Content, as_text, find_images, find_spans, keep_newest, prepend_images, shift_spans
-from agents.engines.base import Completion, Engine, Request
-from agents.errors import ChatError, ContextFull, RoleError
+from agents.engines.base import Completion, Request
+from agents.errors import ContextFull, RoleError
 from agents.memory import plan_restart
 from agents.model_config import NO_LIMIT
 from agents.pending_calls import PendingCalls, find_result_images
-from agents.player import ScriptedPolicy, SumsUp
+from agents.player import ScriptedPolicy
+from agents.players.writers import Writer, script_completion
 from agents.role import Role
 from agents.stream import ImageReader, MediaSpan, Stream
-from agents.tool_formats import ToolResult, read_calls
+from agents.tool_formats import ToolResult
 from games.contracts import Act, TurnSource, View
-
-
-class Writer(Protocol):
-    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before this view."""
-
-    async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
 @dataclass(frozen=True)
@@ -340,75 +335,6 @@ class ChatPlayer:
     def _make_overflow_error(self, used: int) -> ContextFull:
         """Return the error for a reply that does not fit after `used` tokens."""
         return ContextFull.of(used, self.role.sampling.max_tokens, self.context)
-
-
-def model_writer(engine: Engine) -> Writer:
-    """Return a writer that samples replies and summaries from an engine."""
-
-    async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        (completion,) = await engine.generate([request])
-        return completion
-
-    return write
-
-
-def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Return a writer of earlier replies by turn, else of `write`'s. Without `write`, other turns raise LookupError."""
-
-    async def replay(view: View, request: Request, summary: bool = False) -> Completion:
-        if view.turn in replies:
-            return replies[view.turn]
-        if write is None:
-            raise LookupError(f"{view.seat} said nothing in turn {view.turn}")
-        return await write(view, request, summary)
-
-    return replay
-
-
-def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
-    """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
-
-    Talk is left out if the reply would exceed the role's tokens. A script without summaries gives empty ones. Calls of
-    tools are written in the model's own format if the role says `native`.
-    """
-    native = role.reply.format == "native" and frame.tools is not None
-
-    async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        if summary:
-            reply = script_completion(frame, script.summary(view) if isinstance(script, SumsUp) else "")
-            most = request.max_tokens
-            return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
-        text = script.act(view)
-        reply = script_completion(frame, role.write(text), native=native)
-        if len(reply.ids) <= request.max_tokens:
-            return reply
-        return script_completion(frame, role.write(text, talk=False), native=native)
-
-    return write
-
-
-def script_completion(
-    frame: ChatFrame, text: str, finish: Literal["stop", "length"] = "stop", native: bool = False
-) -> Completion:
-    """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0.
-
-    `native`: write readable calls of tools as the model's own.
-    """
-    said = encode_native(frame, text) if native else frame.encode(text)
-    ids = (*said, *([frame.stop_id] if finish == "stop" else []))
-    return Completion(ids, (0.0,) * len(ids), finish, 0)
-
-
-def encode_native(frame: ChatFrame, text: str) -> list[int]:
-    """Return the ids of a reply whose calls, plain or the model's own, are written in the model's format."""
-    for format in (frame.tool_format, "plain"):
-        reading = read_calls(format, text)
-        if reading.calls and not reading.problem:
-            try:
-                return frame.write_calls(reading.speech, reading.calls)
-            except ChatError:
-                break
-    return frame.encode(text)
 
 
 class ScriptedPlayer:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.patterns import Pattern
-from agents.players.model import Writer
+from agents.players.writers import Writer
 from agents.role import Role
 from games.contracts import View
 

@@ -22,7 +22,8 @@ from typing import Any
 
 from agents.engines.base import Completion, Request
 from agents.errors import ContextFull
-from agents.players.model import ChatPlayer, Writer, make_replay_writer
+from agents.players.model import ChatPlayer
+from agents.players.writers import Writer, make_replay_writer
 from agents.role import Search
 from arena.play.steps import runner_for
 from arena.play.texts import clean_act, view_of

@@ -14,10 +14,11 @@ from agents.errors import ScriptedPolicyError
 from agents.players.cautious import MARKS, make_cautious_writer
 from agents.players.completions import Answer
 from agents.players.endpoint import Endpoint
-from agents.players.model import ChatPlayer, ScriptedPlayer, make_replay_writer, model_writer
+from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import check_scripted, make_scripted
 from agents.players.servers import parse_endpoint
 from agents.players.voting import make_act_reader, make_voting_writer
+from agents.players.writers import make_replay_writer, model_writer
 from agents.policy import Policy
 from agents.role import Role
 from agents.stream import ImageReader

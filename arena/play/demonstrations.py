@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, make_replay_writer, script_completion
+from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import add_remarks, can_play, make_scripted
 from agents.players.simple import RecordedActs
+from agents.players.writers import demonstrator, make_replay_writer, script_completion
 from agents.policy import Policy
 from agents.stream import Stream
 from arena.credit.batch import CreditedTrajectory

@@ -12,7 +12,7 @@ from agents.harness.program import Program
 from agents.harness.remote import Remote
 from agents.harness.server import HarnessServer
 from agents.harness.session import Session
-from agents.players.model import make_replay_writer, model_writer
+from agents.players.writers import make_replay_writer, model_writer
 from agents.policy import Policy
 from agents.role import Role
 from arena.play.contenders import derive_seed, fold_seed

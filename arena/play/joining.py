@@ -16,7 +16,8 @@ from agents.errors import ContextFull
 from agents.players.completions import Answer
 from agents.players.endpoint import EndpointPlayer
 from agents.players.human import Human
-from agents.players.model import ChatPlayer, make_replay_writer, script_completion
+from agents.players.model import ChatPlayer
+from agents.players.writers import make_replay_writer, script_completion
 from agents.role import Role
 from agents.stream import Stream
 from arena.errors import ConfigError

@@ -14,7 +14,7 @@ from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.errors import RoleError
 from agents.players.cautious import MARKS, count_trials, make_cautious_writer
-from agents.players.model import model_writer
+from agents.players.writers import model_writer
 from agents.published import ModuleWeights
 from agents.role import Cautious, Role
 from agents.scoring import StreamScorer, score_streams

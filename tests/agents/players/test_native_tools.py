@@ -9,7 +9,8 @@ from agents.chat import ChatFrame
 from agents.conversation import Conversation
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
-from agents.players.model import ChatPlayer, demonstrator
+from agents.players.model import ChatPlayer
+from agents.players.writers import demonstrator
 from agents.reply import ReplySpec
 from agents.role import Role
 from arena.play.match import Limits, MatchPlan, play_match

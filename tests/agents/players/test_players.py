@@ -11,8 +11,9 @@ from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.engines.in_process import InProcessEngine
 from agents.memory import Memory
-from agents.players.model import ChatPlayer, ScriptedPlayer, demonstrator, model_writer
+from agents.players.model import ChatPlayer, ScriptedPlayer
 from agents.players.scripted import SCRIPTED
+from agents.players.writers import demonstrator, model_writer
 from agents.published import ModuleWeights
 from agents.role import Role, load_role
 from agents.weights import load_model, load_tokenizer, resolve

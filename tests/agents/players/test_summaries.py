@@ -11,8 +11,9 @@ import pytest
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Request
 from agents.memory import Memory
-from agents.players.model import ChatPlayer, demonstrator
+from agents.players.model import ChatPlayer
 from agents.players.scripted import make_scripted
+from agents.players.writers import demonstrator
 from agents.role import Role, load_role
 from agents.weights import load_tokenizer, resolve
 from arena.credit.assign import assign

@@ -11,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from agents.chat import ChatFrame
 from agents.chat_streams import encode_chat
-from agents.players.model import ChatPlayer, demonstrator
+from agents.players.model import ChatPlayer
+from agents.players.writers import demonstrator
 from agents.role import read_role
 from arena.config.layers import compose, to_yaml
 from arena.config.sources import text_layer

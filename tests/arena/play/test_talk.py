@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.players.model import ChatPlayer, demonstrator
+from agents.players.model import ChatPlayer
 from agents.players.scripted import make_scripted
+from agents.players.writers import demonstrator
 from agents.role import load_role
 from arena.cli.loop import wait
 from arena.play.match import Limits, MatchPlan, play_match
