@@ -86,7 +86,6 @@ class VLLMEngine:
         self._scratch = Path(tempfile.mkdtemp(prefix="arena-vllm-", dir=find_memory_folder()))
         self._reaper = reaper.watch(self._scratch)
         os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
-        os.environ.setdefault("PYTHONSAFEPATH", "1")  # its processes import nothing from the working directory
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")

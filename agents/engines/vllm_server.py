@@ -4,8 +4,8 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from agents.layouts import is_vision_config
 from agents.model_config import first_line, read_json, read_positions
 
 LOG = "vllm.log"
+SAFE_PATH = "PYTHONSAFEPATH"
 TRANSFER = "arena"
 """Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
 FREE_SHARE = 0.01
@@ -105,7 +106,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
     vLLM's stderr goes to `LOG` in `scratch`. Raises EngineError with the reason if it does not start.
     """
     try:
-        with stderr_to(scratch / LOG):  # it would tear the live table
+        with stderr_to(scratch / LOG), set_safe_path():  # its stderr would tear the live table
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -145,6 +146,21 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
         raise EngineError(f"engine vllm did not start on {folder}: {find_last_error(scratch, error)}") from error
+
+
+@contextmanager
+def set_safe_path() -> Iterator[None]:
+    """Let Python processes that start meanwhile import nothing from the working directory.
+
+    The variable is removed afterwards, because agents' programs import modules beside them.
+    """
+    is_set = SAFE_PATH in os.environ
+    os.environ.setdefault(SAFE_PATH, "1")
+    try:
+        yield
+    finally:
+        if not is_set:
+            os.environ.pop(SAFE_PATH, None)
 
 
 async def stop(llm: Any) -> None:

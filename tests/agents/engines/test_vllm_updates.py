@@ -4,6 +4,7 @@ The real one sleeps on GPUs alone; test_vllm.py runs its CPU build where that is
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tests.factories.requests import make_contexts, make_request
 
 NANO = resolve("nano")
 REQUESTS = [make_request(ids, i, f"k{i}", temperature=0.0, max_tokens=4) for i, ids in enumerate(make_contexts(200, 3))]
-HERE = f"{__name__}:tensors"
+HERE = f"{__name__}:iterate_tensors"
 
 
 def make_changed_model(seed: int) -> Any:
@@ -96,6 +97,13 @@ def test_received_weights_replace_the_older_ones_without_a_folder(engine: VLLMEn
         assert not [path for path in engine._scratch.iterdir() if path.is_dir()]
     assert len(engine._servers) == 1
     assert generate_greedily(make_changed_model(1)) != generate_greedily(make_changed_model(2))
+
+
+def test_agents_programs_can_import_modules_beside_them(engine: VLLMEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server starts with PYTHONSAFEPATH, which later child processes of this process must not inherit."""
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    wait(publish_received(engine, 1, 1))
+    assert engine._servers and "PYTHONSAFEPATH" not in os.environ
 
 
 def test_interrupted_transfer_is_repeated_with_full_layers(engine: VLLMEngine) -> None:
