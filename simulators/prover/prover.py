@@ -100,9 +100,11 @@ class Prover(Simulator):
         return self.proof.situation()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the hidden proof as one text if it has several tactics, else {}."""
+        """Return the hidden proof as one text if it has several tactics, one of them with arguments, else {}."""
         proof = self.proof.hidden_proof
-        return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 else {}
+        # Names alone may be neighbours in the list of all tactics, which an error shows: "…, left, lia, …".
+        has_arguments = any(" " in tactic for tactic in proof)
+        return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 and has_arguments else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options for the same theorem with two different hidden proofs."""

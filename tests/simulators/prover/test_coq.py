@@ -273,3 +273,11 @@ def test_every_hidden_proof_proves_its_lemma() -> None:
             assert not result.error, (lemma, sentence, result.error)
             sentences.append(sentence)
         assert result.goals == "", lemma
+
+
+@needs_coq
+def test_neighbours_in_the_list_of_tactics_are_no_leak() -> None:
+    """The hidden proof of seed 58 is "left. lia.", and an error lists "…, left, lia, …"."""
+    game = Prover(kind="coq")
+    game.reset(seed=58)
+    assert game.proof.hidden_proof == ("left.", "lia.") and game.hidden() == {}
