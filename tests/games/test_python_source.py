@@ -1,17 +1,13 @@
-"""Parsing of Python that a model wrote: bad input raises ValueError, and threads do not disturb each other."""
+"""Parsing of Python that a model wrote: bad input raises ValueError, and threads take turns."""
 
 import ast
-import gc
-import sys
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from games.python_source import parse_python
-
-NESTED = "(" * 30 + "a + b * c" + ")" * 30 + " + [1, 2, [3, [4, [x for x in y]]]]"
 
 
 def test_returns_the_tree_of_an_expression() -> None:
@@ -35,28 +31,32 @@ def test_does_not_warn() -> None:
         parse_python(r"'\d'", "eval")
 
 
-def test_threads_that_parse_at_once_all_succeed() -> None:
-    """Let other threads run during the garbage collections of a parse, which made Python 3.11 raise SystemError."""
-    trees: list[ast.Expression] = []
-    interval, threshold = sys.getswitchinterval(), gc.get_threshold()
+def test_parses_again_after_an_error_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, errors = ast.parse, [SystemError("AST constructor recursion depth mismatch")] * 2
 
-    def pause(phase: str, info: dict[str, int]) -> None:
-        time.sleep(0)
+    def parse_third_time(source: str, mode: str) -> ast.AST:
+        if errors:
+            raise errors.pop()
+        return parse(source, mode=mode)
 
-    def parse_many() -> None:
-        trees.extend(parse_python(NESTED, "eval") for _ in range(50))
+    monkeypatch.setattr(ast, "parse", parse_third_time)
+    assert isinstance(parse_python("1", "eval").body, ast.Constant) and not errors
+    errors += [SystemError("again")] * 100
+    with pytest.raises(ValueError, match="cannot be parsed now"):
+        parse_python("1", "eval")
 
-    try:
-        sys.setswitchinterval(1e-6)
-        gc.set_threshold(50)
-        gc.callbacks.append(pause)
-        threads = [threading.Thread(target=parse_many) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        gc.callbacks.remove(pause)
-        gc.set_threshold(*threshold)
-        sys.setswitchinterval(interval)
-    assert len(trees) == 200
+
+def test_threads_parse_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, active, counts = ast.parse, list[str](), list[int]()
+
+    def parse_slowly(source: str, mode: str) -> ast.AST:
+        active.append(source)
+        counts.append(len(active))
+        time.sleep(0.01)
+        active.remove(source)
+        return parse(source, mode=mode)
+
+    monkeypatch.setattr(ast, "parse", parse_slowly)
+    with ThreadPoolExecutor(4) as pool:
+        trees = list(pool.map(lambda n: parse_python(f"{n}", "eval"), range(12)))
+    assert len(trees) == 12 and counts == [1] * 12

@@ -99,11 +99,21 @@ def test_received_weights_replace_the_older_ones_without_a_folder(engine: VLLMEn
     assert generate_greedily(make_changed_model(1)) != generate_greedily(make_changed_model(2))
 
 
-def test_agents_programs_can_import_modules_beside_them(engine: VLLMEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server starts with PYTHONSAFEPATH, which later child processes of this process must not inherit."""
+def test_only_a_starting_server_has_a_safe_path(llm: type[AsyncLLM], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later child processes, such as an agent's program, must be able to import modules from their folder."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    start, values = llm.from_engine_args, list[str | None]()
+
+    def start_and_record(arguments: Any) -> AsyncLLM:
+        values.append(os.environ.get("PYTHONSAFEPATH"))
+        return start(arguments)
+
+    monkeypatch.setattr(llm, "from_engine_args", start_and_record)
+    engine = VLLMEngine(EngineSpec(kind="vllm", cache_mb=16))
+    wait(engine.open())
     wait(publish_received(engine, 1, 1))
-    assert engine._servers and "PYTHONSAFEPATH" not in os.environ
+    assert values == ["1"] and "PYTHONSAFEPATH" not in os.environ
+    wait(engine.close())
 
 
 def test_interrupted_transfer_is_repeated_with_full_layers(engine: VLLMEngine) -> None:
