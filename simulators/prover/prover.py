@@ -12,6 +12,7 @@ from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL, View
 from simulators.base import Answer, Simulator
 from simulators.prover.coq import CoqLibrary
+from simulators.prover.coq_guard import HEADS
 from simulators.prover.coqtop import find_coq_obstacle
 from simulators.prover.planning import Planner
 from simulators.prover.proof import Kind, Proof
@@ -100,11 +101,11 @@ class Prover(Simulator):
         return self.proof.situation()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the hidden proof as one text if it has several tactics, one of them with arguments, else {}."""
+        """Return the hidden proof as one text if it has several tactics, else {}."""
         proof = self.proof.hidden_proof
-        # Names alone may be neighbours in the list of all tactics, which an error shows: "…, left, lia, …".
-        has_arguments = any(" " in tactic for tactic in proof)
-        return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 and has_arguments else {}
+        # An error lists the names of all tactics, so names that are neighbours there reveal nothing: "…, left, lia, …".
+        is_listed = f" {' '.join(tactic.rstrip('.') for tactic in proof)} " in f" {' '.join(HEADS)} "
+        return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 and not is_listed else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options for the same theorem with two different hidden proofs."""

@@ -281,3 +281,5 @@ def test_neighbours_in_the_list_of_tactics_are_no_leak() -> None:
     game = Prover(kind="coq")
     game.reset(seed=58)
     assert game.proof.hidden_proof == ("left.", "lia.") and game.hidden() == {}
+    game.reset(seed=58, options={"proof": ["lia.", "left."]})
+    assert game.hidden() == {"the proof": ("lia. ; left.",)}
