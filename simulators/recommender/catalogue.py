@@ -36,7 +36,7 @@ TEXT_LENGTH = 300
 
 @dataclass(frozen=True)
 class Item:
-    """An item that can be recommended. `genres` are indices into the catalogue's genres, the main one first."""
+    """Item of the catalogue. `genres` are indices into the catalogue's genres, the main one first."""
 
     id: int
     name: str

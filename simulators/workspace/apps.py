@@ -136,7 +136,7 @@ class Apps:
 
     def _require_person(self, name: str) -> None:
         if name not in self.state.people:
-            raise ValueError(f"there is nobody called {to_one_line(name, 40)}")
+            raise ValueError(f"there is no person called {to_one_line(name, 40)}")
 
     # Calendar.
 

@@ -156,7 +156,7 @@ def test_steps_are_solved_in_order() -> None:
     [
         ("close_ticket(ticket=4)", "Error: there is no ticket 4"),
         ("close_ticket(ticket='3')", 'Error: argument "ticket"'),
-        ("find_tickets(owner='Eve')", "Error: there is nobody called Eve"),
+        ("find_tickets(owner='Eve')", "Error: there is no person called Eve"),
         ("move_meeting(meeting=1, day='Fri', hour=10)", "Error: Fri 10 is not free"),
         ("move_meeting(meeting=1, day='Sun', hour=10)", 'Error: argument "day"'),
         ("book_meeting(person='Ada', day='Mon', hour=17)", "Error: meetings begin at 9 to 16"),
