@@ -109,7 +109,7 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
     from arena.scale.cluster import check_scale, describe_processes
     from arena.scale.probe import probe, read_versions
 
-    place = spec.address or "started here, and ended"
+    place = spec.address or "started and stopped on this machine"
     try:
         check_scale(spec, EngineSpec())
         nodes, trouble = await probe(spec)
@@ -124,7 +124,7 @@ async def examine_cluster(spec: "ScaleSpec") -> list[Finding]:
         fix = fix or "install the same there, and set PYTHONPATH where Arena is a checkout"
         findings.append(Finding(f"node {node.address}", not fault, f"{node.resources}; {fault or packages}", fix))
     shortage, _, fix = trouble.rpartition(": ")
-    return [*findings, Finding("room", not trouble, shortage or f"there is, for {describe_processes(spec)}", fix)]
+    return [*findings, Finding("room", not trouble, shortage or f"enough for {describe_processes(spec)}", fix)]
 
 
 def _check_packages() -> list[Finding]:

@@ -146,7 +146,7 @@ class Experiment(Spec):
     # -- checks across sections -------------------------------------------------------------------------------
 
     @model_validator(mode="after")
-    def _has_working_parts(self) -> Self:
+    def _check_parts(self) -> Self:
         """Check that every rollout part can work with the other settings."""
         games = [(table.game.name, table.game.options) for table in self.all_tables()]
         try:
@@ -156,13 +156,13 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_tables(self) -> Self:
+    def _check_tables(self) -> Self:
         """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match.
 
         A run that learns from a data set needs no game.
         """
         if self.learns_rows and self.tables is None and self.game is None and self.seats is None:
-            self._needs_no_games()
+            self._forbid_games()
             return self
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
@@ -180,7 +180,7 @@ class Experiment(Spec):
             )
         return self
 
-    def _needs_no_games(self) -> None:
+    def _forbid_games(self) -> None:
         """Raise ConfigError if a setting needs a game."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
@@ -188,7 +188,7 @@ class Experiment(Spec):
             raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
 
     @model_validator(mode="after")
-    def _learns_what_rows_teach(self) -> Self:
+    def _check_data_set(self) -> Self:
         """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
         if self.learns_rows:
             if self.learn.loss.name not in ROW_LOSSES:
@@ -203,7 +203,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _can_overlap(self) -> Self:
+    def _check_overlap(self) -> Self:
         """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
         partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
         if partitioned and self.engine.capabilities.shares_weights:
@@ -214,7 +214,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_a_critic(self) -> Self:
+    def _check_critic(self) -> Self:
         """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
@@ -228,7 +228,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_groups(self) -> Self:
+    def _check_groups(self) -> Self:
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
@@ -242,7 +242,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_pairs(self) -> Self:
+    def _check_pairs(self) -> Self:
         """Raise ConfigError if a loss or estimator compares two replies to one prompt, but lacks a setting it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
@@ -260,7 +260,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _demonstrations_are_imitated(self) -> Self:
+    def _check_demonstrations(self) -> Self:
         """Raise ConfigError if patches are imitated without the part `patch`, or a weight is negative or infinite."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
@@ -275,7 +275,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_opponents(self) -> Self:
+    def _check_league(self) -> Self:
         """Raise ConfigError unless a league has an opponent in every iteration and a game with two trained seats.
 
         Fixed opponents must not be trained policies.

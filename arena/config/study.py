@@ -167,12 +167,12 @@ class StudySpec(BaseModel):
         return 0 if count <= self.first_seed else TUNING
 
     @model_validator(mode="after")
-    def _holds_its_sample(self) -> Self:
+    def _check_test_seeds(self) -> Self:
         self.select_test_seeds(self.seeds or 1)
         return self
 
     @model_validator(mode="after")
-    def _names_arms(self) -> Self:
+    def _check_arm_names(self) -> Self:
         if self.arm in self.arms:
             raise ValueError(f"`arms` has '{self.arm}', as the recipe itself is called: rename one")
         named = {"verdict.better_than": self.verdict.better_than, "warm": self.warm, "uneven": self.uneven}
