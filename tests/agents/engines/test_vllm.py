@@ -174,7 +174,7 @@ def test_transferred_weights_are_served(engine: VLLMEngine) -> None:
     model = load_model(resolve("nano"))
     for version, seed in ((1, 11), (2, 12)):
         assert wait(engine.expect("received", resolve("nano"), {*dict(model.named_parameters())})) == 1
-        wait(engine.receive("received", version, f"{__name__}:tensors", {"seed": seed}))
+        wait(engine.receive("received", version, f"{__name__}:{change_tensors.__name__}", {"seed": seed}))
         with torch.no_grad():
             for (_, changed), parameter in zip(change_tensors(0, seed), model.parameters(), strict=True):
                 parameter.copy_(changed)
