@@ -22,7 +22,7 @@ from arena.credit.critics import create_critic
 from arena.credit.critics.base import Critic, Measures
 from arena.credit.iteration import CreditPipeline
 from arena.credit.measures import measure
-from arena.credit.names import have_declared_rewards
+from arena.credit.names import all_declare_rewards
 from arena.credit.rewards.information_gain import find_gold
 from arena.errors import StoreError
 from arena.league.matchmaking import Matchmaker, WinRates
@@ -321,7 +321,7 @@ def _make_crediting(
     return CreditPipeline(
         experiment.credit, experiment.learn.replay, compute_measures, run.reader.log, state,
         seed=experiment.seed, iterations=experiment.iterations, deals=experiment.play.deals,
-        has_declared_rewards=have_declared_rewards([table.make_game() for table in tables]),
+        has_declared_rewards=all_declare_rewards([table.make_game() for table in tables]),
         check=policies.require_known_tokens, measurers=asking,
     )  # fmt: skip
 

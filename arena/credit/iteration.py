@@ -25,7 +25,7 @@ MeasureFunction = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Mea
 
 
 class Credit(NamedTuple):
-    """Trajectories with advantages of one iteration: `credited` for its update, `recalled` for a separate update.
+    """Trajectories of one iteration with advantages: `credited` for its update, `recalled` for a separate update.
 
     `recalls` records all replayed trajectories, so that the credit can be recomputed from the log.
     """
@@ -56,9 +56,9 @@ class CreditPipeline:
         """Restore the pipeline from `state`, which an earlier `CreditPipeline.state` returned ({} at the beginning).
 
         `seed`, `iterations` and `deals` (per iteration) are the run's. `measure` computes the named measures of
-        trajectories. `has_declared_rewards`: the games declare their rewards, so that the names in the credit rule were
-        checked before the run. `check` raises StoreError for logged trajectories that no model can read. `measurers`
-        compute the measures of stages that ask models, by name.
+        trajectories. `has_declared_rewards` is True if all games declare their rewards; the names in the credit rule
+        were then checked before the run. `check` raises StoreError for logged trajectories that no model can read.
+        `measurers` compute the measures of stages that query models, by name.
         """
         self._check, self._measurers = check, measurers
         self._has_declared_rewards = has_declared_rewards
@@ -72,21 +72,21 @@ class CreditPipeline:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of estimators, replay buffer and asking stages, as JSON for the checkpoint."""
+        """Return the state of estimators, replay buffer and measurers, as JSON for the checkpoint."""
         measurer_states = {name: measurer.state() for name, measurer in self._measurers.items()}
         return {"memory": self._memory, "replay": self._replay_state} | (
             {"asked": measurer_states} if measurer_states else {}
         )
 
     def metrics(self, k: int) -> dict[str, dict[str, float]]:
-        """End iteration `k` of the stages that ask models, and return their sections of its metrics by name."""
+        """Return iteration `k`'s metrics of the stages that query models, by measure name. Call it once, at the end."""
         return {name: measurer.report(k) for name, measurer in self._measurers.items()}
 
     async def count_missing_deals(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return the number of deals that iteration `k` still needs after `deals` played ones with matches `records`.
+        """Return how many more deals iteration `k` needs after `deals` deals with the matches `records`.
 
-        Deals that selection would drop do not count; the result is rounded up and at least 0. Leaves the state of
-        estimators and replay unchanged.
+        Deals that selection would drop do not count. The result is rounded up and at least 0. The state of estimators
+        and replay does not change.
         """
         if not deals:
             return self._deals
@@ -136,7 +136,7 @@ class CreditPipeline:
     async def _get_measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration.
 
-        Measures of stages that ask models depend on all trajectories, and are computed again for them.
+        Measures of stages that query models depend on all trajectories, so each call computes them again.
         """
         model_measures = {
             name: await self._measurers[name].measure(k, trajectories) for name in sorted(needs & {*self._measurers})
