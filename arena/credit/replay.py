@@ -204,7 +204,7 @@ class SelfImitation:
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
         entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
-        entries += self._good_entries(batch, score, tasks, credited)
+        entries += self._select_good_entries(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
         weight, replayed = self.weight(batch.clock), list[CreditedTrajectory]()
         for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
@@ -212,7 +212,7 @@ class SelfImitation:
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
-                sources = drawn if self.which == "better" else self._random_entries(batch, drawn)
+                sources = drawn if self.which == "better" else self._draw_random_entries(batch, drawn)
                 old = load_recalled(self.log, sources, batch.trajectories)
                 replayed += [self._make_credited(e, t, median[e.task], weight) for e, t in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
@@ -230,7 +230,7 @@ class SelfImitation:
             for history in histories.values():
                 del history[: -self.history]
 
-    def _good_entries(
+    def _select_good_entries(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[CreditedTrajectory]
     ) -> list[Entry]:
         """Return buffer entries for trajectories with a positive mean advantage and, if set, a match of `pattern`."""
@@ -243,7 +243,7 @@ class SelfImitation:
             and (pattern is None or any(turn.raw in pattern for turn in trajectory.turns))
         ]
 
-    def _random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+    def _draw_random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
         """Return as many entries for random trajectories of the batch by the same policy, with repeats if necessary."""
         own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))

@@ -82,8 +82,8 @@ def _number_pairs(credited: Sequence[CreditedTrajectory]) -> dict[int, NDArray[n
     numbers: dict[int, NDArray[np.int64]] = {}
     for number, pair in enumerate(find_pairs([item.trajectory for item in credited])):
         for index in (pair.first, pair.second):
-            none = np.full(len(credited[index].trajectory.turns), -1, np.int64)
-            numbers.setdefault(index, none)[pair.place] = number
+            no_pairs = np.full(len(credited[index].trajectory.turns), -1, np.int64)
+            numbers.setdefault(index, no_pairs)[pair.place] = number
     return numbers
 
 

@@ -209,10 +209,10 @@ def zero_variance(
     2025.
     """
     scored = _score_groups(batch, rewards, selection, by, of)
-    size, own = len(scored.score), scored.groups[selection.counted]
+    size, counted_groups = len(scored.score), scored.groups[selection.counted]
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
-    np.minimum.at(low, own, scored.score[selection.counted])
-    np.maximum.at(high, own, scored.score[selection.counted])
+    np.minimum.at(low, counted_groups, scored.score[selection.counted])
+    np.maximum.at(high, counted_groups, scored.score[selection.counted])
     return selection.drop(batch, scored.several & ((high - low)[scored.groups] <= tolerance))
 
 
@@ -287,10 +287,10 @@ def top_returns(
     scored = _score_groups(batch, rewards, selection, by, of)
     threshold = np.full(len(scored.score), -np.inf if at_least is None else at_least)
     for group in np.unique(scored.groups[selection.counted]).tolist():
-        own = scored.groups == group
-        ranked = np.sort(scored.score[own & selection.counted])[::-1]
+        members = scored.groups == group
+        ranked = np.sort(scored.score[members & selection.counted])[::-1]
         lowest = ranked[int(np.ceil(share * len(ranked) - _ROUNDING)) - 1]
-        threshold[own] = np.maximum(threshold[own], lowest)
+        threshold[members] = np.maximum(threshold[members], lowest)
     return selection.exclude_from_loss((scored.score < threshold - _ROUNDING)[batch.owner])
 
 

@@ -90,9 +90,9 @@ def _split_lines(answer: str) -> list[str]:
     return [line for line in stripped if line]
 
 
-def _parse_number(number: str, of: str | None, scale: tuple[float, float]) -> float:
-    """Return the score; NaN if its denominator `of` is not the scale's end."""
-    return float(number) if of is None or float(of) == scale[1] else float("nan")
+def _parse_number(number: str, denominator: str | None, scale: tuple[float, float]) -> float:
+    """Return the score; NaN if its `denominator` is not the scale's end."""
+    return float(number) if denominator is None or float(denominator) == scale[1] else float("nan")
 
 
 def _require_in_scale(scores: Iterable[float], scale: tuple[float, float]) -> list[float] | None:

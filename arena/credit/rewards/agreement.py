@@ -43,12 +43,12 @@ def compare_with_payoffs(
 
     With `by_deal`, values are compared within each seat of a deal only. Recalled trajectories are left out.
     """
-    judged = [
+    rows = [
         (value, trajectory.payoff, (trajectory.game, trajectory.seed, trajectory.seat) if by_deal else None)
         for trajectory, value in zip(trajectories, values, strict=True)
         if value is not None and trajectory.payoff is not None and trajectory.source != "recalled"
     ]
-    return measure_agreement(*map(list, zip(*judged, strict=True))) if judged else {}
+    return measure_agreement(*map(list, zip(*rows, strict=True))) if rows else {}
 
 
 def measure_position_bias(values: Sequence[float]) -> float | None:

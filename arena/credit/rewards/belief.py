@@ -48,12 +48,12 @@ class BeliefMeasurer:
         """Return the probability of the answer before each turn of each trajectory; 0 at other seats."""
         if k != self._iteration:
             self._iteration, self._beliefs = k, {}
-        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
-        new = [trajectory for trajectory in own if (trajectory.match, trajectory.seat) not in self._beliefs]
+        scored = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        new = [trajectory for trajectory in scored if (trajectory.match, trajectory.seat) not in self._beliefs]
         for trajectory, beliefs in zip(new, await self._compute_beliefs(new), strict=True):
             self._beliefs[trajectory.match, trajectory.seat] = beliefs
-        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in own]
-        self._figures[k] = compare_with_payoffs(own, last)
+        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in scored]
+        self._figures[k] = compare_with_payoffs(scored, last)
         return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
     async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -77,7 +77,7 @@ class BeliefMeasurer:
     def report(self, k: int) -> dict[str, float]:
         """Return the mean belief before last turns (`value`) and the payoff, with their agreement."""
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:

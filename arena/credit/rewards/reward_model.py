@@ -69,10 +69,10 @@ class Scorer:
         """Return each trajectory's rewards by turn: the score on the last turn. A seat without tokens gets 0."""
         if k != self._iteration:
             self._iteration, self._scores = k, {}
-        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        scored = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
         new = [
             trajectory
-            for trajectory in own
+            for trajectory in scored
             if trajectory.streams and (trajectory.match, trajectory.seat) not in self._scores
         ]
         if new:
@@ -81,7 +81,7 @@ class Scorer:
                 (trajectory.match, trajectory.seat): float(s) for trajectory, s in zip(new, scores, strict=True)
             }
         self._figures[k] = compare_with_payoffs(
-            own, [self._scores.get((trajectory.match, trajectory.seat)) for trajectory in own]
+            scored, [self._scores.get((trajectory.match, trajectory.seat)) for trajectory in scored]
         )
         rewards = [np.zeros(len(trajectory.turns), np.float32) for trajectory in trajectories]
         for trajectory, reward in zip(trajectories, rewards, strict=True):
@@ -91,7 +91,7 @@ class Scorer:
     def report(self, k: int) -> dict[str, float]:
         """Return the iteration's figures, and warn the user if the score rises while the payoff falls."""
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
         if warning := self._trend.add(figures.get("value"), figures.get("payoff"), figures.get("agreement")):
             self._context.note(f"iteration {k}: reward model of {self._pays}: {warning}")
         return figures | {"alarm": float(self._trend.is_raised)}

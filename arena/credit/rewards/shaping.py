@@ -50,9 +50,9 @@ def gate(
     passed = np.ones(len(batch.lengths), bool)
     gated = {}
     for part, threshold in on.items():
-        own = get_column(batch, rewards, part)
-        gated[part] = own * passed[batch.owner]
-        passed = passed & (batch.totals(own) > threshold)
+        values = get_column(batch, rewards, part)
+        gated[part] = values * passed[batch.owner]
+        passed = passed & (batch.totals(values) > threshold)
     return gated | {part: get_column(batch, rewards, part) * passed[batch.owner] for part in parts}
 
 
