@@ -76,11 +76,11 @@ class Replay(Protocol):
     def extra_trajectories(
         self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
     ) -> list[CreditedTrajectory]:
-        """Return earlier trajectories, with advantages, to learn from in addition, and store the batch's best ones."""
+        """Store the batch's best trajectories, and return earlier ones with advantages as additional training data."""
 
     @property
     def has_own_step(self) -> bool:
-        """True if the added trajectories get an update of their own, after that of the new ones."""
+        """True if the added trajectories get a separate update after that of the new ones."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Success:
 
 @dataclass(frozen=True)
 class SelfImitation:
-    """SPEAR: learn good trajectories once more, with advantages against the current level of their task.
+    """SPEAR: learn good trajectories again, with advantages relative to their task's current median score.
 
     The buffer keeps trajectories with A > 0 (mean over their turns) for `tolerate` iterations; with `pattern` only
     those with a matching turn. Per task (equal `by` and policy) it keeps the mean scores of the last `history` groups.
@@ -159,8 +159,8 @@ class SelfImitation:
 
     `step: own` is a separate update after that of the fresh trajectories, as published. Adam divides by the gradient's
     size, so `weight` has little effect there, and the step continues along the first one's momentum. `step: shared`
-    puts both into one update. `which: any` is the random control: as many trajectories of the iteration at the same
-    times, with the advantages of the better ones.
+    puts both into one update. `which: any` is the random control: it replays as many random trajectories of the
+    iteration at the same times, with the advantages of the better ones.
 
     Source: SPEAR (Qin et al. 2025): coefficient·(1 - cos(πt/T))/2 with T = 200, tolerance at most 10 steps, history of
     10,240, threshold 1.5 × 2,048 samples (script: 1.5 × 32), only with a tool call, one history for all (`by: []`), a
@@ -185,7 +185,7 @@ class SelfImitation:
 
     @property
     def has_own_step(self) -> bool:
-        """True if `step` is `own`: replayed trajectories get an update of their own."""
+        """True if `step` is `own`: replayed trajectories get a separate update."""
         return self.step == "own"
 
     def inject(self, batch: TurnBatch, rewards: Floats) -> list[Trajectory]:
@@ -233,7 +233,7 @@ class SelfImitation:
     def _select_good_entries(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[CreditedTrajectory]
     ) -> list[Entry]:
-        """Return buffer entries for trajectories with a positive mean advantage and, if set, a match of `pattern`."""
+        """Return entries for trajectories with a positive mean advantage and, if `pattern` is set, a matching turn."""
         pattern = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
@@ -309,7 +309,7 @@ def load_recalled(log: LogReader, entries: Sequence[Entry], loaded: Sequence[Tra
             by_seat |= {(t.match, t.seat): t for t in trajectories(MatchRecord.from_json(row, log.blobs.get))}
     for entry in absent:
         if (entry.match, entry.seat) not in by_seat:
-            raise StoreError(f"{log.folder} has no match {entry.match}, which is to be replayed: it was removed")
+            raise StoreError(f"{log.folder} has no match {entry.match}, which replay needs: it was removed")
     return [replace(by_seat[entry.match, entry.seat], source="recalled") for entry in entries]
 
 

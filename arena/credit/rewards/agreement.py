@@ -1,4 +1,4 @@
-"""Agreement of learned or judged values with true outcomes, and the alarm for values that rise as outcomes fall."""
+"""Agreement of learned or judged values with payoffs, and the alarm for reward hacking."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,11 @@ Z = 1.645
 def measure_agreement(
     values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]
 ) -> dict[str, float]:
-    """Return `value` and `payoff`, their means, and `agreement` and `correlation` if the payoffs differ.
+    """Return the means `value` and `payoff`, and the rank measures `agreement` and `correlation` where defined.
 
-    `agreement` is the share of pairs of one group with different payoffs that the values order alike, ties counting
-    half: the AUC if there are two payoffs, and 0.5 by chance. `correlation` is Spearman's, over all groups.
+    `agreement` is the share of pairs with different payoffs, within groups, that the values rank in the same order;
+    ties count half. It is 0.5 by chance, and the AUC if there are two distinct payoffs. `correlation` is Spearman's,
+    over all groups.
     """
     value, payoff = np.array(values, np.float64), np.array(payoffs, np.float64)
     numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
@@ -52,12 +53,12 @@ def compare_with_payoffs(
 
 
 def measure_position_bias(values: Sequence[float]) -> float | None:
-    """Return the rank correlation of items' values with early positions; None if all values are equal."""
+    """Return the rank correlation of values, in the order shown, with early positions; None if all are equal."""
     return _correlate(_rank(np.array(values)), -np.arange(len(values), dtype=np.float64))
 
 
-class Trend:
-    """Alarm over the last `window` iterations: values rise, or disagree with payoffs, while payoffs fall."""
+class RewardHackingAlarm:
+    """Alarm over the last `window` iterations: a reward rises, or disagrees with the payoff, while the payoff falls."""
 
     def __init__(self, window: int, is_absolute: bool, state: Mapping[str, Any]) -> None:
         """Restore the alarm from its `state`. `is_absolute`: values are comparable between iterations."""
@@ -70,7 +71,7 @@ class Trend:
         return {"rows": self._rows, "raised": self.is_raised}
 
     def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
-        """Add an iteration. Returns a warning if it raises the alarm, else "". Skips an iteration without values."""
+        """Add an iteration's means. Returns a warning if they raise the alarm, else "". Skips missing values."""
         if value is None or payoff is None:
             return ""
         self._rows = [*self._rows, [value, payoff, 0.5 if agreement is None else agreement]][-self._window :]

@@ -21,12 +21,12 @@ from arena.credit.rewards.columns import Columns
 from arena.parts.part_config import AskedPolicy
 from arena.records import Trajectory
 
-AT_ONCE = 1024
+MAX_CONTEXTS = 1024
 """Maximum contexts per scoring call."""
 
 
 class BeliefMeasurer:
-    """Frozen policy of a run that reads each turn's context and scores an answer to it."""
+    """Measurer of the stage `belief`, which scores the answer with a frozen policy of the run."""
 
     def __init__(
         self,
@@ -68,20 +68,20 @@ class BeliefMeasurer:
                     places.append((row, place))
                     streams.append(answer_stream(contexts[turn.index], [], answer, turn.index))
         beliefs = [np.full(len(trajectory.turns), np.nan, np.float32) for trajectory in trajectories]
-        for start in range(0, len(streams), AT_ONCE):
-            scores = await self._asker.score(self._policy, streams[start : start + AT_ONCE])
+        for start in range(0, len(streams), MAX_CONTEXTS):
+            scores = await self._asker.score(self._policy, streams[start : start + MAX_CONTEXTS])
             for (row, place), logprobs in zip(places[start:], scores, strict=False):
                 beliefs[row][place] = np.exp(logprobs.sum())
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
-        """Return the mean belief before last turns (`value`) and the payoff, with their agreement."""
+        """Return the mean belief before last turns (`value`), the mean payoff, and their agreement."""
         figures = self._figures.pop(k, {})
         self._figures = {j: later for j, later in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:
-        """Return {}: all beliefs are of one iteration."""
+        """Return {}, because beliefs are not kept between iterations."""
         return {}
 
 
@@ -92,7 +92,7 @@ def _fill_forward(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _check(facts: ExperimentFacts, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the policy is a frozen one of the run with the token ids of the seats' policies."""
+    """Raise ValueError unless the policy is frozen and shares its token ids with the seats' policies."""
     if policy not in facts.frozen:
         raise ValueError(f"'{policy}' is no policy of the run, and an endpoint returns no probabilities")
     for seat in seats or ():
@@ -115,17 +115,17 @@ def belief(
     seats: list[str] | None = None,
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "process",
 ) -> dict[str, Floats]:
-    """Pay each turn what it adds to the belief of a frozen policy, as a process reward model with images or without.
+    """Reward each turn by the change of a frozen policy's belief in an answer: a process reward model, also for images.
 
-    P_k is the probability of the `answer`, as the first tokens of the policy's own reply to all that the seat reads
-    before turn k. Turn k gets P_{k+1} - P_k, and the last one, after which the seat reads nothing, 0. So they sum to
-    P_last - P_0, and staying where the answer seems right earns nothing. Ground the policy with lessons whose prompts
-    are those of the seat's role (stage `ground`), such as `segment` of `reach`. `seats` restricts who is paid. Adds the
+    P_k is the probability that the policy, given the seat's context before turn k, begins its reply with `answer`. Turn
+    k gets P_{k+1} - P_k, and the last turn 0, because no observation follows it. The rewards sum to P_last - P_0, so
+    staying in a state of high belief earns nothing. Train the policy first by the stage `ground`, with lessons in the
+    prompts of the seat's role, such as `segment` of `reach`. `seats` restricts the stage to these seats. Adds the
     reward `pays`.
 
-    Metrics have the mean belief before last turns (`value`) and the payoff with their agreement. Source: the robotic
-    process reward model of VLA-RL (Lu et al. 2025), which asks for each moment whether a part of the task is completed
-    and pays the answer itself. Zero: a policy that believes the same whatever it reads.
+    Metrics are the mean belief before last turns (`value`), the mean payoff, and their agreement. Source: the robotic
+    process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed,
+    and pays the answer itself. Zero if the policy's belief does not depend on what it reads.
     """
     believed = batch.measure(f"belief.{pays}")
     gains, rows = np.zeros(len(believed)), np.flatnonzero(~batch.last)
