@@ -1,4 +1,4 @@
-"""Branches of matches: pairs of replies from one state, and turns that branches share."""
+"""Branches of matches: pairs of replies from the same state, and turns that branches share."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -26,7 +26,7 @@ def find_pairs(trajectories: Sequence[Trajectory]) -> Iterator[Pair]:
     """Yield pairs of turns that start from the same state with different replies: a branch and its parent match.
 
     Skips branches whose parent is absent, and replies with equal token ids. A turn is in at most one pair, the first
-    found. Branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
+    found: branches of one match leave it at different turns, but a branch of a branch may start at the same turn.
     """
     paired = set[tuple[int, int]]()
     indices = {(t.match, t.seat): i for i, t in enumerate(trajectories)}
@@ -54,11 +54,11 @@ def find_first_difference(one: MatchId, other: MatchId) -> int:
 
 
 def number_copies(batch: TurnBatch) -> Ints:
-    """Return a number per turn [T]; the copies of one turn, in a match and in its branches, share a number."""
+    """Return a number per turn, [T], equal for the copies of one turn in a match and its branches."""
     lineages = [MatchId.parse(t.match).lineage() for t in batch.trajectories]
 
     def find_sampler(line: Sequence[MatchId], turn: int) -> str:
-        """Return the id of the match in this ancestry that sampled the turn, which its branches only repeat."""
+        """Return the id of the match in this lineage that sampled the turn; later ones repeat it."""
         return str(next(match for match in reversed(line) if match.turn <= turn))
 
     owners = batch.owner.tolist()

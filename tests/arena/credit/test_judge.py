@@ -287,15 +287,15 @@ def test_trend_is_the_mann_kendall_statistic() -> None:
 def test_alarm_is_rare_by_chance_and_certain_for_an_exploit() -> None:
     rng, alarms = np.random.default_rng(0), 0
     for _ in range(2000):
-        trend = RewardHackingAlarm(10, True, {})
+        alarm = RewardHackingAlarm(10, True, {})
         for _ in range(10):
-            trend.add(float(rng.normal()), float(rng.normal()), 0.5)
-        alarms += trend.is_raised
+            alarm.add(float(rng.normal()), float(rng.normal()), 0.5)
+        alarms += alarm.is_raised
     assert alarms / 2000 < 0.01, "0.05 squared, for independent series"
-    trend = RewardHackingAlarm(10, True, {})
-    lines = [trend.add(k + rng.normal() / 3, -k + rng.normal() / 3, 0.5) for k in range(12)]
+    alarm = RewardHackingAlarm(10, True, {})
+    lines = [alarm.add(k + rng.normal() / 3, -k + rng.normal() / 3, 0.5) for k in range(12)]
     assert [bool(line) for line in lines] == [False] * 9 + [True, False, False], "reported once"
-    assert RewardHackingAlarm(10, True, json.loads(json.dumps(trend.state()))).is_raised
+    assert RewardHackingAlarm(10, True, json.loads(json.dumps(alarm.state()))).is_raised
 
 
 def test_alarm_is_raised_when_the_policy_exploits_the_judge() -> None:
@@ -317,8 +317,8 @@ def test_alarm_is_raised_when_the_policy_exploits_the_judge() -> None:
 
 
 def test_pairwise_alarm_needs_disagreement_with_a_falling_payoff() -> None:
-    trend = RewardHackingAlarm(4, False, {})
-    assert [bool(trend.add(0.5, -k, 0.2)) for k in range(4)] == [False, False, False, True]
+    alarm = RewardHackingAlarm(4, False, {})
+    assert [bool(alarm.add(0.5, -k, 0.2)) for k in range(4)] == [False, False, False, True]
     agreeing = RewardHackingAlarm(4, False, {})
     assert not any(agreeing.add(0.5, -k, 0.8) for k in range(4))
 
