@@ -1,4 +1,4 @@
-"""AdamW on named parameters in this process, with clipped gradients, checks for finite numbers, and saved state."""
+"""AdamW on named parameters in this process, with gradient clipping, finiteness checks, and checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_PARAMETERS: Mapping[str, torch.nn.Parameter] = MappingProxyType({})
 
 
 class NamedAdamW:
-    """AdamW without weight decay on some parameters by name."""
+    """AdamW without weight decay on parameters by name."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class NamedAdamW:
     ) -> None:
         """Create the optimiser. `saved` are parameters that `save` writes with its state.
 
-        `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of `nonfinite`, by default
-        learn.nonfinite.
+        Error messages begin with `label` and contain `advice` (a remedy) and `setting` (the name of the setting
+        `nonfinite`, by default learn.nonfinite).
         """
         self.parameters, self.nonfinite, self.label, self.advice = parameters, nonfinite, label, advice
         self._setting, self._saved = setting or "learn.nonfinite", saved
         self.steps = self.skipped = 0
-        """Steps taken, and steps skipped because their gradient is not finite."""
+        """Numbers of steps taken, and of steps skipped because their gradient was not finite."""
         self._adamw = torch.optim.AdamW(parameters.values(), lr=lr, betas=betas, weight_decay=0.0)
 
     def step(self, grad_clip: float) -> float:

@@ -15,7 +15,7 @@ MASTER = "master"
 class Moments:
     """AdamW's state in a DeepSpeed engine, as full tensors: both moments of each parameter.
 
-    Includes the float32 masters of bfloat16 parameters, without which their rounded bits would be lost.
+    Includes the float32 master copies of bfloat16 parameters, which hold the bits that rounding removes.
     """
 
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
@@ -41,7 +41,7 @@ class Moments:
             yield from ((f"{name}.{key}", shape) for key in _list_state_keys(parameter) if key in held)
 
     def get(self, name: str) -> torch.Tensor:
-        """Return one tensor of `each`; under ZeRO, all ranks call it together."""
+        """Return one tensor of `each`; under ZeRO, all ranks must call it together."""
         parameter, _, key = name.rpartition(".")
         value = self._get(trainable_parameters(self.model)[parameter], key)
         assert value is not None, name
@@ -74,7 +74,7 @@ class Moments:
         if self.zero_stage == 0:
             slot = self.engine.optimizer.state[parameter]
             slot[key] = value
-            slot["step"] = torch.tensor(float(steps), device=value.device)  # a fused step reads it where it computes
+            slot["step"] = torch.tensor(float(steps), device=value.device)  # fused AdamW needs it on its own device
             return
         from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
@@ -82,11 +82,11 @@ class Moments:
             safe_set_full_fp32_param(parameter, value)
             return
         safe_set_full_optimizer_state(parameter, value, key)
-        for slot in self.engine.optimizer.optimizer.state.values():  # offloaded, they are elsewhere than the model
+        for slot in self.engine.optimizer.optimizer.state.values():  # offloaded state is not on the model's device
             slot["step"] = torch.tensor(float(steps), device=slot[key].device)
 
     def _create_zero_moments(self) -> None:
-        """Create ZeRO's moments now, because at its first step it would be too late to load or save them."""
+        """Create ZeRO's moments now. ZeRO itself would create them at its first step, too late to load or save them."""
         zero = self.engine.optimizer
         whole = [part for group in zero.optimizer.param_groups for part in group["params"]]
         for part in zero.fp32_partitioned_groups_flat if self.zero_stage == 3 else whole:

@@ -1,9 +1,10 @@
-"""Regularisers: terms added to each token's loss that do not depend on its advantage.
+"""Regularisers: terms that are added to each token's loss and do not depend on its advantage.
 
 A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to each token's loss; the
-aggregate weights it like the loss. `loss` is the policy's own `TokenLoss`, for rules that remove parts of it. Mark one
-that reads `tokens.reference` with `needs("reference")`, one that reads `tokens.divergence` with `needs("reference",
-"distribution")`, and one with state over updates with `remembers(…)`. A `weight` is a number or a schedule.
+aggregate weights it like the loss. `loss` is the step's `TokenLoss`, for regularisers that remove parts of it. Mark a
+regulariser that reads `tokens.reference` with `needs("reference")`, one that reads `tokens.divergence` with
+`needs("reference", "distribution")`, and one with state between updates with `remembers(…)`. A `weight` is a number or
+a schedule.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def _require_not_negative(weight: PartConfig) -> PartConfig:
     if isinstance(weight.to_plain(), float | int) and weight.to_plain() < 0:
-        raise ValueError("0 or more belongs here: less would drive away what is to be held")
+        raise ValueError("use 0 or more: a negative weight would push the policy away")
     return weight
 
 
@@ -36,23 +37,19 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`.
+    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`."""
 
-    `see` returns a micro-batch's statistics, and `keep` adds them to the state.
-    """
-
-    see: Callable[[TokenBatch], Any]
+    collect: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""
-    keep: Callable[[Any, Clock, Any], Any]
-    """`keep(memory, clock, seen)`: return the state, None at first, updated with one micro-batch's statistics of any
-    rank."""
+    merge: Callable[[Any, Clock, Any], Any]
+    """(state, clock, statistics): return the state, None at first, updated with a micro-batch's statistics."""
 
 
-def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that gives a regulariser state over updates: `see` and `keep` as in `Memory`."""
+def remembers(collect: Callable[[TokenBatch], Any], merge: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that gives a regulariser state between updates; `collect` and `merge` as in `Memory`."""
 
     def mark(function: Any) -> Any:
-        function.memory = Memory(see, keep)
+        function.memory = Memory(collect, merge)
         return function
 
     return mark
@@ -85,10 +82,10 @@ def kl(
 
     `exact` stores the reference's log-probabilities of all ids for an update's tokens: 0.2 MB a token with SmolLM2.
 
-    This holds for tokens drawn from the current weights and each token's own distribution; no gradient includes a
-    token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean gradient.
-    `turns` are weights by the turn's position in its trajectory, from 0, instead of `weight`: SCoRe (Kumar et al. 2024)
-    holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
+    The table holds for tokens drawn from the current weights, and for each token's own distribution: no gradient
+    includes a token's effect on later states. TRL's default, k3 times the ratio (DeepSeek-V3.2), also has k2's mean
+    gradient. `turns` are weights by the turn's position in its trajectory, from 0, instead of `weight`: SCoRe (Kumar et
+    al. 2024) holds all lightly (.01), and in its first stage the first attempt firmly, {"0": .5}.
     """
     assert tokens.reference is not None
     scale = tokens.logprobs.new_full((len(tokens.logprobs),), weight(tokens.clock))
@@ -189,10 +186,10 @@ def entropy_band(
     weight: Hold = PartConfig(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
-    """EPO: penalise the distance of entropy to a band around its past mean, times `weight`, as a hinge.
+    """EPO: penalise entropy outside a band around its past mean, by `weight` times the distance.
 
-    The past Hbar[k] of the k-th turn of a trajectory is the mean over past iterations of the mean entropy of the tokens
-    in the loss there. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all tokens
+    Hbar[k], for the k-th turn of a trajectory, is the mean over past iterations of the mean entropy of that turn's
+    tokens in the loss. The term is `weight` times max(0, low Hbar - H, H - high Hbar), H of the token, or on all tokens
     of a turn their mean (EPO's `seq`); its gradient by H is ±weight outside and 0 inside. 0 in the first iteration, and
     at turns that no iteration has reached before.
 
@@ -228,12 +225,12 @@ def covariance_clip(
     """Clip-Cov: remove the loss of a few tokens whose advantage and log-probability are high together.
 
     Returns minus their loss, and 0 for all others. Such tokens, with low < (A - mean A)(log π - mean log π) < high,
-    reduce entropy. Means are over the micro-batch's tokens in the loss, with `of: replayed` over replayed ones, which
-    alone are affected then; the selection depends on `token_budget`. Already clipped tokens are excluded, and nothing
-    is removed if all advantages are equal. At most `share` of the tokens, but one if there is any. Of more candidates
-    the released code takes some at random; here they are evenly spaced, so that the same batch always gives the same.
-    Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in its
-    ALFWorld and WebShop scripts 2 to 60.
+    reduce entropy. Means are over the micro-batch's tokens in the loss; with `of: replayed`, only replayed tokens are
+    used and affected. The selection therefore depends on `token_budget`. Already clipped tokens are excluded, and
+    nothing is removed if all advantages are equal. At most `share` of the tokens, but one if there is any. Of more
+    candidates the released code takes some at random; here they are evenly spaced, so that the same batch always gives
+    the same. Presets: Clip-Cov (Cui et al. 2025) 2e-4, 1 to 5; SPEAR (Qin et al. 2025) `of: replayed` .02, 1 to 40, in
+    its ALFWorld and WebShop scripts 2 to 60.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""A scalar head on a language model's body, which gives a number per selected token, and its optimiser."""
+"""A language model's body with a scalar head, which computes a number per sampled token, and its optimiser."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class ScalarHead(torch.nn.Module):
     def forward(self, batch: StreamBatch) -> torch.Tensor:
         """Return one number per sampled token of the batch, [N] float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
-            seen = None if batch.images is None else batch.images.compute_features(self.model)
+            image_features = None if batch.images is None else batch.images.compute_features(self.model)
             hidden = compute_hidden_states(
-                self.model.base_model if seen is None else text_body(self.model), batch, seen
+                self.model.base_model if image_features is None else text_body(self.model), batch, image_features
             )
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
@@ -65,7 +65,7 @@ class ScalarHead(torch.nn.Module):
 
 
 def create_zero_head(model: Any, bias: bool) -> torch.nn.Linear:
-    """Return a linear layer from the hidden states of `model` to a number, all zero, on the model's device."""
+    """Return a zero linear layer from the hidden states of `model` to a number, on the model's device."""
     width = model.config.get_text_config(decoder=True).hidden_size
     head = torch.nn.Linear(width, 1, bias=bias, device=next(model.parameters()).device)
     for parameter in head.parameters():
@@ -79,7 +79,6 @@ class HeadOptimiser(NamedAdamW):
     def __init__(
         self, model: ScalarHead, lr: float, nonfinite: Nonfinite, label: str, advice: str, setting: str = ""
     ) -> None:
-        """Create the optimiser. `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of
-        `nonfinite`, by default learn.nonfinite."""
+        """Create the optimiser. `label`, `advice` and `setting` are texts for error messages, as in `NamedAdamW`."""
         head = {f"head.{name}": p for name, p in model.head.named_parameters()}
         super().__init__(model.get_trainable_parameters(), lr, nonfinite, label, advice, setting, saved=head)

@@ -83,10 +83,10 @@ class RemoteTrainer:
         policy.model = None  # from here on only the child has it
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        return self._planner.update(samples, rng, clock, self._state["steps"])
+        return self._planner.plan_update(samples, rng, clock, self._state["steps"])
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        return self._planner.imitation(samples, spec, rng)
+        return self._planner.plan_imitation(samples, spec, rng)
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         result: dict[str, float] = await self._ask("update", plan)
