@@ -72,7 +72,7 @@ def test_experiment_writes_all_defaults() -> None:
         ("credit.estimator={mars: {gama: 1}}", "credit.estimator.mars.gama: unknown setting of estimator mars"),
         ("credit.estimator={mars: {gamma: 2}}", "mars.gamma: should be less than or equal to 1, not 2"),
         ("credit.estimator={mars: {by: [gam]}}", "credit.estimator.mars.by[0]"),
-        ("credit.estimator={mars: {}, zero: {}}", "one estimator belongs here, not mars and zero"),
+        ("credit.estimator={mars: {}, zero: {}}", "expected one estimator, not mars and zero"),
         ("credit.estimator={zero: {gamma: 1}}", "unknown setting of estimator zero (it has none)"),
         ("credit.estimator=3", "credit.estimator: a name is missing"),
         ("credit.estimator={}", "credit.estimator: a name is missing"),
