@@ -23,7 +23,7 @@ class Moments:
         if zero_stage:
             self._create_zero_moments()
 
-    def each(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def named_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield (`PARAMETER.KEY`, tensor) for every moment and master copy, float32 on the CPU.
 
         Under ZeRO all ranks must iterate together, because each of them holds a part.
@@ -32,7 +32,7 @@ class Moments:
             yield name, self.get(name)
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the name and shape of each tensor of `each`."""
+        """Yield the name and shape of each tensor of `named_tensors`."""
         for name, parameter in trainable_parameters(self.model).items():
             held = (
                 self.engine.optimizer.state.get(parameter, {}) if self.zero_stage == 0 else _list_state_keys(parameter)
@@ -41,14 +41,14 @@ class Moments:
             yield from ((f"{name}.{key}", shape) for key in _list_state_keys(parameter) if key in held)
 
     def get(self, name: str) -> torch.Tensor:
-        """Return one tensor of `each`; under ZeRO, all ranks must call it together."""
+        """Return one tensor of `named_tensors`; under ZeRO, all ranks must call it together."""
         parameter, _, key = name.rpartition(".")
         value = self._get(trainable_parameters(self.model)[parameter], key)
         assert value is not None, name
         return value.detach().cpu().contiguous()
 
     def load(self, state: Mapping[str, torch.Tensor], steps: int) -> None:
-        """Restore tensors that `each` yielded, and set the optimiser's number of steps to `steps`."""
+        """Restore tensors that `named_tensors` yielded, and set the optimiser's number of steps to `steps`."""
         for name, parameter in trainable_parameters(self.model).items():
             for key in _list_state_keys(parameter):
                 if (value := state.get(f"{name}.{key}")) is not None:

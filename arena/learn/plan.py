@@ -258,7 +258,7 @@ class Planner:
 
     def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
         """Distribute passes over ranks. Removes shared prefixes under ZeRO-3."""
-        if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a separate call, and all ranks must make the same calls
+        if ranks > 1 and self.rule.zero_stage == 3:  # all ranks must make the same calls, prefixes included
             work = [_expand_prefix(forward_pass) for forward_pass in work]
         return distribute_passes(list(work), ranks)
 

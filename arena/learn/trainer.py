@@ -90,8 +90,8 @@ class PolicyTrainer:
         return await compute(self.compute_scores, streams, temperatures)
 
     async def save(self) -> dict[str, torch.Tensor]:
-        """Return the tensors of `Moments.each` by name: moments and master copies on the CPU."""
-        return await compute(lambda: dict(self.optimiser.moments.each()))
+        """Return the tensors of `Moments.named_tensors` by name: moments and master copies on the CPU."""
+        return await compute(lambda: dict(self.optimiser.moments.named_tensors()))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Restore the optimiser's and the regularisers' state, but no weights, which come with the model."""
@@ -155,7 +155,7 @@ class PolicyTrainer:
 
     def write(self, folder: Path) -> None:
         """Write the optimiser's state to `optimizer.safetensors` in the folder; call it in the computing thread."""
-        state = dict(self.optimiser.moments.each())
+        state = dict(self.optimiser.moments.named_tensors())
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
@@ -163,7 +163,7 @@ class PolicyTrainer:
         self.restore(load_file(folder / "optimizer.safetensors"), state)
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:
-        """Restore the tensors of `Moments.each` and the values of `state`, saved by any number of ranks."""
+        """Restore the tensors of `Moments.named_tensors` and the values of `state`, saved by any number of ranks."""
         self.resume(state)
         self.load_moments(moments)
 
@@ -172,7 +172,7 @@ class PolicyTrainer:
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
 
     def load_moments(self, moments: Mapping[str, torch.Tensor]) -> None:
-        """Restore these tensors of `Moments.each`, after `resume`."""
+        """Restore these tensors of `Moments.named_tensors`, after `resume`."""
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def gather(self) -> AbstractContextManager[Any]:
