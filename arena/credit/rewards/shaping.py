@@ -15,7 +15,7 @@ DEAL: list[Key] = ["game", "seed", "role", "policy"]
 def _check_bounds(bounds: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
     low, high = bounds
     if low is None and high is None:
-        raise ValueError("both bounds are null: give a lower or an upper one")
+        raise ValueError("both bounds are null: give a lower or an upper bound")
     if low is not None and high is not None and low > high:
         raise ValueError(f"the lower bound {low:g} is above the upper bound {high:g}: write [low, high]")
     return bounds

@@ -83,7 +83,7 @@ def test_experiment_writes_all_defaults() -> None:
         ("learn.loss={policy_gradient: {clip: pop}}", "unknown clip 'pop' — did you mean 'ppo'?"),
         ("learn.loss={policy_gradient: {clip: {ppo: {lo: 1}}}}", "unknown setting of clip ppo — did you mean 'low'?"),
         ("learn.regularisers={kl: {weigth: 1}}", "unknown setting of regulariser kl — did you mean 'weight'?"),
-        ("learn.regularisers=[kl]", "learn.regularisers: a mapping of regularisers by name belongs here"),
+        ("learn.regularisers=[kl]", "learn.regularisers: expected a mapping of regularisers by name"),
         ("learn.regularisers={k: {}}", "unknown regulariser 'k'"),
     ],
 )  # fmt: skip
