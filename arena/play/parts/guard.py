@@ -1,4 +1,4 @@
-"""Guard around a user's rollout part: every fault of its code becomes one line that names the part."""
+"""Guard around a user's rollout part: turns every error in its code into a one-line ConfigError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class GuardedPart(RolloutPart):
-    """A user's rollout part. Its exceptions and unusable return values raise ConfigError."""
+    """Wrapper of a user's rollout part that raises ConfigError for its exceptions and unusable return values."""
 
     def __init__(self, part: Any, name: str) -> None:
         """Guard `part`, which the function `name` returned. Raises ConfigError unless it is a RolloutPart."""
@@ -31,7 +31,7 @@ class GuardedPart(RolloutPart):
 
     @contextmanager
     def blame(self, hook: str) -> Iterator[None]:
-        """Turn an exception in the block into a ConfigError that names the part and the hook.
+        """Convert an exception in the block to a ConfigError that names the part and the hook.
 
         Errors of Arena's own calls, such as a dead engine, pass unchanged.
         """
@@ -56,13 +56,13 @@ class GuardedPart(RolloutPart):
         return [self._require_type(f"{hook}, in a list,", plan, MatchPlan) for plan in value]
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Return the part's plans."""
+        """Return the plans that the part's `plan` makes of `plans`."""
         with self.blame("plan"):
             changed = await self.part.plan(k, list(plans))
         return self._plans("plan", changed)
 
     async def expand(self, k: int, progress: Progress) -> Expansion:
-        """Return the part's expansion."""
+        """Return the result of the part's `expand`."""
         with self.blame("expand"):
             more = self._require_type("expand", await self.part.expand(k, progress), Expansion)
         is_count = isinstance(more.deals, int) and more.deals >= 0
@@ -76,12 +76,12 @@ class GuardedPart(RolloutPart):
         return None if control is None else _GuardedControl(self, self._require_type("control", control, MatchControl))
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Let the part learn from the records."""
+        """Call the part's `observe`."""
         with self.blame("observe"):
             self.part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the part's sections of metrics, each a mapping of finite numbers."""
+        """Return the part's metrics by section; every value must be a finite number."""
         with self.blame("metrics"):
             sections = self._require_type("metrics", self.part.metrics(records), dict)
         for name, section in sections.items():
@@ -103,7 +103,7 @@ class GuardedPart(RolloutPart):
 
 
 class _GuardedControl(MatchControl):
-    """Control of one match by a user's part."""
+    """Wrapper of the part's control of one match, with the same checks."""
 
     def __init__(self, guard: GuardedPart, control: MatchControl) -> None:
         self.guard, self.control = guard, control
