@@ -1,4 +1,4 @@
-"""Wording of PettingZoo's classic environments: acts, observations and a line of rules."""
+"""Texts for PettingZoo's environments: acts, observations and a line of rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _read_nothing(env: Any, seat: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Words:
-    """Wording of one environment. The functions' `env` argument is the unwrapped environment."""
+    """Texts for one environment: how to write its acts and observations. `env` is the unwrapped environment."""
 
     word: Callable[[Any, str, int], str] = _format_number
     """`word(env, seat, action)` returns the act's text."""
@@ -29,7 +29,9 @@ class Words:
     open: bool = False
     """Whether all seats may see every act."""
     perfect: bool = False
+    """Whether all seats see the whole state."""
     rules: str = ""
+    """Line about how to play, for the rules."""
 
 
 NUMBERS = Words()
