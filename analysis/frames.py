@@ -73,7 +73,7 @@ class Frames:
         >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
-        return self._small_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
+        return self._build_run_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
         """Return the table `name` with these columns as a pandas frame with Arrow types. Raises StoreError as `table`.
@@ -132,7 +132,7 @@ class Frames:
         """Table with a row per token that a seat's model read or sampled, with its log probability."""
         return self.frame("tokens")
 
-    def _small_table(self, name: str) -> Any:
+    def _build_run_table(self, name: str) -> Any:
         """Return the table `runs`, from environment files, or `iterations`, from metrics, as an Arrow table."""
         rows = [row for run, reader in self.readers.items() for row in self._make_rows(name, run, reader)]
         return _make_table(rows, TABLES[name])

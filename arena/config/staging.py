@@ -36,7 +36,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierStages:
     """Results of a stage's earlier stages: their run folders, and their weights by stage and policy.
 
     Before the pipeline runs, the policies' initial models take the place of the weights.
@@ -50,9 +50,9 @@ class Earlier:
         """Newest weights by policy name."""
         return {policy: weights for trained in self.weights.values() for policy, weights in trained.items()}
 
-    def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "Earlier":
+    def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "EarlierStages":
         """Return a copy with the results of one more stage."""
-        return Earlier({**self.folders, name: folder}, {**self.weights, name: weights})
+        return EarlierStages({**self.folders, name: folder}, {**self.weights, name: weights})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
     for layer in pipeline.shared:
         for path, text in _find_references(layer.data, ()):
             raise locate_error(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
-    earlier, planned, loops = Earlier(), list[PlannedStage](), set[str]()
+    earlier, planned, loops = EarlierStages(), list[PlannedStage](), set[str]()
     for spec in pipeline.stages:
         composer = _StageComposer(pipeline, spec, earlier, note)
         with add_stage_name(spec.name):
@@ -99,7 +99,9 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
     return planned
 
 
-def compose_stage(pipeline: Pipeline, planned: PlannedStage, earlier: Earlier, note: Note) -> Experiment | StageLoop:
+def compose_stage(
+    pipeline: Pipeline, planned: PlannedStage, earlier: EarlierStages, note: Note
+) -> Experiment | StageLoop:
     """Compose a stage with the results of its earlier stages. Raises ConfigError, with the stage's name, if invalid."""
     with add_stage_name(planned.spec.name):
         return _StageComposer(pipeline, planned.spec, earlier, note, planned.defaults).compose()
@@ -127,7 +129,7 @@ class _StageComposer:
         self,
         pipeline: Pipeline,
         spec: StageSpec,
-        earlier: Earlier,
+        earlier: EarlierStages,
         note: Note,
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
@@ -206,11 +208,11 @@ class _StageComposer:
         if not isinstance(value, str) or not (match := _REFERENCE.fullmatch(value)):
             return value
         try:
-            return self._place(match["stage"], match["policy"], path)
+            return self._resolve_reference(match["stage"], match["policy"], path)
         except ConfigError as error:
             raise locate_error(layer, path, f"{value[:200]}: {error}") from None
 
-    def _place(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
+    def _resolve_reference(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
         """Return the path that a reference to a stage stands for at the setting `path`, and record the reference.
 
         It is the stage's run folder or a policy's weights; for opponents in `evaluate`, RUN:POLICY. Raises ConfigError

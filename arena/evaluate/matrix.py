@@ -161,7 +161,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
         if not personas and persona:
-            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_instead(made, text, voice)}")
+            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_correction(made, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
@@ -178,7 +178,7 @@ def _has_partners(game: Game) -> bool:
     return not list_speeches(game) and len(game.possible_agents) > 1
 
 
-def _suggest_instead(game: Game, text: str, voice: str) -> str:
+def _suggest_correction(game: Game, text: str, voice: str) -> str:
     """Return the correction for a column's text that names a persona in a game without personas."""
     if not list_speeches(game) and not _has_partners(game):
         return "s: leave --persons out"

@@ -89,12 +89,12 @@ class Ranks:
             calls = [getattr(actor, method).remote(*own) for actor, own in zip(self.actors, arguments, strict=True)]
         answers = [asyncio.ensure_future(_await_call(call)) for call in calls]
         try:
-            return await self._results(answers, label, first_timeout)
+            return await self._collect_results(answers, label, first_timeout)
         finally:
             for answer in answers:
                 answer.cancel()
 
-    async def _results(
+    async def _collect_results(
         self, answers: Sequence[asyncio.Future[Any]], label: str, first_timeout: float | None
     ) -> list[Any]:
         """Wait for all calls and return their results in rank order.
@@ -135,7 +135,7 @@ class Ranks:
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
-    async def local(self, label: str, folder: Path) -> list[Path]:
+    async def send_folder(self, label: str, folder: Path) -> list[Path]:
         """Send the driver's model folder to all nodes that lack it. Returns its path on each rank's node."""
         try:
             nodes = {place.node: await self._shipping.send(place.node, folder) for place in self.places}

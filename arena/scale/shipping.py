@@ -34,7 +34,7 @@ _NOT_SENT = (MANIFEST, "optimizer.safetensors")
 """
 
 
-class File(NamedTuple):
+class FileInfo(NamedTuple):
     """Name, size in bytes and hash of a file in a model folder. Nodes compare them instead of contents."""
 
     name: str
@@ -43,11 +43,11 @@ class File(NamedTuple):
     """SHA-256 in hexadecimal."""
 
 
-class Folder(NamedTuple):
+class FolderInfo(NamedTuple):
     """Model folder of the driver: its path, and its files, by which other nodes recognise a copy."""
 
     path: Path
-    files: tuple[File, ...]
+    files: tuple[FileInfo, ...]
 
     @property
     def key(self) -> str:
@@ -106,7 +106,7 @@ async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
         raise WorkerDied(f"node {node[:8]} does not answer ({type(error).__name__})") from None
 
 
-def describe_folder(path: Path) -> Folder:
+def describe_folder(path: Path) -> FolderInfo:
     """Return a model folder's description: the files that are sent, with their hashes."""
     names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in _NOT_SENT)
     stats = [(name, (path / name).stat()) for name in names]
@@ -114,9 +114,9 @@ def describe_folder(path: Path) -> Folder:
 
 
 @lru_cache(maxsize=256)
-def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> Folder:
+def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> FolderInfo:
     """Return the folder with hashes. Cached until a file's size or modification time changes."""
-    return Folder(path, tuple(File(name, size, hash_file(path / name)) for name, size, _ in stats))
+    return FolderInfo(path, tuple(FileInfo(name, size, hash_file(path / name)) for name, size, _ in stats))
 
 
 def _read(path: Path, at: int) -> np.ndarray:
@@ -128,7 +128,7 @@ def _read(path: Path, at: int) -> np.ndarray:
 # -- on the other node ---------------------------------------------------------------------------------------
 
 
-def find_folder(folder: Folder) -> Path | None:
+def find_folder(folder: FolderInfo) -> Path | None:
     """Return the path of the same folder on this node, or None if the node lacks it.
 
     Looks at the driver's path, among the built-in models, and among the folders received before.
@@ -156,7 +156,7 @@ def store_part(arriving: str, name: str, at: int, data: np.ndarray) -> None:
             file.write(data.data)
 
 
-def complete_folder(folder: Folder, arriving: str) -> Path:
+def complete_folder(folder: FolderInfo, arriving: str) -> Path:
     """Check the hashes of the files in `arriving`, rename it to the folder's final path, and return that path."""
     path = _sent_root() / folder.key
     with _convert_errors():

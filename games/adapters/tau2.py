@@ -36,7 +36,7 @@ _LOADED: dict[tuple[int, str, str], tuple[Child, dict[str, Any]]] = {}
 _STARTING = threading.Lock()
 
 
-def find_domain(name: str) -> str:
+def check_domain(name: str) -> str:
     """Return the name. Raises ValueError if it is no domain of tau2, or if tau2 is not installed."""
     choice("tau2's domain", name, *DOMAINS)
     python = os.environ.get(PYTHON)
@@ -92,7 +92,7 @@ class Tau2(ForeignGame):
     def __init__(
         self, domain: str, *, split: Literal["train", "test", "base"] = "train", max_turns: int = 100, **options: Any
     ) -> None:
-        self.domain, self.split = find_domain(domain), choice("split", split, "train", "test", "base")
+        self.domain, self.split = check_domain(domain), choice("split", split, "train", "test", "base")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
@@ -197,7 +197,7 @@ class Tau2(ForeignGame):
             self.end("turns" if self.turns + 1 >= self.max_turns else "over", "The match is over.")
 
 
-class Script:
+class TaskPlayer:
     """Scripted player for either seat, from the task's data in tau2: its solution and the customer's scenario.
 
     The agent makes the solution's calls, asks the customer for those that are the customer's, and states the facts. The
@@ -230,7 +230,7 @@ class Script:
 
 def _script(game: Tau2, seed: int) -> Callable[[View], str]:
     """Return the scripted player that follows tau2's solution and scenario."""
-    return Script(game)
+    return TaskPlayer(game)
 
 
 Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": _script}

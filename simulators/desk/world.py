@@ -115,7 +115,7 @@ class World:
 
     # Methods that a domain with a handset overrides.
 
-    def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal | None:
+    def cause_faults(self, rng: np.random.Generator, count: int) -> Goal | None:
         """Make `count` settings of the customer's phone or account faulty and return the customer's goal: a repair.
 
         Returns None, changing nothing, in domains whose goals come from `draw_candidates`.

@@ -143,7 +143,7 @@ class Reach(VisualWorld):
 
     def _left(self) -> int:
         """Return the distance that is left with the named block, whichever counts as right."""
-        return self.table.left(self.table.layout.wanted)
+        return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `task`, and the `distance` left, in pixels."""

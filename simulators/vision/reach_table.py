@@ -111,7 +111,7 @@ class Table:
         apart = max(apart, 1)
         return _clamp_to_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
 
-    def left(self, block: int) -> int:
+    def measure_remaining(self, block: int) -> int:
         """Return the remaining distance, in units, until the task is done with this block."""
         reached = max(compute_distance(self.hand, self.blocks[block]) - (CONTACT if self.pushes else NEAR), 0)
         return reached + max(compute_distance(self.blocks[block], self.layout.ring) - NEAR, 0) * self.pushes
