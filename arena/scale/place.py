@@ -104,7 +104,7 @@ class EngineSlot:
                     self.served[policy] = shipment
 
     async def send_folder(self, folder: Path) -> Path:
-        """Send the driver's model folder to the engine's node if necessary. Returns its path there. Raises WorkerDied."""
+        """Send the driver's model folder to the engine's node if needed. Returns its path there. Raises WorkerDied."""
         assert self.worker is not None and self.whereabouts is not None
         try:
             return await self.send(self.whereabouts.node, folder)

@@ -76,7 +76,7 @@ class PhoneTables(World):
         return self.find_line(self.number)
 
     def cause_faults(self, rng: np.random.Generator, count: int) -> Goal:
-        """Cause `count` faults of the account and the phone, and return the goal to have the service back.
+        """Make `count` settings of the account and the phone faulty, and return the goal to repair the service.
 
         A forbidden goal has one fault of the account, which the policy forbids to repair. Otherwise the number of the
         account's faults is uniform.
