@@ -75,7 +75,7 @@ class BeliefMeasurer:
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
-        """Return figures of iteration `k` and forget it: how beliefs before last turns agree with payoffs.
+        """End iteration `k` and return the agreement of its beliefs before last turns with payoffs.
 
         `value` is the mean belief, `payoff` the mean payoff, `agreement` and `correlation` are those of
         `measure_agreement`.
