@@ -56,7 +56,7 @@ class CoqFault(Exception):
 
 
 class Attempt(NamedTuple):
-    """Result of a sentence."""
+    """Result of sending a sentence: the goals after it, or Coq's error."""
 
     goals: str
     """Goals after the sentence as text, without Coq's numbers; "" if none is left."""
