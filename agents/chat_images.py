@@ -39,7 +39,7 @@ class ImageToken(NamedTuple):
     """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if known."""
 
     def fit_image(self, image: Image) -> Fit:
-        """Return how an image enters a context. Raises ChatError, with its hash, if the model cannot have it."""
+        """Return an image's number of tokens and scaled size. Raises ChatError, with its hash, if it does not fit."""
         if self.fit is None:
             return Fit(self.tokens, None)
         try:
@@ -76,9 +76,9 @@ FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
 
 
 def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
-    """Return how a tokenizer's chat template shows an image, with what the family's processor adds.
+    """Return the texts that a tokenizer's chat template and the family's processor put around an image.
 
-    If the template shows no images, only the processor's texts stand around the placeholders.
+    If the template shows no images, they are the processor's texts alone.
     """
     framed = set(FRAME_TOKENS) <= set(tokenizer.get_vocab())
     left, right = image.edges or (("".join(FRAME_TOKENS), FRAME_TOKENS[0]) if framed else ("", ""))
@@ -192,5 +192,5 @@ def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], p
 
 
 def shift_spans(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
-    """Return the spans at positions that are larger by so many tokens."""
+    """Return the spans shifted by `by` tokens to later positions."""
     return [replace(span, start=span.start + by) for span in media]

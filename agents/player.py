@@ -29,7 +29,7 @@ class Chances(Protocol):
 
 
 @runtime_checkable
-class SumsUp(Protocol):
+class Summariser(Protocol):
     """Protocol of a scripted policy that can summarise its past, for seats with memory `summary`."""
 
     def summary(self, view: View) -> str:

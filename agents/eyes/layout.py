@@ -65,9 +65,9 @@ class Vision:
         raise NotImplementedError
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
-        """Return how an image of these pixels enters a context, with at most `most_pixels` after scaling.
+        """Return the tokens and the scaled size of an image of these pixels, with at most `most_pixels` after scaling.
 
-        Raises ValueError for an image, or a maximum, that the model cannot have.
+        Raises ValueError for an image or a maximum that the model does not support.
         """
         if most_pixels is not None and most_pixels < self.size**2:
             raise ValueError(f"the model scales every image to {self.size} x {self.size} pixels: remove images.pixels")

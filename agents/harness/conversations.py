@@ -133,7 +133,7 @@ class Conversations:
         return best
 
     def _describe_difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
-        """Return how the messages part from the most similar conversation; "" if there is none."""
+        """Describe how the messages differ from the most similar conversation; "" if there is none."""
         if not self.all:
             return ""
         nearest = max(self.all, key=lambda one: _count_common(one.messages, messages))
@@ -158,7 +158,7 @@ class Conversations:
 
 
 def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
-    """Return how the chat template itself would render a continued conversation differently from its stream; "" if not.
+    """Describe how a continued conversation's stream differs from the chat template's rendering; "" if it does not.
 
     The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy
     another context.

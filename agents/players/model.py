@@ -326,7 +326,7 @@ class ChatPlayer:
         raise self._make_overflow_error(used + new)
 
     def _count_missing(self, used: int) -> int:
-        """Return how many tokens the context lacks for `used`, a reply and a summary; at most 0 if they fit."""
+        """Return by how many tokens `used`, a reply and a summary exceed the context; at most 0 if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens

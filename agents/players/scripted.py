@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.player import Chances, ScriptedPolicy, SumsUp
+from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
@@ -42,7 +42,10 @@ class Kind:
 
     @property
     def description(self) -> str:
-        """One-line description: the first docstring line of the maker, and of the rule bound by a partial."""
+        """One-line description for listings, from docstrings.
+
+        It is the first line of `make`. If `make` is a partial, the first lines of its bound arguments follow.
+        """
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
@@ -74,7 +77,7 @@ class FunctionPlayer:
 
 
 class ProbabilisticPlayer(FunctionPlayer):
-    """Player defined by its game that can state the probabilities of its acts (`chances`)."""
+    """Player defined by its game that also returns the probabilities of its acts (`chances`)."""
 
     def __init__(self, answer: ProbabilisticFunction) -> None:
         super().__init__(answer)
@@ -82,7 +85,7 @@ class ProbabilisticPlayer(FunctionPlayer):
 
 
 class SummarisingPlayer(FunctionPlayer):
-    """Player defined by its game that can summarise its past (`summary`)."""
+    """Player defined by its game that also writes summaries of the match so far (`summary`)."""
 
     def __init__(self, answer: SummarisingFunction) -> None:
         super().__init__(answer)
@@ -90,8 +93,8 @@ class SummarisingPlayer(FunctionPlayer):
 
 
 @runtime_checkable
-class SummarisingFunction(SumsUp, Protocol):
-    """Protocol of a game's own player that also summarises its past."""
+class SummarisingFunction(Summariser, Protocol):
+    """Protocol of a game's own player that also summarises the match so far."""
 
     def __call__(self, view: View) -> str:
         """Return the act at this view."""
@@ -100,7 +103,7 @@ class SummarisingFunction(SumsUp, Protocol):
 
 @runtime_checkable
 class ProbabilisticFunction(Chances, Protocol):
-    """Protocol of a game's own player that also states the probabilities of its acts."""
+    """Protocol of a game's own player that also returns the probabilities of its acts."""
 
     def __call__(self, view: View) -> str:
         """Return the act at this view."""
@@ -108,7 +111,7 @@ class ProbabilisticFunction(Chances, Protocol):
 
 
 def _own_kind(name: str, games: str) -> Kind:
-    """Return the kind of the player `name` that games define themselves; `games` names them in messages."""
+    """Return the kind of a player that games define under this name; `games` names those games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _make_player(name, game.players[name], game, seed)
@@ -121,7 +124,7 @@ def _own_kind(name: str, games: str) -> Kind:
 
 
 def _file_kind(spec: str, file: Path) -> Kind:
-    """Return the kind of a policy that a user's file defines. Raises ScriptedPolicyError if it cannot be imported."""
+    """Return the kind of a policy from a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = import_member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
@@ -181,13 +184,13 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """Play as the named negotiator, with true remarks beside its acts if the game allows talk."""
+    """Play as the named negotiator and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.Talkative(script, seed) if game.talk else script
 
 
 def _read_bargainer(name: str | None) -> str:
-    """Return the name if it is a negotiator's. Raises ValueError if it is not."""
+    """Return the name. Raises ValueError unless it is in `BARGAINERS`."""
     if name not in BARGAINERS:
         raise ValueError(
             f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
@@ -203,9 +206,9 @@ def _unfit_to_talk(game: Game, name: str) -> str:
 
 
 def add_remarks(spec: str, game: Game) -> str:
-    """Return the spec of the same policy with remarks, if it can make any in this game; else the spec.
+    """Return the spec of the policy's `talkative` variant if it has one for this game, else the spec unchanged.
 
-    Remarks are used where words are read or learned. Plain names stay silent, to keep measurements comparable.
+    Use it where the other players read or learn words. Plain names stay silent, to keep measurements comparable.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 

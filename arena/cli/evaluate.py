@@ -176,9 +176,7 @@ class _GameOptions:
         from arena.play.settings import GameSpec
 
         if not self.games:
-            raise ConfigError(
-                "name a --game, such as --game kuhn_poker, or a --panel (arena list panels): what is to be played?"
-            )
+            raise ConfigError("name a --game, such as --game kuhn_poker, or a --panel (arena list panels)")
         for name in self.games:
             require_game(GameSpec(name=name))
 

@@ -50,7 +50,10 @@ class Person:
     persona: str
     """Empty in a simulator without personas."""
     voice: Contender | None = None
-    """Player that speaks for the person; None for the simulator's templates. Without a person, the agent's partner."""
+    """Player that speaks for the person; None for the simulator's templates.
+
+    In a game without a simulated person, the agent's partner.
+    """
     speech: Speech = "render"
     """What the player does: "render" words the script's lines, "played" decides what to say."""
 
@@ -71,7 +74,7 @@ class Person:
 
 @dataclass(kw_only=True)
 class Cell:
-    """Results of one agent with one person: successes and figures by task. `add` counts a match."""
+    """Results of one agent with one person: successes and figures by task. `add` adds a match."""
 
     agent: str
     person: str
@@ -86,10 +89,10 @@ class Cell:
     figures: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     """Numbers of the game's report (such as turns), by name and task."""
     faults: Counter[str] = field(default_factory=Counter)
-    """Failed matches by reason. They were played again and are not counted as a success of 0."""
+    """Failed attempts by reason. They are retried and do not count as unsuccessful trials."""
 
     def add(self, task: int, record: MatchRecord) -> None:
-        """Count a match of this task: success and figures if it finished, else its reason as a fault."""
+        """Add a match of this task: its success and figures if it finished, else the reason of its failure."""
         if record.status == "failed":
             self.faults[record.reason] += 1
             return
@@ -104,16 +107,16 @@ class Cell:
         return sum(map(len, self.successes.values()))
 
     def reliability(self, k: int) -> Interval:
-        """Return pass^k, the chance that k trials of a task all succeed, with its interval over tasks.
+        """Return pass^k, the probability that k trials of a task all succeed, with its interval over tasks.
 
-        It averages over the tasks with at least k finished trials; pass^1 is the success rate.
+        It is the mean over tasks with at least k finished trials; pass^1 is the success rate.
         """
         counted = [trials for _, trials in sorted(self.successes.items()) if len(trials) >= k]
         return mean_ci([pass_hat_k(sum(trials), len(trials), k) for trials in counted], SHARE)
 
     @property
     def fault_rate(self) -> Interval:
-        """Share of failed matches among all that were started, with its interval."""
+        """Share of failed attempts among all attempts, with its interval."""
         failed = sum(self.faults.values())
         return rate_ci(failed, failed + self.matches)
 
@@ -158,7 +161,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
         if not personas and persona:
-            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_instead(made, text, voice)}")
+            raise ConfigError(f"--persons: {game.name} has no persona{_suggest_correction(made, text, voice)}")
         if personas and persona not in personas:
             near = nearest(persona, personas) or f" (one of: {', '.join(personas)})"
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
@@ -175,8 +178,8 @@ def _has_partners(game: Game) -> bool:
     return not list_speeches(game) and len(game.possible_agents) > 1
 
 
-def _suggest_instead(game: Game, text: str, voice: str) -> str:
-    """Return what to write instead of a column's text, for a game without personas."""
+def _suggest_correction(game: Game, text: str, voice: str) -> str:
+    """Return the correction for a column's text that names a persona in a game without personas."""
     if not list_speeches(game) and not _has_partners(game):
         return "s: leave --persons out"
     return f" '{to_one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
@@ -188,10 +191,10 @@ def list_speeches(game: Game) -> Sequence[Speech]:
 
 
 def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Contender:
-    """Return the contender in `role` or, if that is empty, in the role written for the seat, if there is one.
+    """Return the contender with `role` or, if `role` is "", with the role that exists for the seat, if any.
 
-    Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
-    read sentences.
+    Scripted players are returned unchanged. If `role` is "", so are the policies of a run, which keep the run's roles,
+    and tiny models, which cannot read sentences.
     """
     if isinstance(contender, EndpointContender) and (chosen := role or find_role_for(game, seat)):
         loaded = load_role(chosen)
@@ -204,10 +207,11 @@ def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Con
 
 
 def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = "") -> dict[str, Contender]:
-    """Return the players of a cell by seat, each in the role written for its seat; `role` replaces the agent's.
+    """Return the contenders of a cell by seat, each with the role for its seat; `role` replaces the agent's.
 
-    The agent takes all seats or, if another player speaks for the person or is its partner, the first one or those of
-    its run. A player that decides what a person says gets the role `customer_played` instead of `customer`.
+    Without a voice the agent takes all seats. With one it takes the first seat or, in a game without a simulated
+    person, the seats that it had in its run. A voice that decides what the person says gets the role of seat
+    `SEAT_played`, such as `customer_played`, instead of the seat's.
     """
     made = make_game(person.apply_to(game))
     seats, has_person = made.possible_agents, bool(list_speeches(made))
@@ -231,11 +235,11 @@ async def play_matrix(
     ended: Callable[[], None] = lambda: None,
     role: str = "",
 ) -> AsyncIterator[Cell]:
-    """Play agent by agent and person by person, and yield the results of each once played.
+    """Play every agent with every person, and yield each pair's results when its matches are done.
 
     Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
-    match that finished or was given up. `role` is the agents' role, instead of their own. Raises ConfigError before the
-    first match if a player cannot take its seat.
+    match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
+    match if a player cannot take its seat.
     """
     cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
     for _, person, table in cells:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _require_not_negative(weight: PartConfig) -> PartConfig:
     if isinstance(weight.to_plain(), float | int) and weight.to_plain() < 0:
-        raise ValueError("0 or more belongs here: less would drive away what is to be held")
+        raise ValueError("must be at least 0: a negative weight would push the policy away")
     return weight
 
 

@@ -34,7 +34,7 @@ from games.contracts import Deal, Game
 MAX_CHARACTERS = 8000
 """Maximum recorded characters of a traceback and of an act."""
 MAX_CAUSE = 120
-"""Maximum characters of a reason in a line of figures."""
+"""Maximum characters of a failure's cause in the metrics."""
 
 PERSON_FAULT = "the player of the simulated person did not keep to its record"
 
@@ -64,10 +64,10 @@ class OutcomeError(ValueError):
 
 
 def describe_failure(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """Return the log's description of an exception that ended a match of `game` at a turn of `seat`.
+    """Return the log entry for an exception that ended a match of `game` at a turn of `seat`.
 
-    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError,
-    EnginesLost and ConfigError (of a user's rollout part) again, because they would fail every match.
+    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Reraises WeightsError,
+    EnginesLost and ConfigError (of a user's rollout part), because they would fail every match.
     """
     if isinstance(error, WeightsError | EnginesLost | ConfigError):
         raise error
@@ -95,13 +95,13 @@ def describe_error(error: Exception) -> str:
 
 
 def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
-    """Return reason and failure of a match whose person did not keep to its record, from the report of the match."""
+    """Return reason and failure of a match whose simulated person contradicted its record, from the match's report."""
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
 
 def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: str) -> MatchRecord:
-    """Return and log a finished match as failed, with `kind` and `reason`, without payoffs and report."""
+    """Return a finished match as a failed one, with `kind` and `reason` instead of payoffs and report. Logs it."""
     failure = Failure(kind=kind, draws=tuple(draws))
     record = replace(record, status="failed", reason=reason, payoffs={}, report={}, failure=failure)
     log_failure(record)
@@ -130,7 +130,7 @@ def is_engine_death(record: MatchRecord) -> bool:
 
 
 def is_final(record: MatchRecord) -> bool:
-    """Return True if a retry cannot help: the players of a failure of kind `person` would say the same again."""
+    """Return True if a retry cannot help, as after failures of kind `person`: the players would say the same again."""
     return record.failure is not None and record.failure.kind == "person"
 
 
@@ -150,7 +150,7 @@ def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
 
 
 def describe_cause(record: MatchRecord) -> str:
-    """Return a failure's cause in short: `RuntimeError at race.py:21`, or the shortened reason if no code is known."""
+    """Return a failure's cause, such as `RuntimeError at race.py:21`, or the shortened reason if it has no code."""
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
@@ -167,7 +167,7 @@ def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
 
 
 def describe_reason(record: MatchRecord) -> str:
-    """Return a match's reason, followed by file and line in parentheses if its game or a bug failed."""
+    """Return a match's reason, followed by file and line in parentheses if its game or Arena's code failed."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
 
@@ -175,8 +175,8 @@ def describe_reason(record: MatchRecord) -> str:
 def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
     """Replay a deal and the acts of its failed match, and return the game in the state before the failure.
 
-    An exception of the game is raised again. Observations are computed before each act, and payoffs and report at the
-    end, because these may have failed.
+    The game's exception is raised again. Observations before each act, and payoffs and report at the end, are computed
+    too, because these may have failed.
     """
     replay = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
@@ -197,9 +197,9 @@ def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[
 def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple[Kind, CodePosition | None]:
     """Return a failure's kind and the frame at fault, from the exception's type and the files in its traceback.
 
-    Exceptions in a library are blamed on its caller. An exception that passed through a user's file is blamed on that
-    file. With a user's game, exceptions in Arena's own code are blamed on the game, whose values may be wrong. The
-    frame is None for limits, endpoints and agent programs.
+    An exception in a library is attributed to its caller, and one that passed through a user's file to that file. With
+    a user's game, exceptions in Arena's own code are attributed to the game, whose values may be wrong. The frame is
+    None for limits, endpoints and agent programs.
     """
     if isinstance(error, LimitReached | MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "limit", None
@@ -223,19 +223,22 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_theirs(frame: FrameType) -> bool:
-    """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
+    """Return True if the frame runs a user's file, neither Arena's nor an installed package's."""
     file = frame.f_code.co_filename
     is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
     return not _is_ours(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:
-    """Return True if the game's rules are Arena's. Those of wrapped games of other libraries are not."""
+    """Return True if Arena implements the game's rules, False for users' games and adapters of other libraries."""
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
 
 
 def _find_definition(game: type, methods: Sequence[str]) -> str:
-    """Return file and line of the first of these methods that the class or a base defines in Python; "" if none."""
+    """Return file and line of the first of these methods that the game's class or a base class defines in Python.
+
+    Returns "" if there is none.
+    """
     for owner in game.__mro__:
         for name in methods:
             code = getattr(vars(owner).get(name), "__code__", None)

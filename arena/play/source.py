@@ -171,7 +171,7 @@ class PlaySource:
         return self._slots.past_versions() | past_versions(self._late(k))
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Let the parts learn from the finished matches of iteration `k`."""
+        """Pass iteration `k`'s finished matches to all rollout parts."""
         for part in self.parts:
             part.observe(k, records)
 

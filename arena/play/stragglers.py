@@ -55,7 +55,7 @@ class Stragglers:
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
-        """Return the plans of matches that iteration k's update did not wait for, and forget earlier iterations."""
+        """Return the plans of matches for which iteration k's update did not wait. Drops earlier iterations."""
         self._rounds = {j: one for j, one in self._rounds.items() if j >= k}
         return self._rounds[k].late if k in self._rounds else []
 

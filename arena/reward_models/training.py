@@ -40,7 +40,7 @@ class FitSettings:
     """Number of checkpoints to keep."""
 
     def steps(self, examples: int) -> int:
-        """Return the number of optimiser steps on so many examples."""
+        """Return the number of optimiser steps for this number of examples."""
         return self.epochs * -(-examples // self.batch)
 
     def parts(self, examples: int) -> list[range]:

@@ -41,7 +41,7 @@ class ScaledTrainer:
     async def _load(self) -> Form:
         """Let every rank load the policy, from folders on its node."""
         purpose, origin = f"policy '{self.name}', loading", self._learner.origin
-        paths = {path: await self._ranks.local(purpose, path) for path in {origin.source, origin.folder}}
+        paths = {path: await self._ranks.send_folder(purpose, path) for path in {origin.source, origin.folder}}
         each = zip(paths[origin.source], paths[origin.folder], strict=True)
         origins = [replace(origin, source=source, folder=folder) for source, folder in each]
         forms = await self._ranks.ask_each(purpose, "add", [(self._learner._replace(origin=one),) for one in origins])

@@ -1,7 +1,7 @@
-"""Typed tasks: forms of task whose answers a checker can compute, for proposers to write.
+"""Typed tasks: kinds of tasks whose answers a checker can compute, for proposers to write.
 
-Each family equals one of reasoning-gym's in wording and answers, so that its fixed test set measures learning here. A
-task is a short text in a normal form with exactly one answer, an integer.
+Each family has the wording and answers of one of reasoning-gym's, whose fixed test set therefore measures learning
+here. A task is a short text in a normal form with exactly one answer, an integer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TypedTask:
     """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
 
     text: str
-    """Normal form: tasks that differ only in blanks are equal."""
+    """Normal form. Tasks that differ only in blanks have the same."""
     question: str
     answer: int
     terms: int
@@ -41,7 +41,7 @@ class TypedTask:
 
     @property
     def is_trivial(self) -> bool:
-        """True if a number in the task is its answer."""
+        """True if the answer is one of the numbers in the task."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def split_after(self, numbers: int) -> tuple[str, str]:
@@ -51,9 +51,9 @@ class TypedTask:
 
 
 class Family(ABC):
-    """A kind of task with one integer answer, such as sums; `settings` limit its size. A subclass is one kind.
+    """Base class of the kinds of tasks, such as sums. `settings` limit a task's size.
 
-    `check` turns a proposal's text into a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
+    `check` parses a proposal's text to a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
     """
 
     name: ClassVar[str]
@@ -95,7 +95,7 @@ class Family(ABC):
 
 
 class Chain(Family):
-    """Numbers joined by `operators`, without parentheses. Numbers of a drawn task have equally many digits."""
+    """Numbers joined by `operators`, without parentheses. All numbers of a drawn task have the same length."""
 
     operators: ClassVar[str]
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
@@ -111,7 +111,7 @@ class Chain(Family):
         return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a task's text as reasoning-gym does: first its number of terms, then of digits, then each term."""
+        """Draw a task's text as reasoning-gym does: first the number of terms, then of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -180,7 +180,7 @@ class BasicArithmetic(Chain):
 
 
 class Numbers(Family):
-    """A list of positive integers whose answer is a subclass's function `combine` of them all."""
+    """A list of positive integers. The answer is `combine` of them all, a function that subclasses define."""
 
     combine: ClassVar[Callable[..., int]]
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
@@ -226,7 +226,7 @@ FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, P
 
 
 SPELL_BACKWARD = ("Spell this word backward (example: sun -> nus): ", "")
-"""Words of a question of reasoning-gym's family `spell_backward` around the word: its answers are no integers."""
+"""Words before and after the word in reasoning-gym's family `spell_backward`, which is no typed task."""
 
 
 def make_families(option: object) -> dict[str, Family]:
@@ -250,7 +250,7 @@ def make_families(option: object) -> dict[str, Family]:
 
 
 def strip_wording(family: str, question: str) -> str:
-    """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
+    """Return a reasoning-gym question without the family's wording, or the whole question if its wording differs."""
     asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
     before, after = asks.get(family, ("", ""))
     if not (question.startswith(before) and question.endswith(after)):
@@ -259,6 +259,6 @@ def strip_wording(family: str, question: str) -> str:
 
 
 def is_same_number(text: str, answer: int) -> bool:
-    """Return True if a text is this integer; a plus sign, leading zeros, commas and ".00" make no difference."""
+    """Return True if a text is this integer, ignoring a plus sign, leading zeros, commas and ".00"."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

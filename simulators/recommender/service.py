@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Deal:
-    """Everything that is fixed before a match is played: catalogue, sizes, users, friendships and random draws."""
+    """What is drawn before a match: catalogue, sizes, users, friendships, and the key of all random draws."""
 
     shelf: Shelf
     limits: Limits

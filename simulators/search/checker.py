@@ -1,10 +1,10 @@
-"""Check written questions. A question that is wrong or cannot be checked is rejected.
+"""Checks of written questions. A question that is wrong or cannot be checked is rejected.
 
 `program`   the program has exactly one answer, the given one, and starts at a thing that the question names; a question
-            in the world's standard words asks the same
+            in the world's standard words has the same program
 `hops`      it has at least the required number of steps
 `absent`    the question does not contain the answer
-`evidence`  the writer has read the pages that the answer rests on
+`evidence`  the writer has read all pages that the answer depends on
 `gate`      a reader answers it from those pages mixed with others (SSP's RAG verification)
 """
 
@@ -39,7 +39,7 @@ class CheckError(Exception):
 
 @dataclass(frozen=True)
 class Requirements:
-    """Requirements for a question to be written: its answer, and its minimum number of hops (facts to combine)."""
+    """Requirements for a written question: its answer, and its minimum number of hops (facts to combine)."""
 
     answer: str
     hops: int
@@ -53,10 +53,10 @@ def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
 
 
 def check(text: str, program_text: str, wish: Requirements, work: Session, checks: Sequence[Check]) -> Question:
-    """Check a question in words (`text`) with its program and return it. Raises Rejected, with the reason, if it fails.
+    """Check a question in words (`text`) and return it. Raises CheckError, with the reason, if it fails.
 
-    `program_text` is the same question in formal notation, `work` the writer's session with the pages read, `checks`
-    the checks to apply. The gate, a reader who must answer it, comes later, because it needs noise pages.
+    `program_text` is the question in formal notation, `work` the writer's session with the pages read, and `checks` the
+    checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
     """
     library = work.library
     program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
@@ -73,13 +73,13 @@ def check(text: str, program_text: str, wish: Requirements, work: Session, check
 
 
 def require_readable(question: Question, texts: list[str], terse: bool) -> None:
-    """Raise Rejected unless a scripted reader of these texts finds a right answer to the question."""
+    """Raise CheckError unless a scripted reader of these texts finds a right answer to the question."""
     if not is_exact(find_answer(question.text, texts, terse), question.answers):
         raise CheckError("a reader does not find the answer on the pages that were read")
 
 
 def is_sound(question: Question, library: Library) -> bool:
-    """Return True if the question in words, evaluated on all facts, has exactly the claimed answer."""
+    """Return True if the question's text, parsed and evaluated on all facts, has the claimed answer and no other."""
     program = parse_question(question.text, library.terse)
     return program is not None and library.world is not None and evaluate(program, library.world) == {question.answer}
 
@@ -110,9 +110,9 @@ def _check_program(text: str, program: Program, wish: Requirements, library: Lib
 
 
 def list_possible_programs(work: Session, wish: Requirements) -> list[Program]:
-    """Return chains of the wished number of hops to the wished answer over the pages read, as programs.
+    """Return the programs that meet the requirements on the pages read: chains of facts that end at the answer.
 
-    Chains with fewer backward steps come first; a backward step may have further ends on unread pages.
+    Chains with fewer backward steps come first, because a backward step may have further ends on unread pages.
     """
     facts = [fact for text in work.texts for fact in read_facts(text)]
     found = find_chains(wish.answer, Notes.of(work.texts), facts, wish.hops)
@@ -121,7 +121,7 @@ def list_possible_programs(work: Session, wish: Requirements) -> list[Program]:
 
 
 def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the texts read and those of up to `count` random other pages, shuffled, for the gate's reader."""
+    """Return the pages read and up to `count` random other pages as texts, shuffled, for the reader of `gate`."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
     texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
@@ -129,9 +129,9 @@ def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tupl
 
 
 def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
-    """Return up to 30 chains of `hops` steps that end at `answer`, along `facts`: (thing, relation, value) tuples.
+    """Return up to 30 chains of `hops` steps that end at `answer`. `facts` are (thing, relation, value) tuples.
 
-    Chains visit no thing twice, and `answer` is their only end on `notes`.
+    A chain visits no thing twice, and on `notes` it has no other end than `answer`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
     for subject, relation, value in facts:

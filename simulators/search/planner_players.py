@@ -20,7 +20,7 @@ Plan = Callable[[Any, int], Callable[[], str]]
 
 
 def measure_effort(game: LibraryGame) -> tuple[int, bool]:
-    """Return how many calls the player `reader` would make on this deal, and True if its answer would be right."""
+    """Return the number of calls of the player `reader` on this deal, and whether its answer would be right."""
     work = game.make_session()
     program = parse_question(game.question.text, game.terse)
     while program and (call := choose_next_call(program, work, game.terse)):

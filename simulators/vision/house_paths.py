@@ -185,7 +185,7 @@ def _is_straight(house: House, one: Place, other: Place) -> bool:
 
 @lru_cache(maxsize=256)
 def _map_floor(house: House) -> NDArray[np.bool_]:
-    """Return where the walker has a margin of `PIXEL`, by squares of that size, [x, y]."""
+    """Return a map [x, y] of squares of size `PIXEL`: True where the walker has that margin to walls and things."""
     x, y = np.mgrid[0 : 2 * ROOM : PIXEL, 0 : 2 * ROOM : PIXEL] + PIXEL // 2
     return house.is_free(x, y, BODY + PIXEL)  # type: ignore[no-any-return]
 

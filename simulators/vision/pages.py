@@ -140,7 +140,7 @@ class Pages(VisualWorld):
         return {"number": (f"digit {self.number}", DIGITS[self.number]) if self.objects else (str(self.number),)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of one question with two numbers that count as right, which the seat never learns."""
+        """Return reset options of two deals with the same question but different right numbers."""
         one, two = rng.permutation(np.array(self.deck.values))[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
 

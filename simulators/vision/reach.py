@@ -115,7 +115,7 @@ class Reach(VisualWorld):
         return {"place": tuple(text for text in texts if text != self._no_movement)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of one table with two blocks that count as right, which the seat never learns."""
+        """Return reset options of two deals with the same table but different blocks that count as right."""
         one, two = rng.permutation(BLOCKS)[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
 
@@ -143,7 +143,7 @@ class Reach(VisualWorld):
 
     def _left(self) -> int:
         """Return the distance that is left with the named block, whichever counts as right."""
-        return self.table.left(self.table.layout.wanted)
+        return self.table.measure_remaining(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `task`, and the `distance` left, in pixels."""

@@ -159,5 +159,5 @@ class Rooms(VisualWorld):
         return draw_lesson(self, np.random.default_rng(rng.getrandbits(64)), kind)
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of one room in which walls count as another's colour, which the seat never learns."""
+        """Return reset options of two deals with the same picture but different colours that count as the walls'."""
         return {JUDGED: 0}, {JUDGED: 1 + int(rng.integers(3))}

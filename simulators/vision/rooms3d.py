@@ -103,7 +103,7 @@ class Rooms3D(VisualWorld):
         return {"thing": (f"{self.wanted.x} {self.wanted.y}",), "walker": (f"{self.pose.x} {self.pose.y}",)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of one house with two things that count as right, which the seat never learns."""
+        """Return reset options of two deals with the same house but different things that count as right."""
         one, two = rng.permutation(self.things)[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
 

@@ -71,7 +71,7 @@ class DigitWorld(VisualWorld):
         return {"digit": (f"digit {self.digit}", DIGITS[self.digit])}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options of one world with two digits that count as right, which the seat never learns."""
+        """Return reset options of two deals with the same world but different right digits."""
         one, two = rng.permutation(10)[:2].tolist()
         return {JUDGED: one}, {JUDGED: two}
 

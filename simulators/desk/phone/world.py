@@ -123,7 +123,7 @@ class Phone(PhoneTables):
         return self.show_line(line)
 
     def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return no goals: `cause_trouble` makes the customer's."""
+        """Return no goals: `cause_faults` makes the customer's."""
         return []
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
