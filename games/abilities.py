@@ -11,10 +11,10 @@ from games.contracts import ContentPart, Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
-    """Metaclass whose `isinstance` checks, once per class, if a game class declares the members of a protocol.
+    """Metaclass whose `isinstance` checks, once per class, whether a game class declares the members of a protocol.
 
-    `runtime_checkable` inspects the instance at each call and evaluates its properties, which takes 6 to 9 µs, a tenth
-    of a short match. This check takes 0.15 µs.
+    The check of `runtime_checkable` inspects the instance at each call and evaluates its properties. It takes 6 to 9
+    µs, a tenth of a short match; this one takes 0.15 µs.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -36,10 +36,10 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 @runtime_checkable
 class Blocking(Ability, Protocol):
-    """Ability to block: the deal and the steps may wait for something outside this process, such as running code.
+    """Ability to block: a reset or a step may wait for something outside this process, such as running code.
 
-    If `blocks` is true, a match runs them in a thread, so that other matches continue. The results are the same.
-    `games/slow.py` can move the slow calls to other processes.
+    If `blocks` is true, a match runs its resets and steps in a thread, so that other matches continue. The results are
+    the same. `games/slow.py` can move the slow calls to other processes.
     """
 
     blocks: bool
@@ -47,9 +47,9 @@ class Blocking(Ability, Protocol):
 
 @runtime_checkable
 class Waiting(Ability, Protocol):
-    """Ability of a blocking game to wait for others without computing, if `waits` is true.
+    """Ability of a blocking game to wait without using a processor, if `waits` is true.
 
-    More of its steps may run at a time than there are processors.
+    More of its steps may then run at a time than there are processors.
     """
 
     waits: bool
@@ -57,10 +57,10 @@ class Waiting(Ability, Protocol):
 
 @runtime_checkable
 class Stoppable(Ability, Protocol):
-    """Ability to be truncated before the end."""
+    """Ability to end a match early, as truncated."""
 
     def stop(self, reason: str) -> None:
-        """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
+        """Truncate the match with this reason. Earlier rewards are kept, and the seat to move loses its stake."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class Situations(Ability, Protocol):
     def situation(self, seat: str) -> str:
         """Return a text that identifies the state in which this seat is to move.
 
-        Equal situations have equal texts, so a counter of turns is left out.
+        Equal situations have equal texts, so the text must not contain a turn counter.
         """
 
 
@@ -83,24 +83,24 @@ class Pictures(Ability, Protocol):
 
 
 class Mark(NamedTuple):
-    """Point or box in an image that an act names, in the image's pixels from its upper left corner."""
+    """Point or box in an image that an act refers to, in pixels from the image's upper left corner."""
 
     image: str
     """Hash of the image."""
     left: float
     top: float
     right: float
-    """Right edge of a box; a point's is `left`."""
+    """Right edge of a box; equals `left` for a point."""
     bottom: float
-    """Lower edge of a box; a point's is `top`."""
+    """Lower edge of a box; equals `top` for a point."""
 
 
 @runtime_checkable
 class Marks(Ability, Protocol):
-    """Ability to locate the places in images that an act names, which the viewer draws over them."""
+    """Ability to locate the points and boxes in images that an act refers to. The viewer draws them."""
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """Return the places that an act of the seat to move names, if any. The game is unchanged."""
+        """Return the points and boxes that an act of the seat to move refers to. The game is unchanged."""
 
 
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
@@ -111,7 +111,7 @@ A cell's words belong, in order, to the image tokens that lie in it. They are ba
 
 
 class GroundingLesson(NamedTuple):
-    """Prompt whose images have labels, which connects a model's image tokens with words."""
+    """Prompt with labelled images, which teaches a model the words for its image tokens."""
 
     parts: tuple[ContentPart, ...]
     """Texts and images in order, as in a `Message`."""
@@ -125,25 +125,25 @@ class GroundingLesson(NamedTuple):
 
 @runtime_checkable
 class GroundingLessons(Ability, Protocol):
-    """Ability to draw lessons: labelled images of the game's world, to train on before play."""
+    """Ability to draw lessons: labelled images of the game's world, for training before play."""
 
     lesson_kinds: Sequence[str]
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson of a kind in `lesson_kinds`, from the game's split, without a match.
+        """Draw a lesson of a kind in `lesson_kinds` from the game's split; needs no match.
 
-        Raises ValueError for another kind.
+        Raises ValueError for an unknown kind.
         """
 
 
 @runtime_checkable
 class PostedRewards(Ability, Protocol):
-    """Ability to take rewards from a seat's agent program."""
+    """Ability to accept rewards that a seat's agent program posts."""
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
+        """Pay these named rewards to the seat with its next act, in place of those from an earlier call.
 
-        Raises ValueError if the game takes no rewards, or none of these names.
+        Raises ValueError if the game accepts no rewards, or not these names.
         """
 
 
@@ -156,7 +156,7 @@ class SpielRules(Ability, Protocol):
     state: Any
     """The pyspiel.State; None before the first reset."""
     draw: float
-    """Reward of both sides for a draw, which OpenSpiel's own returns count as 0."""
+    """Reward of both sides for a draw. OpenSpiel's returns count a draw as 0."""
 
     def word(self, action: int) -> str:
         """Return the act's text for this OpenSpiel action, which must be legal now."""
@@ -164,7 +164,7 @@ class SpielRules(Ability, Protocol):
 
 @runtime_checkable
 class Personas(Ability, Protocol):
-    """Simulated persons; `personas` lists their names and may be empty with some options."""
+    """Simulated persons. `personas` lists their names; some options leave it empty."""
 
     personas: Sequence[str]
 
@@ -225,7 +225,7 @@ class BestAgainstMixture(Ability, Protocol):
 class PlainWords(Ability, Protocol):
     """Explanations for human players in plain words, instead of lists of facts and acts.
 
-    Until the match has ended, they tell a seat only what it may know.
+    They reveal to a seat only what it may know, until the match has ended.
     """
 
     def introduction(self, seat: str) -> str:
