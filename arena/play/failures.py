@@ -207,8 +207,8 @@ def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple
         return "endpoint", None
     if isinstance(error, HarnessError):
         return "game", None
-    ours = [position for position in frames if _is_ours(position[0])]
-    theirs = [position for position in frames if _is_theirs(position[0])]
+    ours = [position for position in frames if _is_arena_code(position[0])]
+    theirs = [position for position in frames if _is_user_code(position[0])]
     if theirs:
         return "game", theirs[-1]
     position = ours[-1] if ours else None
@@ -218,15 +218,15 @@ def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple
     return ("game" if is_foreign or isinstance(error, _FILE_ERRORS) else "bug"), position
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_arena_code(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
-def _is_theirs(frame: FrameType) -> bool:
+def _is_user_code(frame: FrameType) -> bool:
     """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
     file = frame.f_code.co_filename
     is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
-    return not _is_ours(frame) and not is_library
+    return not _is_arena_code(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:

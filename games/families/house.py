@@ -1,4 +1,4 @@
-"""Houses of rooms and doors, shortest solutions of errands in them, and scripted walkers and strategists."""
+"""Houses of rooms and doors, shortest solutions of errands in them, and scripted players."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -11,11 +11,11 @@ from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_dis
 SHORTCUT = 0.25  # probability of a door between neighbours that need none
 STRATEGIST = "strategist"
 HEEDED = 0.9
-"""Probability that the scripted `heeder` follows the strategist's advice."""
+"""Probability that the scripted walker `heeder` follows the strategist's advice."""
 
 
 class House(Protocol):
-    """State of a match in a house, as its scripted players know it (`text_navigation` provides it)."""
+    """State of a match in a house, which its scripted players may read (`text_navigation` provides it)."""
 
     doors: Doors
     places: dict[str, Cell | None]
@@ -61,19 +61,19 @@ def find_best_act(house: House) -> str:
     return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 
 
-def _oracle(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that knows the house and names the next act of a shortest solution."""
+def _make_oracle(house: House, seed: int) -> Callable[[View], str]:
+    """Return a player for both seats that knows the house and gives the next act of a shortest solution."""
     return lambda view: find_best_act(house)
 
 
-def _rambler(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that names one of the walker's legal acts at random."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+def _make_rambler(house: House, seed: int) -> Callable[[View], str]:
+    """Return a player for both seats that gives one of the walker's legal acts at random."""
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: str(rng.choice(house.acts()))
 
 
-def _heeder(house: House, seed: int) -> Callable[[View], str]:
-    """Return a walker that mostly (.9) follows the strategist's advice if it is legal, and else acts at random."""
+def _make_heeder(house: House, seed: int) -> Callable[[View], str]:
+    """Return a walker that follows legal advice of the strategist with probability `HEEDED`, else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
     def act(view: View) -> str:
@@ -84,5 +84,5 @@ def _heeder(house: House, seed: int) -> Callable[[View], str]:
 
 
 PLAYERS: Mapping[str, Callable[[House, int], Callable[[View], str]]] = {
-    "oracle": _oracle, "rambler": _rambler, "heeder": _heeder,
+    "oracle": _make_oracle, "rambler": _make_rambler, "heeder": _make_heeder,
 }  # fmt: skip

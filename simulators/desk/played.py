@@ -49,7 +49,7 @@ class PlayedCustomer(Customer):
     def list_topics(self) -> list[set[str]]:
         """Return the topics that identify each goal: those that no other goal has.
 
-        A goal's topics are its tool, its numbers (right and wrong), its hint, and the names and things that it mentions.
+        A goal's topics are its tool, its right and wrong number, its hint, and the names and things that it mentions.
         """
         every = [
             {goal.tool, goal.subject, goal.hint, wrong, *goal.mentions, *STRANGERS.findall(goal.ask)} - {"", ACCOUNT}
