@@ -1,4 +1,4 @@
-"""Failures of matches: kind of cause, place in the code, and replay of the game up to the failure."""
+"""Failures of matches: their kind, the code at fault, and replay of the game up to the failure."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from arena.records import Failure, Kind, MatchRecord
 from games.contracts import Deal, Game
 
 MAX_CHARACTERS = 8000
-"""Maximum recorded characters of a traceback and of an act."""
+"""Maximum characters recorded of a traceback and of an act."""
 MAX_CAUSE = 120
-"""Maximum characters of a reason in a line of figures."""
+"""Maximum characters of a failure's cause in the metrics."""
 
 PERSON_FAULT = "the player of the simulated person did not keep to its record"
 
@@ -48,15 +48,15 @@ _ADAPTERS, _ENGINES = f"{_ROOT / 'games' / 'adapters'}/", f"{_ROOT / 'agents' / 
 _LIBRARIES = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "purelib", "platlib"))
 _OUTSIDE_ERRORS = (EndpointError, EngineError, HumanLeft, WorkerLost)
 _FILE_ERRORS = (RoleError, PatternError, ChatError, ScriptedPolicyError, WeightsError)
-"""Errors in a role's or a model's own files, reported in one line."""
+"""Errors in files of the user, such as a role or a model, which are no bugs of Arena."""
 
 
 class LimitReached(Exception):
-    """Raised if a match exceeds a limit, such as turns, tokens, seconds or the length of a context."""
+    """Raised if a match exceeds a limit, such as its turns, tokens, seconds or context length."""
 
 
 class OutcomeError(ValueError):
-    """Raised if a game returns a payoff, reward or report that no log can hold. `methods` are the methods at fault."""
+    """Raised if a game returns a payoff, reward or report that cannot be logged. `methods` are the methods at fault."""
 
     def __init__(self, text: str, methods: Sequence[str]) -> None:
         super().__init__(text)
@@ -64,10 +64,10 @@ class OutcomeError(ValueError):
 
 
 def describe_failure(error: Exception, game: Game, draws: Sequence[int], seat: str, act: str | None) -> Failure:
-    """Return the log's description of an exception that ended a match of `game` at a turn of `seat`.
+    """Return the log entry for an exception that ended a match of `game` at a turn of `seat`.
 
-    `draws` are the plan's. `act` is the act passed to the game, if its step did not return. Raises WeightsError,
-    EnginesLost and ConfigError (of a user's rollout part) again, because they would fail every match.
+    `draws` are those of the match's plan. `act` is the act in progress, if the game's step raised the exception.
+    Re-raises WeightsError, EnginesLost and ConfigError (from a user's rollout part), because every match would fail.
     """
     if isinstance(error, WeightsError | EnginesLost | ConfigError):
         raise error
@@ -95,13 +95,16 @@ def describe_error(error: Exception) -> str:
 
 
 def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
-    """Return reason and failure of a match whose person did not keep to its record, from the report of the match."""
+    """Return the failure reason and log entry of a match whose simulated person departed from its record.
+
+    The entry contains the report's counts of the person's faults.
+    """
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
 
 def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: str) -> MatchRecord:
-    """Return and log a finished match as failed, with `kind` and `reason`, without payoffs and report."""
+    """Return a finished match as failed, with `kind` and `reason` and without payoffs and report, and log it."""
     failure = Failure(kind=kind, draws=tuple(draws))
     record = replace(record, status="failed", reason=reason, payoffs={}, report={}, failure=failure)
     log_failure(record)
@@ -109,7 +112,7 @@ def mark_failed(record: MatchRecord, kind: Kind, draws: Sequence[int], reason: s
 
 
 def log_failure(record: MatchRecord) -> None:
-    """Log a failed match as a warning or a cut-off one as information, with its traceback if ARENA_DEBUG is set."""
+    """Log a failed match as a warning, and a truncated one as information. Its traceback is logged at level DEBUG."""
     if record.failure:
         where = f", at {record.failure.where}" if record.failure.where else ""
         _LOG.warning("match %s failed (%s): %s%s", record.id, record.failure.kind, record.reason, where)
@@ -119,28 +122,28 @@ def log_failure(record: MatchRecord) -> None:
 
 
 def raise_bug(record: MatchRecord) -> None:
-    """Raise BugError if the match failed by a bug of Arena, because retries would fail again."""
+    """Raise BugError if a bug of Arena made the match fail, because a retry would fail again."""
     if record.failure and record.failure.kind == "bug":
         raise BugError(f"a bug of Arena ended match {record.id}: {describe_reason(record)}", record)
 
 
 def is_engine_death(record: MatchRecord) -> bool:
-    """Return True if a match failed because an engine's process died, which is no fault of the match."""
+    """Return True if a match failed because an engine's process died, which the match did not cause."""
     return record.failure is not None and record.failure.error == EngineDied.__name__
 
 
 def is_final(record: MatchRecord) -> bool:
-    """Return True if a retry cannot help: the players of a failure of kind `person` would say the same again."""
+    """Return True for a failure of kind `person`, for which a retry is useless: players would say the same again."""
     return record.failure is not None and record.failure.kind == "person"
 
 
 def may_depend_on_play(record: MatchRecord) -> bool:
-    """Return True if a match failed with kind `game` or `limit`, which may depend on the players' acts."""
+    """Return True for a failure of kind `game` or `limit`, which other acts might avoid."""
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
 def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
-    """Return True if a retry repeats the failed attempt's turns and pending act, or if its turns were not recorded."""
+    """Return True if a retry repeats the failed attempt's turns and act in progress, or if it recorded no turns."""
     if not again.turns:
         return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
@@ -150,7 +153,7 @@ def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
 
 
 def describe_cause(record: MatchRecord) -> str:
-    """Return a failure's cause in short: `RuntimeError at race.py:21`, or the shortened reason if no code is known."""
+    """Return a failure's cause in short, such as `RuntimeError at race.py:21`, or its shortened reason."""
     file, _, line = (record.failure.where if record.failure else "").rpartition(", line ")
     if record.failure and file:
         return f"{record.failure.error} at {Path(file).name}:{line}"
@@ -158,7 +161,7 @@ def describe_cause(record: MatchRecord) -> str:
 
 
 def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
-    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (commonest cause)."""
+    """Return metrics of failed attempts: `failed` (attempts), `given_up` (matches), `failure` (most common cause)."""
     counts: dict[str, int | str] = {
         "failed": len(attempts),
         "given_up": sum(bool(each.failure and each.failure.given_up) for each in attempts),
@@ -167,16 +170,16 @@ def count_failures(attempts: Sequence[MatchRecord]) -> dict[str, int | str]:
 
 
 def describe_reason(record: MatchRecord) -> str:
-    """Return a match's reason, followed by file and line in parentheses if its game or a bug failed."""
+    """Return a match's failure reason, with the file and line at fault if its game or Arena's code failed."""
     place = record.failure.where if record.failure and record.failure.kind in ("game", "bug") else ""
     return f"{record.reason} ({place})" if place else record.reason
 
 
 def replay_failed(game: str, options: dict[str, Any], seed: int, acts: Sequence[str]) -> Game:
-    """Replay a deal and the acts of its failed match, and return the game in the state before the failure.
+    """Replay a failed match's deal and acts, and return the game in the state before the failure.
 
-    An exception of the game is raised again. Observations are computed before each act, and payoffs and report at the
-    end, because these may have failed.
+    If the game raises the exception again, it propagates. Observations are computed before each act, and payoffs and
+    report at the end, because these may have failed.
     """
     replay = games.deal(Deal(game, options, seed))
     for act in (*acts, None):
@@ -223,19 +226,19 @@ def _is_arena_code(frame: FrameType) -> bool:
 
 
 def _is_user_code(frame: FrameType) -> bool:
-    """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
+    """Return True if the frame runs a file of the user, that is, neither Arena's nor an installed library's."""
     file = frame.f_code.co_filename
     is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
     return not _is_arena_code(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:
-    """Return True if the game's rules are Arena's. Those of wrapped games of other libraries are not."""
+    """Return True if the game is Arena's own, not an adapter of another library's game or a user's game."""
     return game.__module__.split(".")[0] in ("games", "simulators") and not game.__module__.startswith("games.adapters")
 
 
 def _find_definition(game: type, methods: Sequence[str]) -> str:
-    """Return file and line of the first of these methods that the class or a base defines in Python; "" if none."""
+    """Return file and line of the first of these methods defined in Python by the class or a base class; "" if none."""
     for owner in game.__mro__:
         for name in methods:
             code = getattr(vars(owner).get(name), "__code__", None)
@@ -245,7 +248,7 @@ def _find_definition(game: type, methods: Sequence[str]) -> str:
 
 
 def _format_position(position: CodePosition | None) -> str:
-    """Return a frame's file and line, such as `games/base.py, line 120`, absolute outside Arena; "" for None."""
+    """Return a position as text, such as `games/base.py, line 120`; "" for None. Paths outside Arena are absolute."""
     if position is None:
         return ""
     file = position[0].f_code.co_filename
