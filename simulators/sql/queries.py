@@ -77,7 +77,7 @@ class Query:
         return f"{self._write_name(table, column)} {operator} {right}"
 
     def names(self) -> tuple[str, ...]:
-        """Return the columns (`table.column`) that the query uses, in the order of the question, and then the tables."""
+        """Return the columns (`table.column`) that the query uses, in the question's order, and then the tables."""
         columns = [(self.table, self.target.name)] if self.target else []
         columns += [(condition.table, condition.column.name) for condition in self.where]
         columns += [(self.table, self.order[0].name)] if self.order else []
@@ -126,7 +126,7 @@ class Query:
         return f"that has a {table.noun} with {says}"
 
     def list_nearly_right(self) -> Iterator[Query]:
-        """Yield variants with one mistake: a condition omitted or reversed, another column, aggregate, order or bound."""
+        """Yield variants with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
             turned = condition._replace(operator=FLIPPED[condition.operator])
