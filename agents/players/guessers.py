@@ -124,7 +124,7 @@ class MapReader:
 
 
 class WallFollower:
-    """Maze player with the full or local view: keeps its right hand on the wall. Ignores the seed."""
+    """Maze player for any view: keeps its right hand on the wall. Ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.facing = 0
