@@ -91,7 +91,7 @@ def find_installation() -> Installation:
             for command in ([program, "-where"], ["ldd", program])
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CoqFault(f"{COMMAND} is installed, but finding its files failed: {error}") from None
+        raise CoqFault(f"the files of {COMMAND} cannot be found: {error}") from None
     libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
     shown = {program: program, str(libraries): str(libraries)}
     for path in _LINKED.findall(linked):  # the loader itself is found by its full path
