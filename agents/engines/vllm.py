@@ -156,9 +156,9 @@ class VLLMEngine:
             self._adapters.setdefault(served.server, {})[self._count] = served
             await self._forget(served.server)
         elif server.folder != served.folder:
-            await server.hold()
+            await server.pause()
             await server.reload(served.folder)
-            await server.proceed()
+            await server.resume()
 
     async def _start_server(self, served: Version, before: Server | None) -> Server:
         """Start a server for this version and stop its predecessor `before`, whose adapters must then be loaded again.
@@ -210,7 +210,7 @@ class VLLMEngine:
                 if key not in self._servers:
                     new = Version(weights=None, version=-1, server=key, folder=folder)
                     self._servers[key] = await self._start_server(new, None)
-                await self._servers[key].hold()
+                await self._servers[key].pause()
             except EngineError:
                 raise
             except Exception as error:
@@ -228,7 +228,7 @@ class VLLMEngine:
             server = self._servers[key]
             try:
                 await server.receive({"function": function, "arguments": dict(arguments)})
-                await server.proceed()
+                await server.resume()
             except Exception as error:
                 raise EngineError(f"vLLM did not receive policy '{policy}': {first_line(error)}") from error
             before = self._served.get(policy)

@@ -1,8 +1,8 @@
 """Success rates of agents with simulated persons: the same tasks for every agent, several trials per task.
 
-A task is one deal of a simulator: its hidden entity depends on the seed alone. A trial replays the task with other
-randomness for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
-trial with it alike. The task is the unit of all intervals.
+A task is one deal of a simulator; its hidden entity depends on the seed alone. A trial plays the task with new random
+numbers for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
+trial with it in the same way. All intervals are over tasks.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from simulators.played import PersonGame
 SCRIPT = "script"
 PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
-"""Mark between persona and player: what the player does."""
+"""Role of the player in speaking for the person, by the mark between persona and player."""
 DEFAULT_PERSONA = "default"
-"""Name of the only column of a simulator without personas."""
+"""Name of the single column of a simulator without personas."""
 ATTEMPTS = 2
-"""Maximum attempts per match; a trial whose attempts all fail is missing."""
+"""Maximum attempts per match. A trial is missing if all its attempts fail."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """Simulated person, a column of the matrix: a persona of the simulator, and the player that words its lines."""
+    """Simulated person, a column of the matrix: a persona of the simulator, and the player that speaks for it."""
 
     persona: str
-    """Empty in a simulator without personas."""
+    """Name of the persona; "" in a simulator without personas."""
     voice: Contender | None = None
     """Player that speaks for the person; None for the simulator's templates.
 
@@ -59,13 +59,13 @@ class Person:
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE, with the voice's player."""
+        """Name as the user writes it: PERSONA, PERSONA+VOICE or PERSONA=VOICE."""
         persona = self.persona or DEFAULT_PERSONA
         mark = next(mark for mark, speech in MARKS.items() if speech == self.speech)
         return persona if self.voice is None else f"{persona}{mark}{self.voice.name}"
 
     def apply_to(self, game: GameSpec) -> GameSpec:
-        """Return the game's settings with the options of this person."""
+        """Return the game's settings with this person's options."""
         options = {"persona": self.persona} if self.persona else {}
         if list_speeches(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else self.speech
@@ -79,15 +79,15 @@ class Cell:
     agent: str
     person: str
     speaker: str
-    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role. Without a person, the
-    player of the last seat."""
+    """Player that speaks for the person (SCRIPT, a scripted policy, or policy, version and role). In a game without a
+    person, the player of the last seat."""
     tasks: int
     trials: int
     k: int
     successes: dict[int, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    """Success of each finished trial, by task."""
+    """Successes of the finished trials, by task."""
     figures: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    """Numbers of the game's report (such as turns), by name and task."""
+    """Numbers of the game's report, such as turns, by name and task."""
     faults: Counter[str] = field(default_factory=Counter)
     """Failed attempts by reason. They are retried and do not count as unsuccessful trials."""
 
@@ -126,7 +126,7 @@ class Cell:
         return mean_ci(means, range_of(figure, means))
 
     def to_json(self) -> dict[str, Any]:
-        """Return success rates, faults and figures as JSON; intervals as [estimate, low, high], null for NaN."""
+        """Return success rates, faults and figures as JSON. Intervals are [estimate, low, high], with null for NaN."""
         return {
             "agent": self.agent, "person": self.person, "words": self.speaker,
             "matches": self.matches, "missing": self.tasks * self.trials - self.matches,
@@ -139,16 +139,16 @@ class Cell:
 
 
 def find_voice(text: str) -> str:
-    """Return the voice of a column's text, CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
-    return PARTS.match(text).group(3)  # type: ignore[union-attr]  # it matches any text
+    """Return CONTENDER from a column such as `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
+    return PARTS.match(text).group(3)  # type: ignore[union-attr]  # PARTS matches any text
 
 
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
-    """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
+    """Parse columns such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest` as (persona, voice, speech).
 
-    The voice is "" if scripted. Without texts, return all personas, scripted. The only column of a simulator without
-    personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator, an
-    unknown persona, or a player that cannot speak for the person.
+    The voice is "" for a scripted person. Without texts, all personas are returned as scripted persons. The single
+    column of a simulator without personas is called `default`; its persona is "". Raises ConfigError for a game that is
+    not a simulator, an unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Personas):
@@ -156,7 +156,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     personas = made.personas
     persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
-        persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # it matches any text
+        persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # PARTS matches any text
         speech = MARKS.get(mark, "render")
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
@@ -174,7 +174,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
 
 
 def _has_partners(game: Game) -> bool:
-    """Return True if the game has no simulated person but several seats."""
+    """Return True if the game has several seats but no simulated person."""
     return not list_speeches(game) and len(game.possible_agents) > 1
 
 
@@ -186,7 +186,7 @@ def _suggest_correction(game: Game, text: str, voice: str) -> str:
 
 
 def list_speeches(game: Game) -> Sequence[Speech]:
-    """Return the values of the simulator's option `person`; () if it has no such option."""
+    """Return the speech values that the simulator's option `person` allows; () if it has no such option."""
     return game.speeches if isinstance(game, PersonGame) else ()
 
 
@@ -256,7 +256,7 @@ async def _play_cell(
 ) -> Cell:  # fmt: skip
     spec = person.apply_to(game)
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
-    speaker = _describe([*seating.values()][-1]) if len(table) > 1 else SCRIPT
+    speaker = _format_seating([*seating.values()][-1]) if len(table) > 1 else SCRIPT
     cell = Cell(agent=agent.name, person=person.name, speaker=speaker, tasks=tasks, trials=trials, k=k)
     task_seeds = np.random.SeedSequence((seed, int.from_bytes(b"tasks", "big"))).generate_state(tasks, np.uint64)
     trial_seeds = np.random.SeedSequence((seed, int.from_bytes(b"trials", "big"))).generate_state(trials)
@@ -285,8 +285,8 @@ async def _play_cell(
     return cell
 
 
-def _describe(seating: Seating) -> str:
-    """Return a scripted policy's name, or the policy, version and role of another player, as text."""
+def _format_seating(seating: Seating) -> str:
+    """Return a scripted policy's name, or a model player's policy, version and role, as text."""
     if seating.kind == "brain":
         return seating.policy
     return f"{seating.policy}, version {seating.version}, role {seating.role}"

@@ -106,7 +106,7 @@ class GroundingLoop(TrainingLoop):
         norm = self.optimiser.step(given["grad_clip"])
         return _compute_figures([graded]) | {"grad_norm": norm}
 
-    def held_out(self) -> dict[str, float]:
+    def evaluate_held_out(self) -> dict[str, float]:
         """Return loss and accuracies of the held-out lessons, in all and by kind."""
         graded: dict[str, list[GradedLessons]] = {}
         with torch.no_grad():

@@ -60,7 +60,7 @@ class RewardModelTraining(TrainingLoop):
         super().__init__(WEIGHTS, run, identity, fit.parts(len(examples.train)), fit.keep, watcher)
         self.source, self.fit, self.examples, self._bf16 = model, fit, examples, bf16
 
-    def held_out(self) -> dict[str, float]:
+    def evaluate_held_out(self) -> dict[str, float]:
         """Return the figures of the held-out examples."""
         return self.test(self.examples.held_out)
 

@@ -1,7 +1,7 @@
-"""Customer played by its seat: it opens the talk, mentions its goals in any order, and leaves when it likes.
+"""Customer played by its seat: it opens the conversation, states its goals in any order, and leaves when it likes.
 
-The script only keeps track: it evaluates the agent's messages and determines what is due. Consent, identity and the
-current goal are read from the seat's own words. The agent's listed acts use only what was said.
+The script only keeps track: it evaluates the agent's messages and determines the due statement. Consent, identity and
+the current goal are read from the seat's own words. The agent's listed acts use only what the customer has said.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class PlayedCustomer(Customer):
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
         self.stated |= {*named}
         if named and self.goal_index not in named and not self.is_write_pending:
-            self.turn_to(named[0])
+            self.set_goal(named[0])
         self.unclear = self.goal_index not in self.stated
 
     def list_unwanted(self) -> set[str]:
-        """Return the writes that no goal of the customer asks for."""
+        """Return the names of the write tools that none of the customer's goals needs."""
         return self.verbs.keys() - {goal.tool for goal in self.record.goals}
 
     @property
@@ -113,12 +113,13 @@ class PlayedSeat(Seat):
     said: Mapping[str, Stance] = field(default_factory=dict)
     """Facts in the last checked text. `due` are those in its template."""
     due: Mapping[str, Stance] = field(default_factory=dict)
+    """Facts in the template that was due at the last check."""
 
     def facts(self) -> dict[str, Any]:
         """Return the seat's facts, with the open `wishes` in words and the customer's identity (`about`).
 
-        `wish` is the current one, "" if none is open. `template` and `answer` are the script's statement; roles for
-        free play may leave them out.
+        `wish` is the current goal in words, "" if none is open. `template` and `answer` are the script's statement,
+        which roles for free play may leave out of their prompt.
         """
         wishes = self.customer.list_wishes()
         wish = wishes[0] if wishes else ""
@@ -154,7 +155,7 @@ class PlayedSeat(Seat):
         return text, {}
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text.
+        """Return the faults of a text: what is wrong, leaked or withheld.
 
         `wrong`: numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a yes
         or no against its interest. `leaked`: its own data and later wishes that are not due yet. `withheld`: the due
