@@ -1,6 +1,6 @@
-"""Weight transfer of vLLM's workers: a function named in the update yields the tensors.
+"""Weight transfer to vLLM's workers: each update names a function that yields the tensors.
 
-Only vLLM's workers load this module, to mix `TransferExtension` in before they load the model, so it imports `vllm`.
+Only vLLM's workers load this module, to mix in `TransferExtension` before they load the model, so it may import `vllm`.
 Source: vLLM 0.32, `vllm.distributed.weight_transfer.base`.
 """
 
@@ -32,14 +32,14 @@ class TensorSource(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Function in this process that yields the tensors of an update."""
 
     function: str
-    """Name as of `pkgutil.resolve_name`; called with the worker's number among the server's and `arguments`."""
+    """The function's name, for `pkgutil.resolve_name`. It is called with the worker's rank and `arguments`."""
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
-    """Weight transfer that loads named tensors, in the names of a checkpoint, as they arrive.
+    """Weight transfer that loads tensors one by one as they arrive, under their names in a checkpoint.
 
-    vLLM keeps the tensors of a layer until it has all of them, so each must have memory of its own.
+    vLLM keeps the tensors of a layer until it has all of them, so no two may share memory.
     """
 
     init_info_cls, update_info_cls = NoSettings, TensorSource
@@ -52,13 +52,13 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
         initialize_layerwise_reload(self.model)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Load the tensors of an update, and return when they are on the device, which may be a CPU."""
+        """Load the tensors of an update and wait until they are on the device."""
         self.receive_weights(self.parse_update_info(update_info))
-        if self.device.type != "cpu":  # where vLLM's own method fails
+        if self.device.type != "cpu":  # on a CPU, vLLM's own method fails
             torch.accelerator.synchronize()
 
     def receive_weights(self, update_info: TensorSource) -> None:
-        """Load the tensors of an update. After an error the layers can be loaded again, but are of two versions."""
+        """Load the tensors of an update. After an error, layers have mixed versions until the next update."""
         tensors: Iterator[tuple[str, torch.Tensor]] = resolve_name(update_info.function)(
             self.parallel_config.rank, **update_info.arguments
         )
@@ -66,7 +66,7 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
             for named in tensors:
                 self.model.load_weights([named])
         except BaseException:
-            self.finish_weight_update()  # else the next update would add to what these layers have
+            self.finish_weight_update()  # else the next update would continue this one
             raise
 
     def finish_weight_update(self) -> None:
@@ -79,7 +79,7 @@ class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
 
 
 class TransferExtension(ReloadExtension):
-    """Extension of vLLM's worker processes that adds this transfer. Importing this module registers it with vLLM."""
+    """Extension of vLLM's worker processes. Importing its module registers this transfer with vLLM."""
 
 
 WeightTransferEngineFactory.register_engine(TRANSFER, NamedTensors)

@@ -1,8 +1,8 @@
 """Success rates of agents with simulated persons: the same tasks for every agent, several trials per task.
 
-A task is one deal of a simulator: its hidden entity depends on the seed alone. A trial replays the task with other
-randomness for models and random players. A scripted person's text belongs to the task, so a scripted agent plays every
-trial with it alike. The task is the unit of all intervals.
+A task is one deal of a simulator: its hidden entity depends on the seed alone. Trials of a task differ only in the
+random numbers of models and random players. A scripted person's text belongs to the task, so a scripted agent plays all
+trials with it alike. All intervals are over tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from simulators.played import PersonGame
 SCRIPT = "script"
 PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
-"""Mark between persona and player: what the player does."""
+"""What the player does, by the mark between persona and player."""
 DEFAULT_PERSONA = "default"
 """Name of the only column of a simulator without personas."""
 ATTEMPTS = 2
@@ -50,13 +50,14 @@ class Person:
     persona: str
     """Empty in a simulator without personas."""
     voice: Contender | None = None
-    """Player that speaks for the person; None for the simulator's templates. Without a person, the agent's partner."""
+    """Player that speaks for the person; None for the simulator's templates. In a simulator without a person, the
+    agent's partner."""
     speech: Speech = "render"
     """What the player does: "render" words the script's lines, "played" decides what to say."""
 
     @property
     def name(self) -> str:
-        """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE, with the voice's player."""
+        """Name as a user types it: PERSONA, PERSONA+VOICE or PERSONA=VOICE."""
         persona = self.persona or DEFAULT_PERSONA
         mark = next(mark for mark, speech in MARKS.items() if speech == self.speech)
         return persona if self.voice is None else f"{persona}{mark}{self.voice.name}"
@@ -64,7 +65,7 @@ class Person:
     def apply_to(self, game: GameSpec) -> GameSpec:
         """Return the game's settings with the options of this person."""
         options = {"persona": self.persona} if self.persona else {}
-        if list_speeches(make_game(game)):
+        if list_person_options(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else self.speech
         return GameSpec(name=game.name, options={**game.options, **options})
 
@@ -76,8 +77,8 @@ class Cell:
     agent: str
     person: str
     speaker: str
-    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role. Without a person, the
-    player of the last seat."""
+    """Speaker of the person's lines: SCRIPT, a scripted policy, or policy, version and role. In a simulator without a
+    person, the player of the last seat."""
     tasks: int
     trials: int
     k: int
@@ -86,10 +87,10 @@ class Cell:
     figures: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     """Numbers of the game's report (such as turns), by name and task."""
     faults: Counter[str] = field(default_factory=Counter)
-    """Failed matches by reason. They were played again and are not counted as a success of 0."""
+    """Number of failed attempts by reason. Failed matches are retried and do not count as unsuccessful trials."""
 
     def add(self, task: int, record: MatchRecord) -> None:
-        """Count a match of this task: success and figures if it finished, else its reason as a fault."""
+        """Count a match of this task: its success and figures if it finished, else a fault with its reason."""
         if record.status == "failed":
             self.faults[record.reason] += 1
             return
@@ -104,16 +105,16 @@ class Cell:
         return sum(map(len, self.successes.values()))
 
     def reliability(self, k: int) -> Interval:
-        """Return pass^k, the chance that k trials of a task all succeed, with its interval over tasks.
+        """Return pass^k, the probability that k trials of a task all succeed, with its interval over tasks.
 
-        It averages over the tasks with at least k finished trials; pass^1 is the success rate.
+        It is the mean over tasks with at least k finished trials; pass^1 is the success rate.
         """
         counted = [trials for _, trials in sorted(self.successes.items()) if len(trials) >= k]
         return mean_ci([pass_hat_k(sum(trials), len(trials), k) for trials in counted], SHARE)
 
     @property
     def fault_rate(self) -> Interval:
-        """Share of failed matches among all that were started, with its interval."""
+        """Share of failed attempts among all attempts, with its interval."""
         failed = sum(self.faults.values())
         return rate_ci(failed, failed + self.matches)
 
@@ -136,16 +137,16 @@ class Cell:
 
 
 def find_voice(text: str) -> str:
-    """Return the voice of a column's text, CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
+    """Return the voice in a column's text: CONTENDER in `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
     return PARTS.match(text).group(3)  # type: ignore[union-attr]  # it matches any text
 
 
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
     """Return (persona, voice, speech) for texts such as `terse`, `terse+smollm2-135m-instruct` or `terse=runs/latest`.
 
-    The voice is "" if scripted. Without texts, return all personas, scripted. The only column of a simulator without
-    personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator, an
-    unknown persona, or a player that cannot speak for the person.
+    The voice is "" for a scripted person. Without texts, returns all personas, scripted. The only column of a simulator
+    without personas is called `default`, and its persona is "". Raises ConfigError for a game that is not a simulator,
+    an unknown persona, or a player that cannot speak for the person.
     """
     made = make_game(game)
     if not isinstance(made, Personas):
@@ -164,34 +165,34 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in list_speeches(made) and not (speech == "played" and _has_partners(made)):
+        if voice and speech not in list_person_options(made) and not (speech == "played" and _has_partners(made)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
 
 
 def _has_partners(game: Game) -> bool:
-    """Return True if the game has no simulated person but several seats."""
-    return not list_speeches(game) and len(game.possible_agents) > 1
+    """Return True if the game has several seats and no simulated person."""
+    return not list_person_options(game) and len(game.possible_agents) > 1
 
 
 def _suggest_instead(game: Game, text: str, voice: str) -> str:
-    """Return what to write instead of a column's text, for a game without personas."""
-    if not list_speeches(game) and not _has_partners(game):
+    """Return the part of an error that says what to write instead of `text`, for a game without personas."""
+    if not list_person_options(game) and not _has_partners(game):
         return "s: leave --persons out"
     return f" '{to_one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
-def list_speeches(game: Game) -> Sequence[Speech]:
-    """Return the values of the simulator's option `person`; () if it has no such option."""
+def list_person_options(game: Game) -> Sequence[Speech]:
+    """Return the possible values of the game's option `person`, the sources of the person's words; () without it."""
     return game.speeches if isinstance(game, PersonGame) else ()
 
 
 def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Contender:
-    """Return the contender in `role` or, if that is empty, in the role written for the seat, if there is one.
+    """Return the contender with the role `role` or, if that is empty, the role written for the seat, if any.
 
-    Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models too small to
-    read sentences.
+    Scripted players stay unchanged. Without `role`, so do runs, which have roles of their own, and models that are too
+    small to read sentences.
     """
     if isinstance(contender, EndpointContender) and (chosen := role or find_role_for(game, seat)):
         loaded = load_role(chosen)
@@ -206,11 +207,12 @@ def with_role(contender: Contender, game: str, seat: str, role: str = "") -> Con
 def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = "") -> dict[str, Contender]:
     """Return the players of a cell by seat, each in the role written for its seat; `role` replaces the agent's.
 
-    The agent takes all seats or, if another player speaks for the person or is its partner, the first one or those of
-    its run. A player that decides what a person says gets the role `customer_played` instead of `customer`.
+    The agent takes all seats, unless another player speaks for the person or is the agent's partner. Then it takes the
+    first seat of a game with a person; else the seats of its run, by default the first. A player that decides what the
+    person says gets the role of its seat with the ending `_played`, such as `customer_played`.
     """
     made = make_game(person.apply_to(game))
-    seats, has_person = made.possible_agents, bool(list_speeches(made))
+    seats, has_person = made.possible_agents, bool(list_person_options(made))
     if person.voice is None:
         return {seat: with_role(agent, game.name, seat, role) for seat in seats}
     own = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
@@ -231,11 +233,11 @@ async def play_matrix(
     ended: Callable[[], None] = lambda: None,
     role: str = "",
 ) -> AsyncIterator[Cell]:
-    """Play agent by agent and person by person, and yield the results of each once played.
+    """Play every agent with every person, one pair after the other, and yield the cell of each as soon as it is played.
 
     Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
-    match that finished or was given up. `role` is the agents' role, instead of their own. Raises ConfigError before the
-    first match if a player cannot take its seat.
+    match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
+    match if a player cannot take its seat.
     """
     cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
     for _, person, table in cells:
