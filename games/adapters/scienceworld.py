@@ -27,7 +27,7 @@ class ScienceWorld(ForeignGame):
     The seed draws the variation, of the split "train", "dev" or "test", or of "all" three. Options besides TextGame's:
     simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed, whether the
     valid acts are listed (default true; that takes most of the time of a step, and others are understood, too);
-    max_turns (default 100); pays, the reward parts that are paid, of "score" (by default alone) and "win".
+    max_turns (default 100); pays, the reward parts to pay: "score" (default) and "win".
     """
 
     name = "scienceworld"
