@@ -60,7 +60,7 @@ class Board(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that searches compare."""
+        """Text that is indexed for searches."""
         return f"{self.firm} {self.year}"
 
     def question(self, row: int) -> str:
@@ -68,7 +68,7 @@ class Board(NamedTuple):
         return f"find {self.labels[row]} in {self.firm} {self.year}"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the rows of the objects with the same colour, with its own."""
+        """Return the rows that a hasty player might confuse with this one: all of objects with its colour."""
         return [other for other, label in enumerate(self.labels) if label.split()[0] == self.labels[row].split()[0]]
 
     def value_box(self, row: int) -> Box:
@@ -77,12 +77,12 @@ class Board(NamedTuple):
         edge = (CELL - TILE) // 2
         return left + edge, top + edge, left + edge + TILE, top + edge + TILE
 
-    def closer(self, row: int) -> str:
+    def write_zoom(self, row: int) -> str:
         """Return the act that shows an object's cell."""
         return CELLS[self.cells[row]]
 
-    def box_of(self, words: str) -> Box | None:
-        """Return the box of a cell's name, or of four thousandths; None for other words."""
+    def parse_box(self, words: str) -> Box | None:
+        """Parse a cell's name, or four numbers in thousandths, as a box in pixels; None for other words."""
         if words.upper() in [*CELLS]:
             return cell_box(CELLS.index(words.upper()), SIDE)
         return read_box(words, *self.size)

@@ -108,7 +108,7 @@ class Pages(VisualWorld):
         self.show(f"Slide {len(self.found)}.", reduce(render(new)), sender=TOOL)
 
     def _look(self, words: str) -> None:
-        box = self.found[-1].box_of(words) if self.found else None
+        box = self.found[-1].parse_box(words) if self.found else None
         if box is None:
             self.fail("bbox needs four numbers from 0 to 999" if self.found else "search first")
             return
