@@ -24,6 +24,6 @@ class InternVL(Vision):
         side, factor = height // patch, round(1 / config.downsample_ratio)
         return (0, 0) if height != width or patch != other or side % factor else ((side // factor) ** 2, height)
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
         """Return the placeholder for a chat frame; the processor writes <img> and </img> around it."""
-        return super().make_token(most_pixels)._replace(edges=("<img>", "</img>"))
+        return super().make_token(max_pixels)._replace(edges=("<img>", "</img>"))

@@ -64,12 +64,12 @@ class Vision:
         """Return the number of tokens per image and its width and height in pixels, for `create`."""
         raise NotImplementedError
 
-    def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:
-        """Return how an image of these pixels enters a context, with at most `most_pixels` after scaling.
+    def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
+        """Return how an image of these pixels enters a context, with at most `max_pixels` after scaling.
 
         Raises ValueError for an image, or a maximum, that the model cannot have.
         """
-        if most_pixels is not None and most_pixels < self.size**2:
+        if max_pixels is not None and max_pixels < self.size**2:
             raise ValueError(f"the model scales every image to {self.size} x {self.size} pixels: remove images.pixels")
         return Fit(self.tokens, None)
 
@@ -106,10 +106,10 @@ class Vision:
         """Return the parts of the vision tower, without the connector."""
         return [model.base_model.vision_tower]
 
-    def make_token(self, most_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame, with at most `most_pixels` per image. Raises WeightsError."""
+    def make_token(self, max_pixels: int | None = None) -> ImageToken:
+        """Return the placeholder for a chat frame, with at most `max_pixels` per image. Raises WeightsError."""
         try:
-            self.fit(28, 28, most_pixels)
+            self.fit(28, 28, max_pixels)
         except ValueError as error:
             raise WeightsError(str(error)) from None
         return ImageToken(self.image_token, self.tokens)
