@@ -101,7 +101,7 @@ class Experiment(Spec):
 
     @property
     def learns_rows(self) -> bool:
-        """True if the run learns from a data set, without play."""
+        """True if the run learns from the rows of a data set, without play."""
         return self.source is not None and self.source.data is not None
 
     @property
@@ -110,9 +110,9 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+        """Return the run's games with their seats: `tables`, or one table made of `game` and `seats`.
 
-        Tools of seats are among the options of their game.
+        The seats' tools are added to the options of their game.
         """
         tables = self.tables
         if tables is None:
@@ -134,9 +134,9 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+        """Return the settings of all policies that the run uses, by name: at its seats, in its league and in credit.
 
-        If the run learns from a data set, the trained policies are among them.
+        In a run that learns from a data set, these include the trained policies.
         """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
@@ -157,7 +157,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_tables(self) -> Self:
-        """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match.
+        """Raise ConfigError unless the run has either `game` and `seats` or `tables`, and each game gets a match.
 
         A run that learns from a data set needs no game.
         """
@@ -181,15 +181,18 @@ class Experiment(Spec):
         return self
 
     def _needs_no_games(self) -> None:
-        """Raise ConfigError if a setting needs a game."""
+        """Raise ConfigError if a setting needs a game, given that the run has none."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
         if named := [*imitating, *(name for name, given in needing.items() if given)]:
             raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
 
     @model_validator(mode="after")
-    def _learns_what_rows_teach(self) -> Self:
-        """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
+    def _has_suitable_loss(self) -> Self:
+        """Raise ConfigError if the loss does not suit the source (data set or play) or the aggregate.
+
+        Also raises it if a run that learns from a data set has no trained policy.
+        """
         if self.learns_rows:
             if self.learn.loss.name not in ROW_LOSSES:
                 names = f"{', '.join(ROW_LOSSES[:-1])} or {ROW_LOSSES[-1]}"
@@ -204,7 +207,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _can_overlap(self) -> Self:
-        """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
+        """Raise ConfigError if play overlaps learning and would have to copy weights that ZeRO-3 partitions."""
         partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
         if partitioned and self.engine.capabilities.shares_weights:
             raise ConfigError(
@@ -215,7 +218,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_a_critic(self) -> Self:
-        """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
+        """Raise ConfigError unless the critic computes all values that parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
@@ -229,7 +232,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_groups(self) -> Self:
-        """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
+        """Raise ConfigError if credit compares matches of one deal, but each deal is played only once."""
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
@@ -243,7 +246,7 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _has_pairs(self) -> Self:
-        """Raise ConfigError if a loss or estimator compares two replies to one prompt, but lacks a setting it needs."""
+        """Raise ConfigError if a loss or estimator that compares two replies to one prompt lacks a setting it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
