@@ -8,14 +8,15 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT = 0.25  # probability of a door between neighbours that need none
+SHORTCUT = 0.25
+"""Probability of an extra door between neighbouring rooms that the spanning tree does not connect."""
 STRATEGIST = "strategist"
 HEEDED = 0.9
 """Probability that the scripted `heeder` follows the strategist's advice."""
 
 
 class House(Protocol):
-    """State of a match in a house, as its scripted players know it (`text_navigation` provides it)."""
+    """Protocol of the state of a match in a house, for scripted players. `text_navigation` implements it."""
 
     doors: Doors
     places: dict[str, Cell | None]
@@ -45,7 +46,7 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def count_fewest_acts(house: House) -> int:
-    """Return the number of acts of the shortest solution: to the item, TAKE, to the goal room, DROP."""
+    """Return the number of acts of the shortest solution: go to the item, TAKE, go to the goal room, DROP."""
     steps = measure_distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
@@ -62,18 +63,18 @@ def find_best_act(house: House) -> str:
 
 
 def _oracle(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that knows the house and names the next act of a shortest solution."""
+    """Return a player of either seat that knows the house and names the next act of a shortest solution."""
     return lambda view: find_best_act(house)
 
 
 def _rambler(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that names one of the walker's legal acts at random."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    """Return a player of either seat that names a random legal act of the walker."""
+    rng = np.random.default_rng([seed, 1])  # differs from the match's random numbers even if the seeds are equal
     return lambda view: str(rng.choice(house.acts()))
 
 
 def _heeder(house: House, seed: int) -> Callable[[View], str]:
-    """Return a walker that mostly (.9) follows the strategist's advice if it is legal, and else acts at random."""
+    """Return a walker that follows legal advice of the strategist with probability `HEEDED`, else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
     def act(view: View) -> str:
