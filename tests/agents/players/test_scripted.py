@@ -62,7 +62,7 @@ def test_refuses_malformed_names(spec, says):
         ("nash", "connect_four", "use minimax with a depth, such as minimax:4"),
         ("nash", "liars_dice", "nash solves games of up to 50,000 histories: liars_dice has more"),
         ("nash:0.2", "leduc_poker", "nash:0.2 is an equilibrium of kuhn_poker: write nash for leduc_poker"),
-        ("cfr", "tiny_hanabi", "one loses what the other wins: tiny_hanabi is not one"),
+        ("cfr", "tiny_hanabi", "cfr solves two-player zero-sum games: tiny_hanabi is not one"),
         ("cfr", "negotiation", "whose rules are OpenSpiel's: negotiation is not one"),
         ("conceder", "kuhn_poker", "conceder plays negotiation, not kuhn_poker"),
         ("tit_for_tat", "kuhn_poker", "tit_for_tat plays prisoners_dilemma"),
