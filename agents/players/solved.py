@@ -95,7 +95,10 @@ class Sequences:
     """Information state -> number of the sequence that leads to it."""
 
     def add(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Add an information state after `sequence` and number the sequences that its actions begin, unless it is known."""
+        """Add an information state after `sequence`, and number the sequences that end with its actions.
+
+        Does nothing if the state is known.
+        """
         if infostate not in self.before:
             self.before[infostate] = sequence
             for action in actions:
