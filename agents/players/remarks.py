@@ -119,7 +119,7 @@ def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
             yield f"All the {item} are yours."
 
 
-class Talkative:
+class TalkativeNegotiator:
     """Scripted negotiator that wraps another, `script`, and adds a random true remark to its acts."""
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:

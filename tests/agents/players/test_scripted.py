@@ -57,7 +57,7 @@ def test_refuses_malformed_names(spec, says):
             "connect_four",
             "connect_four has over 20,000 positions, or slow ones: give minimax a depth, such as minimax:4",
         ),
-        ("minimax", "ultimatum", "what one side wins for the other's loss: in ultimatum it is not"),
+        ("minimax", "ultimatum", "a gain of one side is the other's loss: ultimatum is not one"),
         ("nash", "ultimatum", "in ultimatum it is not"),
         ("nash", "connect_four", "use minimax with a depth, such as minimax:4"),
         ("nash", "liars_dice", "nash solves games of up to 50,000 histories: liars_dice has more"),
