@@ -1,4 +1,4 @@
-"""Slides of `pages` with objects in place of print: nine cells, in which each object's number stands on the object."""
+"""Slides of the game `pages` with objects instead of print: nine cells, each with a digit, some with an object."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIDE = 3
 CELLS = NAMES[: SIDE**2]
 """Names of cells, row by row."""
 FIRMS, LETTERS = 250, 3
-"""Firms of a deck, and letters in a firm's name, which stand in order."""
+"""Number of firms of a deck, and of letters in a firm's name, which are in alphabetical order."""
 YEARS = range(21, 41)
 HUES, PER_HUE = 3, 2
-"""Colours on a board, and objects of each, in two forms."""
+"""Number of colours on a board, and of objects of each colour, which differ in form."""
 
 
 class Board(NamedTuple):
@@ -31,11 +31,11 @@ class Board(NamedTuple):
     year: int
     scene: Scene
     seed: int
-    """Seed of the page's grain, tints and places."""
+    """Seed of the random details of the page's picture, such as its grain."""
 
     @property
     def topic(self) -> str:
-        """Return "": a firm has boards on one topic."""
+        """Topic of the slide: "", because all boards of a firm have the same topic."""
         return ""
 
     @property
@@ -99,7 +99,7 @@ def draw_things(rng: np.random.Generator) -> list[Thing]:
 
 
 def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
-    """Put objects into random cells, and draw the digits of all cells. The target is the first object."""
+    """Place objects in random cells, and draw the digits of all cells. The target is the first object."""
     cells = rng.permutation(SIDE**2)[: len(things)].tolist()
     held = dict(zip(cells, things, strict=True))
     digits = rng.integers(10, size=SIDE**2).tolist()
@@ -107,7 +107,7 @@ def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
 
 
 def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
-    """Yield the boards of a split: two of each firm, which have the same objects and differ in all else."""
+    """Yield the boards of a split: two of each firm, which have the same objects and differ in everything else."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = " ".join(sorted(rng.permutation(np.array([*ascii_uppercase]))[:LETTERS].tolist()))
