@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HUMAN = "human"
 MIN_WIDTH = 36
-"""Terminal columns that a table of three short columns needs."""
+"""Minimum terminal width, in characters, of a table with three short columns."""
 
 
 def play(
@@ -138,7 +138,7 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
 
 
 def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
-    """Return the player of each seat from `SEAT=WHO` options, in the game's order.
+    """Parse `SEAT=WHO` options. Returns the player of each seat, in the game's order.
 
     Raises ConfigError for a seat that is unknown, assigned twice or missing.
     """

@@ -101,7 +101,7 @@ class Experiment(Spec):
 
     @property
     def learns_rows(self) -> bool:
-        """True if the run learns from a data set, without play."""
+        """True if the run learns from the rows of a data set, without play."""
         return self.source is not None and self.source.data is not None
 
     @property
@@ -110,9 +110,9 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+        """Return the run's games with their seats: `tables`, or one table made of `game` and `seats`.
 
-        Tools of seats are among the options of their game.
+        The seats' tools are added to the options of their game.
         """
         tables = self.tables
         if tables is None:
@@ -134,9 +134,9 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+        """Return the settings of all policies that the run uses, by name: at its seats, in its league and in credit.
 
-        If the run learns from a data set, the trained policies are among them.
+        In a run that learns from a data set, these include the trained policies.
         """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
@@ -189,7 +189,10 @@ class Experiment(Spec):
 
     @model_validator(mode="after")
     def _check_data_set(self) -> Self:
-        """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
+        """Raise ConfigError if the loss does not suit the source (data set or play) or the aggregate.
+
+        Also raises it if a run that learns from a data set has no trained policy.
+        """
         if self.learns_rows:
             if self.learn.loss.name not in ROW_LOSSES:
                 names = f"{', '.join(ROW_LOSSES[:-1])} or {ROW_LOSSES[-1]}"

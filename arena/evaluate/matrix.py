@@ -67,7 +67,7 @@ class Person:
     def apply_to(self, game: GameSpec) -> GameSpec:
         """Return the game's settings with this person's options."""
         options = {"persona": self.persona} if self.persona else {}
-        if list_speeches(make_game(game)):
+        if list_person_options(make_game(game)):
             options["person"] = SCRIPT if self.voice is None else self.speech
         return GameSpec(name=game.name, options={**game.options, **options})
 
@@ -167,7 +167,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
             raise ConfigError(f"--persons: {game.name} has no persona '{to_one_line(persona, 80)}'{near}")
         if mark and not voice:
             raise ConfigError(f"--persons {text}: name the speaker, such as {persona}{mark}smollm2-135m-instruct")
-        if voice and speech not in list_speeches(made) and not (speech == "played" and _has_partners(made)):
+        if voice and speech not in list_person_options(made) and not (speech == "played" and _has_partners(made)):
             raise ConfigError(f"--persons {text}: {game.name} has no option `person` with the value {speech}")
         persons.append((persona, voice, speech))
     return persons
@@ -175,17 +175,17 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
 
 def _has_partners(game: Game) -> bool:
     """Return True if the game has several seats but no simulated person."""
-    return not list_speeches(game) and len(game.possible_agents) > 1
+    return not list_person_options(game) and len(game.possible_agents) > 1
 
 
 def _suggest_correction(game: Game, text: str, voice: str) -> str:
     """Return the correction for a column's text that names a persona in a game without personas."""
-    if not list_speeches(game) and not _has_partners(game):
+    if not list_person_options(game) and not _has_partners(game):
         return "s: leave --persons out"
     return f" '{to_one_line(text, 80)}': write {DEFAULT_PERSONA}" + (f"={voice}" if voice else " or default=CONTENDER")
 
 
-def list_speeches(game: Game) -> Sequence[Speech]:
+def list_person_options(game: Game) -> Sequence[Speech]:
     """Return the speech values that the simulator's option `person` allows; () if it has no such option."""
     return game.speeches if isinstance(game, PersonGame) else ()
 
@@ -214,7 +214,7 @@ def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = ""
     `SEAT_played`, such as `customer_played`, instead of the seat's.
     """
     made = make_game(person.apply_to(game))
-    seats, has_person = made.possible_agents, bool(list_speeches(made))
+    seats, has_person = made.possible_agents, bool(list_person_options(made))
     if person.voice is None:
         return {seat: with_role(agent, game.name, seat, role) for seat in seats}
     own = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
