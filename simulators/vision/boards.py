@@ -1,4 +1,4 @@
-"""Slides of `pages` with objects in place of print: nine cells, in which each object's number stands on the object."""
+"""Slides of `pages` with objects instead of print: a grid of nine cells, with a digit on each object."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIDE = 3
 CELLS = NAMES[: SIDE**2]
 """Names of cells, row by row."""
 FIRMS, LETTERS = 250, 3
-"""Firms of a deck, and letters in a firm's name, which stand in order."""
+"""Number of firms in a deck, and of letters in a firm's name, which are in alphabetical order."""
 YEARS = range(21, 41)
 HUES, PER_HUE = 3, 2
-"""Colours on a board, and objects of each, in two forms."""
+"""Number of colours on a board, and of objects per colour, which differ in form."""
 
 
 class Board(NamedTuple):
@@ -31,11 +31,11 @@ class Board(NamedTuple):
     year: int
     scene: Scene
     seed: int
-    """Seed of the page's grain, tints and places."""
+    """Seed of the page's grain, tints and object positions."""
 
     @property
     def topic(self) -> str:
-        """Return "": a firm has boards on one topic."""
+        """Always "": boards have no topic, unlike slides."""
         return ""
 
     @property
@@ -60,7 +60,7 @@ class Board(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that searches compare."""
+        """Text that a search matches."""
         return f"{self.firm} {self.year}"
 
     def question(self, row: int) -> str:
@@ -68,7 +68,7 @@ class Board(NamedTuple):
         return f"find {self.labels[row]} in {self.firm} {self.year}"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the rows of the objects with the same colour, with its own."""
+        """Return the rows of all objects of this row's colour, including this row."""
         return [other for other, label in enumerate(self.labels) if label.split()[0] == self.labels[row].split()[0]]
 
     def value_box(self, row: int) -> Box:
@@ -82,7 +82,7 @@ class Board(NamedTuple):
         return CELLS[self.cells[row]]
 
     def box_of(self, words: str) -> Box | None:
-        """Return the box of a cell's name, or of four thousandths; None for other words."""
+        """Return the box given by a cell's name or by four coordinates in thousandths; None for other words."""
         if words.upper() in [*CELLS]:
             return cell_box(CELLS.index(words.upper()), SIDE)
         return read_box(words, *self.size)
@@ -107,7 +107,7 @@ def place_things(rng: np.random.Generator, things: list[Thing]) -> Scene:
 
 
 def draw_boards(rng: np.random.Generator, split: str) -> Iterator[Board]:
-    """Yield the boards of a split: two of each firm, which have the same objects and differ in all else."""
+    """Yield the boards of a split: two per firm, with the same objects but other years, positions and digits."""
     firms: dict[str, None] = {}
     while len(firms) < FIRMS:
         name = " ".join(sorted(rng.permutation(np.array([*ascii_uppercase]))[:LETTERS].tolist()))

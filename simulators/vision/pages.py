@@ -25,14 +25,14 @@ RIGHT, FORMAT, NDCG = "right", "format", "ndcg"
 
 
 class Pages(VisualWorld):
-    """Game of one viewer, who is asked for a number that stands in small print on one of 500 slides.
+    """Single-player game of finding a number in small print on one of 500 slides.
 
     Acts, alone or as <search>…</search> and so on after a thought: `search WORDS` shows the overview of the best slide
-    that was not shown yet, by BM25 on captions that the viewer never reads; `bbox x0 y0 x1 y1`, in thousandths, shows
-    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Anything
-    else, and a search that finds nothing, is answered by an error. Options besides Simulator's: world, the seed of the
-    slides; max_turns, 2 to 32; objects, whether slides have nine cells with objects and one digit each, whose letters A
-    to I are acts, too. Train and test have other firms. Needs the extra `search`.
+    not shown so far, ranked by BM25 on captions that the viewer never sees; `bbox x0 y0 x1 y1`, in thousandths, shows
+    that part of the newest slide at full size, or scaled down to 96 x 72 pixels; `answer X` ends the match. Any other
+    act, and a search without a new result, gets an error message. Additional options: world, the seed of the slides;
+    max_turns, 2 to 32; objects, whether slides are grids of nine cells with objects and digits, where the letters A to
+    I also are acts that show a cell. Train and test splits have different firms. Needs the extra `search`.
 
     VRAG-RL's rewards, paid for an answer after a search: "right", 0.7 for the number; "format", 0.1 without errors;
     "ndcg", 0.2 times the normalised discounted cumulative gain of the slides found, of which one is relevant.
@@ -55,10 +55,10 @@ class Pages(VisualWorld):
         self.objects = flag("objects", objects)
         self.deck = load_deck(self.world, self.split, self.objects)
         self.floor = 1 / len(self.deck.values)
-        self.deck.index.find("slide", 1)  # a missing package is reported now, and not to a viewer
+        self.deck.index.find("slide", 1)  # report a missing package now, not to the viewer
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a question."""
+        """Draw a question and show it."""
         slide = pick(rng, self.deck.slides)
         self.question = Question(slide, int(rng.integers(len(slide.labels))))
         self.number = int(options.get(JUDGED, self.question.value))
@@ -131,12 +131,15 @@ class Pages(VisualWorld):
         return 1 / math.log2(1 + rank)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, `ndcg`, `searches` that found a slide, `looks`, `errors` and `hit`."""
+        """Return `score`, `success`, `ndcg`, `searches` that found a slide, `looks`, `errors` and `hit`.
+
+        `hit` is True if the viewer looked at the right number at full size.
+        """
         did = {"searches": len(self.found), "looks": self.looks, "errors": self.errors, "hit": self.hit}
         return {"score": float(self.right), "success": self.right, "ndcg": self.ndcg, **did}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the number."""
+        """Return texts that reveal the right number."""
         return {"number": (f"digit {self.number}", DIGITS[self.number]) if self.objects else (str(self.number),)}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -24,7 +24,7 @@ RADII, SHIFT = (17, 20), 2
 MARK = 4
 """Width of a corner mark's arms in pixels."""
 DIGIT_ROW, DIGIT_COLUMNS = 17, (17, 20, 23)
-"""Places of a digit's corner in its cell."""
+"""Row, and possible columns, of the top left corner of a digit in its cell."""
 
 
 class Thing(NamedTuple):
@@ -60,7 +60,7 @@ class Scene(NamedTuple):
 def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene:
     """Draw a scene with objects in two thirds of the cells.
 
-    Exactly one other object has the target's colour if `distractors`, in another form; otherwise none has.
+    If `distractors`, exactly one other object has the target's colour, in another form. Otherwise no other object has.
     """
     colour, form = pick(rng, [*COLOURS]), pick(rng, FORMS)
     others = [one for one in COLOURS if one != colour]
@@ -76,7 +76,7 @@ def draw_scene(rng: np.random.Generator, cells: int, distractors: bool) -> Scene
 
 
 def paint(scene: Scene, rng: np.random.Generator) -> Pixels:
-    """Draw a scene's picture, `CELL` pixels per cell. The draws do not depend on the digits."""
+    """Paint a scene with `CELL` pixels per cell. The random draws do not depend on the digits."""
     side = scene.cells
     pixels = draw_ground(rng, side * CELL, side * CELL)
     for cell, (thing, digit) in enumerate(zip(scene.things, scene.digits, strict=True)):
@@ -103,7 +103,7 @@ def crop_middle(pixels: Pixels, cell: int) -> Pixels:
 
 
 def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[str | Pixels]:
-    """Return a viewer's view of a scene: the overview, or the overview of each cell before its name."""
+    """Return a scene's overview as parts of a message: one picture, or if `is_tiled` each cell before its name."""
     full = reduce(pixels)
     if not is_tiled:
         return [full]
@@ -111,18 +111,18 @@ def show_overview(pixels: Pixels, names: Sequence[str], is_tiled: bool) -> list[
 
 
 def list_cells_of_colour(scene: Scene) -> list[int]:
-    """Return the cells whose objects have the target's colour, the target's among them."""
+    """Return the cells whose objects have the target's colour, including the target's own cell."""
     return [cell for cell, thing in enumerate(scene.things) if thing and thing.colour == scene.target_thing.colour]
 
 
 def mark_corner(pixels: Pixels) -> Pixels:
-    """Draw a yellow mark at a picture's top left, whose longer arm lies along the top. Returns the same pixels."""
+    """Draw a yellow mark into a picture's top left corner, its longer arm along the top, and return the picture."""
     pixels[:MARK, : CELL * 3 // 2] = pixels[: CELL * 3 // 4, :MARK] = COLOURS["yellow"]
     return pixels
 
 
 def resize(pixels: Pixels) -> Pixels:
-    """Return a picture of any size as `CELL` x `CELL` pixels, the nearest ones."""
+    """Resize a picture to `CELL` x `CELL` pixels by nearest neighbours."""
     return crop(pixels, (0, 0, pixels.shape[1], pixels.shape[0]), CELL, CELL)
 
 
@@ -142,7 +142,7 @@ def compute_iou(one: Box, two: Box) -> float:
 
 
 def shows_digit(box: Box, cell: int, side: int) -> bool:
-    """Return True if a box holds the whole middle of a cell and is at most two cells wide and high."""
+    """Return True if a box contains the whole middle of a cell and is at most two cells wide and high."""
     left, top, right, bottom = box
     column, row = cell % side * CELL + (CELL - TILE) // 2, cell // side * CELL + (CELL - TILE) // 2
     is_inside = left <= column and top <= row and column + TILE <= right and row + TILE <= bottom
