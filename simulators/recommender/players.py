@@ -1,4 +1,4 @@
-"""Scripted players of the recommender: random, popularity, bandits with and without the user's statements, oracle.
+"""Scripted players of the recommender: random, popularity, bandits that use or ignore users' statements, oracle.
 
 Bandits see what any recommender sees (genres and prices of the candidates, clicks, statements) and, like `popular`, the
 exact quality of an item instead of the hint in its text. At the user's seat, `oracle` repeats the script, `noop` says
@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
+    """Return a player that knows the user's mindset and shows the page of highest expected joy, naming its genres."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.choose_best_page(service)
@@ -124,10 +124,10 @@ def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: b
 
 
 def _best_page(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
-    """Return a full page of the candidates of the highest value.
+    """Return the act that shows the candidates of highest value, picked one by one.
 
-    Each is worth `variety` less if its genre is on the page already (maximal marginal relevance, Carbonell and
-    Goldstein 1998).
+    A candidate's value falls by `variety` if its main genre is already on the page (maximal marginal relevance,
+    Carbonell and Goldstein 1998).
     """
     left, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:

@@ -1,4 +1,4 @@
-"""Text-free core of a match: users visit by day, and each is served pages until its patience ends.
+"""Core of a match, without texts: users visit day by day, and each is shown pages until its patience runs out.
 
 The text game and the reference plays of its score use this class on the same deal.
 """
@@ -23,6 +23,7 @@ MAX_FINDS = 2
 MAX_TIPS = 2
 """Maximum candidates of a page that friends recommended."""
 MAX_DRAWS = 200
+"""Maximum random draws of candidates for a page. The second half of them may repeat items that the user has seen."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Deal:
     """Key of all its random draws."""
 
     def with_manner(self, persona: str) -> Deal:
-        """Return the same deal with all users of this persona."""
+        """Return the deal with this persona for all users."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -65,13 +66,13 @@ class Service:
     audience: list[Visitor] = field(init=False)
     charts: list[Chart] = field(init=False)
     user_index: int = 0
-    """Number of the current user."""
+    """Index of the current user."""
     day: int = 0
-    """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
+    """Number of completed days. `page` counts the pages shown in this visit, `finds` the searches on this page."""
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """Visits after which the user would return, if there were a next day."""
+    """Number of visits after which the user is willing to return on the next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     """Ids of the items offered for the current page."""
@@ -111,8 +112,8 @@ class Service:
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
-        draws new candidates.
+        `named` are the genres named in the page's explanation. Also records clicks and star ratings, passes
+        recommendations on to friends, and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
