@@ -1,9 +1,9 @@
 """Client of Coq's toplevel, a child process that gets one sentence at a time.
 
 A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
-Processes are reused by all matches: the process with the longest common prefix of sentences goes back to its end
-(`BackTo`) and replays the rest. Each runs in a cell of its own, as model-written code does: without network, with no
-files but Coq's, which it can only read, and with limits of memory and CPU time. They end with this process.
+Processes are reused by all matches: the process with the longest common prefix of sentences goes back to the end of
+that prefix (`BackTo`) and replays the rest. Each runs in its own cell, like model-written code: without network, with
+read-only access to Coq's files alone, and with limits on memory and CPU time. They end with this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
-"""First sentences of a process. `lia` would keep its caches in files."""
+"""First sentences of a process. They stop `lia` and `nia` from writing cache files."""
 SECONDS = 3
 """Seconds after which Coq itself stops a sentence."""
 ANSWER_SECONDS = 20.0
@@ -45,7 +45,7 @@ MAX_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
 _LINKED = re.compile(r"(/\S+) \(0x")
 _FINDLIB = "/etc/ocamlfind.conf"
-"""Where OCaml's package manager is told of its folders, if not in a folder of its own."""
+"""System-wide configuration of OCaml's package manager, which lists its folders."""
 _INFO = re.compile(r"<infomsg>.*?</infomsg>", re.DOTALL)
 _GOALS = re.compile(r"^\d+ goals?\b.*", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r" \(ID \d+\)")
@@ -102,7 +102,10 @@ def find_installation() -> Installation:
 
 
 class Coqtop:
-    """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
+    """Coqtop process: `said` are its accepted sentences after the imports, `states` Coq's state numbers.
+
+    `states` begins with the state before the first sentence. `sent` counts all sentences, refused ones too.
+    """
 
     def __init__(self) -> None:
         program, shown = find_installation()
@@ -125,7 +128,7 @@ class Coqtop:
             raise
 
     def count_common(self, sentences: Sequence[str]) -> int:
-        """Return the length of the common prefix of these sentences and the process's own."""
+        """Return the length of the common prefix of these sentences and the process's accepted ones."""
         pairs = zip(self.said, sentences, strict=False)
         return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
 
@@ -153,7 +156,7 @@ class Coqtop:
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
-        """Send a sentence; return Coq's state number and answer. Raises CoqFault without an answer in time."""
+        """Send a sentence and return Coq's state number and answer. Raises CoqFault at a timeout."""
         self.sent += 1
         assert self._process.stdin is not None
         try:
@@ -194,10 +197,11 @@ _OWNER = os.getpid()
 
 
 def attempt(before: Sequence[str], sentence: str) -> Attempt:
-    """Send a sentence after the accepted ones in `before`, the theorem's statement first, and return the result.
+    """Run a sentence in the state after the sentences in `before`, and return the goals or the error.
 
-    If a sentence completes the proof, Coq's kernel checks it (`Qed`); if that fails, the sentence counts as refused. It
-    also does if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be repeated.
+    `before` begins with the theorem's statement. If the sentence completes the proof, Coq's kernel checks it (`Qed`).
+    The sentence counts as refused if this check fails, or if the process ends or hangs. Raises CoqFault if the
+    sentences in `before` cannot be replayed.
     """
     with _ROOM:
         coqtop, is_intact = _take_process(before), False
@@ -211,12 +215,12 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
             result = _send_last(coqtop, before, sentence)
             is_intact = result is not None
             return result or Attempt("", "coqtop ended or gave no answer in time")
-        finally:  # also if the step is interrupted
+        finally:  # even if the attempt is interrupted
             _give_back(coqtop, is_intact)
 
 
 def _send_last(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
-    """Send a sentence to a process that is in the state after `before`. Returns None if the process is lost."""
+    """Send a sentence to a process in the state after `before`. Returns None if the process ended or hung."""
     try:
         result = coqtop.send(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.send("Qed.").error):
@@ -240,7 +244,7 @@ def _take_process(before: Sequence[str]) -> Coqtop:
 
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
-    """Keep a process for later attempts, or kill it if it is lost or has had too many sentences."""
+    """Keep a process for later attempts, or stop it if it failed or has received too many sentences."""
     if is_intact and coqtop.sent < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)

@@ -30,35 +30,37 @@ from simulators.tools import Tool
 GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MAX_SCHEMAS, LISTED = 5, 10_000, 12
+"""Maximum turns of the writer, maximum number of databases, and maximum names that `legal` lists."""
 MIN_PROBE_LENGTH = 10
 """Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
-"""Number of questions by which the floor is measured, and of other questions that each is compared with."""
+"""Number of questions that measure the floor, and of other questions that each is compared with."""
 
 
 class Sql(Simulator):
-    """Text-to-SQL game of a writer, or of a grounder, a writer and a judge (MARS-SQL).
+    """Text-to-SQL game: a writer answers a question, alone or with a grounder and a judge (MARS-SQL).
 
-    The question is about a generated database. The grounder names the tables and columns that it needs, and the writer
-    sees only these. The writer runs queries, reads their results, and ends with a solution, in at most `turns` acts.
-    Then the judge reads the question, the writer's reasoning, solution and result, and says whether it is right.
+    The question is about a generated database. The grounder names the tables and columns that the question needs, and
+    the writer sees only these. The writer runs queries, reads their results, and ends with a solution, within `turns`
+    acts. The judge then reads the question and the writer's reasoning, solution and result, and says whether the
+    solution is right.
 
-    Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
-    databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
-    to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, for tiny models:
-    databases of three tables and acts of few tokens.
+    Additional options: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of databases (each
+    is in one split only); levels, the questions' difficulty, a number from 1 to 4 or a list; turns, 1 to 5 (with 1, the
+    writer can only give its solution); team, whether all seats are paid `right` and nothing else; terse, for tiny
+    models: databases of three tables, and acts of few tokens.
 
-    Reward parts: `right`, 1 to the writer for the right result; `linked`, the grounder's F1 of tables and columns
-    against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged` are paid at the end, so
-    that no seat learns earlier what is right. Results are compared as sets of rows: the order of columns counts, but
-    not their names, nor the order and duplicates of rows.
+    Reward parts: `right`, 1 to the writer if its solution has the right result; `linked`, to the grounder, the F1 of
+    its tables and columns against the true query's; `judged`, 1 to the judge for a right verdict. `right` and `judged`
+    are paid at the end, so that no seat can learn from them during the match. Results are compared as sets of rows:
+    the order of columns matters; their names, the order of rows and duplicate rows do not.
     """
 
     name = "sql"
     seats: tuple[str, ...] = (WRITER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "sql_v0", "render_modes": ["ansi"]}
     blocks = True  # while queries run
-    whole_acts = True  # SQL may hold a bar
+    whole_acts = True  # SQL may contain "|", which otherwise separates an act from talk
     reward_parts: Mapping[str, str] = {
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
@@ -105,7 +107,7 @@ class Sql(Simulator):
 
     @property
     def world(self) -> World:
-        """The match's database, which it shares with other matches."""
+        """The match's database, shared with other matches."""
         return load_world(self.terse, self.index)
 
     @property
@@ -156,7 +158,7 @@ class Sql(Simulator):
         if seat == WRITER:
             return shown
         solved = self.solution or WriterAct("solution", "", "")
-        result = self.result.text.replace("\n", "\n  ")  # no cell can begin a line and pass for another fact
+        result = self.result.text.replace("\n", "\n  ")  # so that no cell can start a line and look like another fact
         return {**shown, "reasoning": solved.reasoning, "sql": to_one_line(solved.sql, ACTION_LENGTH), "result": result}
 
     def legal(self, seat: str) -> list[str]:
@@ -171,7 +173,7 @@ class Sql(Simulator):
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the true query and, until a query has been answered, its result, unless that is too short."""
+        """Return the true query and, until a query of the writer succeeds, its result unless that is too short."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
         telling = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
@@ -262,7 +264,8 @@ class Sql(Simulator):
     def floor(self) -> float:
         """Success rate of the player `random`, measured on pairs of questions of one level and database.
 
-        With all seats it is that of a random grounder with the oracle as the writer, which needs all names.
+        With all seats, it is the success rate of a random grounder with the oracle as the writer, which needs all
+        names of the true query.
         """
         game, hits = self.clone(), 0
         for seed in range(DEALS):
