@@ -1,4 +1,4 @@
-"""A debate: several seats answer a question, see each other's answers and answer again; the majority decides."""
+"""Debate: several seats answer a question, see each other's answers and answer again; the majority decides."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHOWN = 80
 class Debate(TaskGame):
     """Game in which several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round; others see a round's answers only after all have answered. Options besides
-    Simulator's: task: as in `reasoning`. debaters: their number. rounds: number of answers of each. answer: format of
-    the answer in an act: "plain", "boxed" or "tag". With the latter two, others read the whole act.
+    Acts: an answer in every round; the others see it only after all have answered. Additional options: task, as in
+    `reasoning`; debaters, their number; rounds, the number of answers of each debater; answer, the format of the answer
+    in an act: "plain", "boxed" or "tag". With "boxed" and "tag", the others read the whole act.
 
-    The decision is the most frequent answer of the last round; there is none at a tie. Reward parts: `right`, 1 or 0,
-    of every answer; `verdict`, 1 to all debaters if the decision is right. Nobody learns the right answer. Protocol: Du
-    et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
+    The decision is the most frequent answer of the last round; a tie means no decision. Reward parts: `right`, 1 for
+    every right answer; `verdict`, 1 to all debaters if the decision is right. The right answer is never shown.
+    Protocol: Du et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
     name = "debate"
@@ -59,7 +59,7 @@ class Debate(TaskGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and a task of the split, and clear the answers. Splits are by question, as in `reasoning`."""
+        """Draw a task of the split, and clear the answers. As in `reasoning`, the question determines the split."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw_task(family, self.tasks[family], rng)
@@ -72,7 +72,7 @@ class Debate(TaskGame):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules as text, equal for all seats."""
+        """Return the rules as text, which is the same for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."
@@ -84,8 +84,8 @@ class Debate(TaskGame):
     def public(self) -> dict[str, Any]:
         """Return the facts that all debaters see: `question`, `terse`, `family`, `round`, `answers` and `replies`.
 
-        `terse` is the task without the words around it. `answers` are the previous round's by seat; `replies`, the
-        whole acts by seat, are {} if answers are plain.
+        `terse` is the question without its wording (`strip_wording`). `answers` are the previous round's, by seat;
+        `replies` are the whole acts by seat, or {} if answers are plain.
         """
         answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
         return {
@@ -139,7 +139,7 @@ class Debate(TaskGame):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def find_decision(self) -> str | None:
-        """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
+        """Return the last complete round's most frequent answer in its shortest spelling, or None if there is none."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_normalise, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -171,21 +171,21 @@ class Debate(TaskGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of one random debater with others that know the answer: 1 if there are at least two others."""
+        """Success rate of one random debater if the others know the answer: 1 with at least two others."""
         return 1.0 if len(self.seats) > 2 else gym.estimate_chance(self.tasks)
 
 
 def _normalise(answer: str) -> str:
-    """Normalise an answer for comparison: no case, extra blanks or final full stops."""
+    """Return an answer for comparison: in lower case, with single spaces and without final full stops."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
 def _make_follower(game: Debate, seed: int) -> Answer:
-    """Return a player that knows the answer half of the time, and from round 2 on repeats the majority's.
+    """Return a player that gives the right answer half of the time, and repeats the majority's from round 2 on.
 
     At a tie it repeats its own answer.
     """
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # differs from the match's generator for the same seed
 
     said = ""
 
