@@ -36,10 +36,10 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 @runtime_checkable
 class Blocking(Ability, Protocol):
-    """Ability to block: the deal and the steps may wait for something outside this process, such as running code.
+    """Ability to block: dealing and steps may wait for something outside this process, such as running code.
 
     If `blocks` is true, a match runs them in a thread, so that other matches continue. The results are the same.
-    `games/slow.py` can move the slow calls to other processes.
+    `games/slow.py` can move slow calls to other processes.
     """
 
     blocks: bool
@@ -47,9 +47,9 @@ class Blocking(Ability, Protocol):
 
 @runtime_checkable
 class Waiting(Ability, Protocol):
-    """Ability of a blocking game to wait for others without computing, if `waits` is true.
+    """Ability of a blocking game to wait without using a processor, if `waits` is true.
 
-    More of its steps may run at a time than there are processors.
+    More of its steps than processors may therefore run in parallel.
     """
 
     waits: bool
@@ -60,7 +60,7 @@ class Stoppable(Ability, Protocol):
     """Ability to be truncated before the end."""
 
     def stop(self, reason: str) -> None:
-        """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
+        """Truncate the match for this reason. Rewards so far are kept, and the seat to move loses its stake."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class Situations(Ability, Protocol):
     def situation(self, seat: str) -> str:
         """Return a text that identifies the state in which this seat is to move.
 
-        Equal situations have equal texts, so a counter of turns is left out.
+        Equal situations have equal texts, so the text has no turn counter.
         """
 
 
@@ -83,7 +83,7 @@ class Pictures(Ability, Protocol):
 
 
 class Mark(NamedTuple):
-    """Point or box in an image that an act names, in the image's pixels from its upper left corner."""
+    """Point or box that an act names in an image, in pixels from the image's upper left corner."""
 
     image: str
     """Hash of the image."""
@@ -97,30 +97,30 @@ class Mark(NamedTuple):
 
 @runtime_checkable
 class Marks(Ability, Protocol):
-    """Ability to locate the places in images that an act names, which the viewer draws over them."""
+    """Ability to locate the points and boxes in images that an act names. The log viewer draws them on the images."""
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """Return the places that an act of the seat to move names, if any. The game is unchanged."""
+        """Return the points and boxes that an act of the seat to move names. The game stays unchanged."""
 
 
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
 """Grid of labels over an image: rows of cells, top row first, each with its words; () is a cell without a label.
 
-A cell's words belong, in order, to the image tokens that lie in it. They are bare, without blanks around them.
+A cell's words belong, in order, to the image tokens that lie in it. They have no spaces around them.
 """
 
 
 class GroundingLesson(NamedTuple):
-    """Prompt whose images have labels, which connects a model's image tokens with words."""
+    """Lesson that connects a model's image tokens with words: a prompt with labelled images, and its answer."""
 
     parts: tuple[ContentPart, ...]
     """Texts and images in order, as in a `Message`."""
     pictures: Mapping[str, bytes]
     """Bytes of the images by hash."""
     labels: tuple[Labels, ...]
-    """Grid of each image, in the order of the images."""
+    """Label grid of each image, in the order of the images."""
     answer: str = ""
-    """Text that follows the prompt. "" if only labels are learned."""
+    """Text to learn after the prompt; "" if only the labels are learned."""
 
 
 @runtime_checkable
@@ -130,7 +130,7 @@ class GroundingLessons(Ability, Protocol):
     lesson_kinds: Sequence[str]
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson of a kind in `lesson_kinds`, from the game's split, without a match.
+        """Draw a lesson of a kind in `lesson_kinds` from the game's split. Needs no match.
 
         Raises ValueError for another kind.
         """
@@ -141,9 +141,9 @@ class PostedRewards(Ability, Protocol):
     """Ability to take rewards from a seat's agent program."""
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
+        """Pay these named rewards to the seat with its next act. They replace those of an earlier call.
 
-        Raises ValueError if the game takes no rewards, or none of these names.
+        Raises ValueError if the game takes no rewards, or no rewards of these names.
         """
 
 
@@ -192,10 +192,10 @@ class Answers(Ability, Protocol):
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """Judge seat, which judges another seat's answer by yes or no."""
+    """Seat that judges another seat's answer with yes or no."""
 
     judge_seat: str
-    """Name of the judging seat; "" if the game's options leave it out."""
+    """Name of the judging seat; "" if the game's options omit it."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
 """Plain-language texts of a negotiation, for people: the pool, the offers, the outcome.
 
-All functions are pure and get only the information that their reader may have.
+All functions are pure, and receive only the information that their reader may have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTHING = "nothing"
 
 
 class Side(NamedTuple):
-    """A negotiation with the information that one of its sides may have; `own` and `other` are values per item."""
+    """Negotiation with only the information that one of its sides may have."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -28,11 +28,11 @@ class Side(NamedTuple):
     other: Triple | None
     """Worth of one item of each kind to the other side, or None if unknown."""
     splits: Sequence[tuple[str, int, int]] = ()
-    """Efficient splits, if shown: this side's share, its worth, and the worth of the rest to the other side."""
+    """Efficient splits, if shown: this side's share, its worth to this side, and the rest's worth to the other side."""
 
 
 class Limits(NamedTuple):
-    """Number of turns, chance of breakdown per counteroffer, and `talk`, whether remarks are delivered."""
+    """Number of turns, chance of breakdown per counteroffer, and whether talk is delivered."""
 
     turns: int
     breakdown: float
@@ -102,7 +102,7 @@ def describe_offer(side: Side, offer: Triple | None) -> str:
 
 
 def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Describe how many turns are left, this one included, and the risk of breakdown if an offer is to be answered."""
+    """Describe how many turns are left, including this one, and after an offer the risk of breakdown."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -114,7 +114,7 @@ def _turns(count: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all hidden information. Tuples of two are in the order of moving."""
+    """Result of a negotiation, with all hidden information. Pairs are in the order in which the seats move."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]
@@ -126,9 +126,11 @@ class Outcome(NamedTuple):
     why: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
+    """Highest possible sum of payoffs."""
     nash: tuple[Deal, ...]
+    """Payoffs of the Nash bargaining solutions."""
     perfect: Deal | None
-    """Subgame-perfect deal, if theory has one."""
+    """Payoffs of subgame-perfect play, if theory has a solution."""
 
 
 def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
@@ -161,7 +163,7 @@ def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
 
 
 def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
-    """Return a text about how the talks ended, both worths and theory, addressed to the side called `you`, if any."""
+    """Describe how the talks ended, both payoffs and the theory's, and address the side called `you`, if any."""
     lines = []
     if not outcome.deal:
         lines.append(f"No deal: {outcome.why}.")
