@@ -1,4 +1,4 @@
-"""Credit of one iteration (measures, replay, rewards, advantages) and its state between iterations."""
+"""Credit assignment of one iteration (measures, replay, rewards, advantages) and its state between iterations."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -25,7 +25,7 @@ MeasureFunction = Callable[[frozenset[str], Sequence[Trajectory]], Awaitable[Mea
 
 
 class Credit(NamedTuple):
-    """Trajectories with advantages of one iteration: `credited` for its update, `recalled` for a separate update.
+    """Trajectories of one iteration with advantages: `credited` for its update, `recalled` for a separate update.
 
     `recalls` records all replayed trajectories, so that the credit can be recomputed from the log.
     """
@@ -36,7 +36,7 @@ class Credit(NamedTuple):
 
 
 class CreditPipeline:
-    """Credit pipeline of a run: turns an iteration's matches into advantages, and counts missing deals."""
+    """Credit pipeline of a run: computes the advantages of an iteration's matches, and counts missing deals."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class CreditPipeline:
         check: Callable[[Sequence[Trajectory]], None] = lambda trajectories: None,
         measurers: Mapping[str, Measurer] = MappingProxyType({}),
     ) -> None:
-        """Restore the pipeline from `state`, which an earlier `CreditPipeline.state` returned ({} at the beginning).
+        """Restore the pipeline from `state`, the result of an earlier `CreditPipeline.state` ({} for a new run).
 
         `seed`, `iterations` and `deals` (per iteration) are the run's. `measure` computes the named measures of
-        trajectories. `has_declared_rewards`: the games declare their rewards, so that the names in the credit rule were
-        checked before the run. `check` raises StoreError for logged trajectories that no model can read. `measurers`
-        compute the measures of stages that ask models, by name.
+        trajectories; `measurers` compute those of stages that ask models, by name. `has_declared_rewards` means that
+        the games declare their rewards, so that the reward names in `rule` were checked before the run. `check` raises
+        StoreError for logged trajectories that do not fit the run's models.
         """
         self._check, self._measurers = check, measurers
         self._has_declared_rewards = has_declared_rewards
@@ -79,14 +79,14 @@ class CreditPipeline:
         )
 
     def metrics(self, k: int) -> dict[str, dict[str, float]]:
-        """End iteration `k` of the stages that ask models, and return their sections of its metrics by name."""
+        """End iteration `k` for the stages that ask models, and return their sections of its metrics by name."""
         return {name: measurer.report(k) for name, measurer in self._measurers.items()}
 
     async def count_missing_deals(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return the number of deals that iteration `k` still needs after `deals` played ones with matches `records`.
+        """Return the number of deals that iteration `k` still needs after playing `deals` with the matches `records`.
 
-        Deals that selection would drop do not count; the result is rounded up and at least 0. Leaves the state of
-        estimators and replay unchanged.
+        Deals that selection would drop do not count. The result is rounded up and at least 0. Does not change the state
+        of estimators and replay.
         """
         if not deals:
             return self._deals
@@ -134,9 +134,9 @@ class CreditPipeline:
         return TurnBatch(trajectories, clock, rng, memory, await self._get_measures(k, needs, trajectories))
 
     async def _get_measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
-        """Return the measures in `needs` by name, one array per trajectory; each is computed once per iteration.
+        """Return the measures in `needs` by name, one array per trajectory, each computed once per iteration.
 
-        Measures of stages that ask models depend on all trajectories, and are computed again for them.
+        Measures of stages that ask models depend on all trajectories together, so each call computes them again.
         """
         model_measures = {
             name: await self._measurers[name].measure(k, trajectories) for name in sorted(needs & {*self._measurers})
