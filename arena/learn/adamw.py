@@ -37,8 +37,8 @@ class NamedAdamW:
     ) -> None:
         """Create the optimiser. `saved` are parameters that `save` writes with its state.
 
-        `label`, `advice` and `setting` are parts of errors: whose, the cure, and that of `nonfinite`, by default
-        learn.nonfinite.
+        `label`, `advice` and `setting` occur in error messages: the name of what is trained, the remedy, and the name
+        of the setting `nonfinite` (by default learn.nonfinite).
         """
         self.parameters, self.nonfinite, self.label, self.advice = parameters, nonfinite, label, advice
         self._setting, self._saved = setting or "learn.nonfinite", saved
