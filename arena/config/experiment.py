@@ -29,7 +29,7 @@ from arena.trackers.settings import TrackerNames
 
 MOST_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
-"""Losses by which a run learns from a data set."""
+"""Losses that can learn from a data set."""
 
 
 class LearnSpec(UpdateSpec):
@@ -110,9 +110,9 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+        """Return the run's games with their seats: `tables`, or one table made of `game` and `seats`.
 
-        Tools of seats are among the options of their game.
+        The tools of seats are added to their game's options.
         """
         tables = self.tables
         if tables is None:
@@ -120,7 +120,7 @@ class Experiment(Spec):
         return [table.with_tools() for table in tables]
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
-        """Return a copy of the experiment in which `tables`, one per game, replace the games and seats."""
+        """Return a copy of the experiment with `tables`, one per game, instead of its games and seats."""
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
@@ -134,9 +134,9 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+        """Return the settings of the policies at the run's seats, in its league, and asked by credit, by name.
 
-        If the run learns from a data set, the trained policies are among them.
+        If the run learns from a data set, this includes the trained policies.
         """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
@@ -146,8 +146,8 @@ class Experiment(Spec):
     # -- checks across sections -------------------------------------------------------------------------------
 
     @model_validator(mode="after")
-    def _has_working_parts(self) -> Self:
-        """Check that every rollout part can work with the other settings."""
+    def _check_rollout_parts(self) -> Self:
+        """Raise ConfigError if a rollout part does not work with the other settings."""
         games = [(table.game.name, table.game.options) for table in self.all_tables()]
         try:
             check_parts(self.play.parts, Setup(play=self.play, has_entropy=self.engine.entropy, games=games))
@@ -156,13 +156,13 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_tables(self) -> Self:
+    def _check_tables(self) -> Self:
         """Raise ConfigError unless either `game` and `seats` or `tables` is given, and each game gets a match.
 
         A run that learns from a data set needs no game.
         """
         if self.learns_rows and self.tables is None and self.game is None and self.seats is None:
-            self._needs_no_games()
+            self._check_needs_no_game()
             return self
         for field in ("game", "seats"):
             given = getattr(self, field) is not None
@@ -180,16 +180,16 @@ class Experiment(Spec):
             )
         return self
 
-    def _needs_no_games(self) -> None:
+    def _check_needs_no_game(self) -> None:
         """Raise ConfigError if a setting needs a game."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
         if named := [*imitating, *(name for name, given in needing.items() if given)]:
-            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
+            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or remove it")
 
     @model_validator(mode="after")
-    def _learns_what_rows_teach(self) -> Self:
-        """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
+    def _check_loss(self) -> Self:
+        """Raise ConfigError if the loss does not suit the source (play or a data set), or no policy learns from it."""
         if self.learns_rows:
             if self.learn.loss.name not in ROW_LOSSES:
                 names = f"{', '.join(ROW_LOSSES[:-1])} or {ROW_LOSSES[-1]}"
@@ -203,8 +203,8 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _can_overlap(self) -> Self:
-        """Raise ConfigError if play that overlaps learning would have to copy weights that ZeRO-3 partitions."""
+    def _check_overlap(self) -> Self:
+        """Raise ConfigError if play overlaps learning and needs a copy of weights that ZeRO-3 partitions."""
         partitioned = self.overlaps and self.learn.zero_stage == 3 and not self.scale
         if partitioned and self.engine.capabilities.shares_weights:
             raise ConfigError(
@@ -214,8 +214,8 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_a_critic(self) -> Self:
-        """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
+    def _check_critic(self) -> Self:
+        """Raise ConfigError unless the critic computes all values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
         given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
@@ -228,8 +228,11 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_groups(self) -> Self:
-        """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
+    def _check_groups(self) -> Self:
+        """Raise ConfigError if credit compares matches of a deal, but each deal is played only once.
+
+        Groups and branches (`max_matches`) play deals several times.
+        """
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
         for part in (inner for one in judging for inner in (one, *one.parts)):
@@ -242,8 +245,8 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_pairs(self) -> Self:
-        """Raise ConfigError if a loss or estimator compares two replies to one prompt, but lacks a setting it needs."""
+    def _check_pairs(self) -> Self:
+        """Raise ConfigError if a loss or estimator compares two replies to a prompt, but lacks a setting it needs."""
         credit, learn = self.credit, self.learn
         of_pairs = "pairs" in learn.loss.needs
         if not of_pairs and "refuel" not in (part.name for part in (credit.estimator, *credit.estimator.parts)):
@@ -260,8 +263,8 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _demonstrations_are_imitated(self) -> Self:
-        """Raise ConfigError if patches are imitated without the part `patch`, or a weight is negative or infinite."""
+    def _check_demonstrations(self) -> Self:
+        """Raise ConfigError if patches are imitated without the part `patch`, or a weight is out of range."""
         if (demonstrations := self.learn.demonstrations) is None:
             return self
         if demonstrations.patches and not self.play.part("patch"):
@@ -275,7 +278,7 @@ class Experiment(Spec):
         return self
 
     @model_validator(mode="after")
-    def _has_opponents(self) -> Self:
+    def _check_opponents(self) -> Self:
         """Raise ConfigError unless a league has an opponent in every iteration and a game with two trained seats.
 
         Fixed opponents must not be trained policies.
