@@ -57,9 +57,9 @@ SWEEP_SECONDS = 5.0
 class Viewer:
     """JSON API of the viewer: one method per path.
 
-    Methods return values that can be converted to JSON. A method for GET gets the URL's `query`, one for POST the JSON
-    object `posted`; other arguments come from the path. Errors are StoreError for unknown runs, matches or files, and
-    ConfigError for invalid requests.
+    Methods return values that can be converted to JSON. Methods for GET receive the URL's `query`, those for POST the
+    JSON object `posted`; other arguments come from the path. Methods raise StoreError for unknown runs, matches or
+    files, and ConfigError for invalid requests.
     """
 
     def __init__(self, library: Library, services: Services) -> None:
@@ -69,7 +69,7 @@ class Viewer:
         self._caches: dict[Index, FigureCache] = {}
 
     def runs(self, query: Mapping[str, str]) -> Any:
-        """Return a row for each run: name, game, progress, if it is live, and its most relevant figure."""
+        """Return a row for each run: name, game, progress, whether it is live, and its most relevant figure."""
         return [runs.summarise_run(name, index) for name, index in self.library.runs().items()]
 
     def changes(self, query: Mapping[str, str]) -> Any:
@@ -77,7 +77,7 @@ class Viewer:
         return {name: index.fingerprint() for name, index in self.library.runs().items()}
 
     def run(self, query: Mapping[str, str], run: str) -> Any:
-        """Return a run's row in the list with its settings. Raises StoreError for an unknown run."""
+        """Return a run's row in the list of runs, with its settings. Raises StoreError for an unknown run."""
         return runs.describe_run(run, self.library.run(run))
 
     def flight(self, query: Mapping[str, str], run: str) -> Any:
@@ -89,7 +89,7 @@ class Viewer:
         return list(self.services.estimators()) if self.services.estimators else []
 
     def curves(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's charts, and in `unread` the number of iterations whose intervals are not yet read."""
+        """Return the run's charts, and the number of iterations whose intervals are not read yet (`unread`)."""
         index = self.library.run(run)
         return self._curves.setdefault(index, Curves(index, self.services.theory)).charts()
 
@@ -113,7 +113,7 @@ class Viewer:
     def matches(self, query: Mapping[str, str], run: str) -> Any:
         """Return a page of the run's list of matches, filtered and sorted by `query` (`listing.list_matches`).
 
-        If `query` has a `text`, only matches that contain it are listed, and `found` has the hits of the search.
+        If `query` has a `text`, the list has only matches that contain it, and `found` has the search hits.
         """
         index, ids, found = self.library.run(run), None, None
         if query.get("text", "").strip():
@@ -123,7 +123,7 @@ class Viewer:
         return answer | ({"found": found} if found else {})
 
     def match(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match, related matches (`family`) and notes. Long texts are cut, later if `query` has `whole`."""
+        """Return a match, related matches (`family`) and notes. Truncates long texts, less if `query` has `whole`."""
         index = self.library.run(run)
         unread = index.refresh(0.0)  # the page then asks again
         told = describe_match(
@@ -137,15 +137,15 @@ class Viewer:
         return told | {"family": list_family(index, match), "notes": own, "unread": unread}
 
     def near(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the ids `before` and `after` the match in the list that `query` filters and sorts, if they exist."""
+        """Return the ids `before` and `after` the match in the list of matches for `query`, if they exist."""
         return listing.find_neighbours(self.library.run(run), query, match)
 
     def tokens(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return the tokens of a match, by seat, with text if a tokenizer is known, and logged figures."""
+        """Return the tokens of a match by seat, with their texts (if a tokenizer is known) and logged figures."""
         return read_tokens(self.library.run(run), match, self.services.decode)
 
     def credit(self, query: Mapping[str, str], run: str, match: str) -> Any:
-        """Return a match's advantages under the estimator that `query` names, or that they are still being computed.
+        """Return a match's advantages under the estimator in `query`, or a state while they are being computed.
 
         Raises StoreError for an unknown match, and ConfigError for an unknown estimator.
         """
@@ -155,7 +155,7 @@ class Viewer:
         return self.advantages.advantages(index, match, number, query.get("estimator", ""))
 
     def notes(self, query: Mapping[str, str], run: str) -> Any:
-        """Return the run's notes that contain the text of `query`, in upper or lower case; all without one."""
+        """Return the run's notes that contain the `text` of `query`, ignoring case; all notes without a text."""
         wanted = query.get("text", "").casefold()
         return [note for note in notes.read_notes(self.library.run(run)) if wanted in note["text"].casefold()]
 
@@ -185,12 +185,12 @@ class Viewer:
         return self.jobs.fork(index, find_row(index, match), parse(ForkPost, posted))
 
     def control(self, posted: Mapping[str, Any], run: str) -> Any:
-        """Stop the run, and return the id of its process, or resume it, and return the id of the `job`."""
+        """Stop the run and return the id of its process, or resume it and return the id of the `job`."""
         act = self.jobs.stop if parse(ControlPost, posted).do == "stop" else self.jobs.resume
         return act(self.library.run(run))
 
     def play(self, posted: Mapping[str, Any]) -> Any:
-        """Start a match with a human player, a new game or a seat of a logged match, and return its `id`."""
+        """Start a match with a human player, new or from a position of a logged match, and return its `id`."""
         if "match" not in posted:
             return {"id": self.seats.start_new(parse(NewMatchPost, posted), self.library.runs())}
         asked = parse(PlayOnPost, posted)
@@ -198,7 +198,7 @@ class Viewer:
         return {"id": self.seats.take_over(index, find_row(index, asked.match), asked)}
 
     def list_played(self, query: Mapping[str, str]) -> Any:
-        """Return id and title of the matches with a human player that are running."""
+        """Return the ids and titles of the running matches with a human player."""
         return self.seats.list_running()
 
     def end(self, posted: Mapping[str, Any], id: str) -> Any:
@@ -208,7 +208,7 @@ class Viewer:
         return {}
 
     def seat(self, query: Mapping[str, str], id: str) -> Any:
-        """Return the output `lines` of a human player's match from number `from` on, if it is `open`, any `error`."""
+        """Return a human player's match: output `lines` from number `from` on, whether it is `open`, any `error`."""
         begin = query.get("from", "0")
         return self.seats.seat(id).read_since(int(begin) if begin.isdecimal() and len(begin) < 9 else 0)
 
@@ -314,7 +314,7 @@ def _handle_image(handler: Handler) -> Handler:
         except (StoreError, ConfigError, OSError):
             return error_response("there is no such image", 404)
         if (media := media_of(data)) is None:
-            return error_response("this image is no PNG, JPEG or WebP", 415)
+            return error_response("this image is not a PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 
     return answer
@@ -343,7 +343,7 @@ def _handle_file(data: bytes, kind: str) -> Handler:
 
 
 def _load_static() -> dict[str, tuple[bytes, str]]:
-    """Return content and media type of the static files by URL path, loaded so that no request reaches the disk."""
+    """Load the content and media type of the static files by URL path, so that requests never read the disk."""
     found: dict[str, tuple[bytes, str]] = {}
 
     def walk(folder: Traversable, path: str) -> None:
