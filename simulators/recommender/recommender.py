@@ -165,7 +165,7 @@ class Recommender(PersonGame):
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
             return {"marks": page.mark_page(self.service)}
-        statements = self.service.chart.facts(self.shelf.catalogue)
+        statements = self.service.history.facts(self.shelf.catalogue)
         return {
             "candidates": page.describe_candidates(self.service, self.codes),
             **statements,
@@ -362,7 +362,7 @@ class Recommender(PersonGame):
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.chart.hear(wish)
+        self.service.history.hear(wish)
         if self.is_binding:
             self.instruction = wish
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from simulators.recommender.audience import Reaction, Visitor
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
-from simulators.recommender.chart import Chart
+from simulators.recommender.history import UserHistory
 from simulators.recommender.index import Shelf
 from simulators.recommender.population import MIN_TIP_JOY, Friends, spread_word
 from simulators.recommender.record import Record
@@ -64,7 +64,7 @@ class Service:
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
-    charts: list[Chart] = field(init=False)
+    histories: list[UserHistory] = field(init=False)
     user_index: int = 0
     """Index of the current user."""
     day: int = 0
@@ -87,7 +87,7 @@ class Service:
     def __post_init__(self) -> None:
         records, key = self.deal.records, self.deal.key
         self.audience = [Visitor(n, record, int(2**53 * uniform(key, n))) for n, record in enumerate(records)]
-        self.charts = [Chart() for _ in records]
+        self.histories = [UserHistory() for _ in records]
         self._draw_candidates()
 
     @property
@@ -96,9 +96,9 @@ class Service:
         return self.audience[self.user_index]
 
     @property
-    def chart(self) -> Chart:
+    def history(self) -> UserHistory:
         """The recommender's observations of the current user."""
-        return self.charts[self.user_index]
+        return self.histories[self.user_index]
 
     @property
     def total_joy(self) -> float:
@@ -117,7 +117,7 @@ class Service:
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
-        self.chart.note(slate, reaction.clicked, reaction.best)
+        self.history.note(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
@@ -139,7 +139,7 @@ class Service:
         If too few are found, earlier candidates fill the page.
         """
         self.finds += 1
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         found = [item for item in self.deal.shelf.find(words, count + len(seen)) if item not in seen]
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
@@ -169,12 +169,12 @@ class Service:
     def _draw_candidates(self) -> None:
         """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
         self.finds = 0
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
-        if self.chart.last_enjoyed is not None:
+        if self.history.last_enjoyed is not None:
             like = [
                 item
-                for item in self.deal.shelf.find_similar(self.chart.last_enjoyed)
+                for item in self.deal.shelf.find_similar(self.history.last_enjoyed)
                 if item not in seen and item not in chosen
             ]
             chosen += like[: (count - len(chosen)) // 2]

@@ -10,7 +10,7 @@ from simulators.recommender.wishes import Wish
 
 
 @dataclass
-class Chart:
+class UserHistory:
     """Observations of a user by the recommender: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
