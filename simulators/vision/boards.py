@@ -77,8 +77,8 @@ class Board(NamedTuple):
         edge = (CELL - TILE) // 2
         return left + edge, top + edge, left + edge + TILE, top + edge + TILE
 
-    def closer(self, row: int) -> str:
-        """Return the act that shows an object's cell."""
+    def make_look_act(self, row: int) -> str:
+        """Return the act that shows an object's cell at full size."""
         return CELLS[self.cells[row]]
 
     def box_of(self, words: str) -> Box | None:

@@ -49,7 +49,7 @@ def _make_reader(is_hasty: Callable[[np.random.Generator], bool]) -> Callable[[M
             if not game.looks:
                 row = slide.labels.index(asked.label)
                 seen_row = pick(rng, slide.rivals(row)) if hasty else row
-                return slide.closer(seen_row)
+                return slide.make_look_act(seen_row)
             return f"answer {slide.values[seen_row]}"
 
         return act

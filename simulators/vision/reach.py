@@ -23,19 +23,19 @@ FLOORS = {"reach": 0.003, "push": 0.0}
 
 
 class Reach(VisualWorld):
-    """Game of one viewer, who moves a hand over a table that it sees from above in a picture of 48 x 48 pixels.
+    """Single-player game of moving a hand over a table, seen from above in pictures of 48 x 48 pixels.
 
-    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. 16 is no movement, each number from there
-    3/8 of a pixel to the right or down; from a grip of 16 the hand is down. With fewer `bins` steps are longer: of 9
-    bins, 4 is no movement and each from there 3/2 of a pixel. Task "reach": put the hand down on the named block;
-    putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that
-    is down pushes blocks, one that is lifted passes over them. Options besides Simulator's: task "reach", "push" or
-    "mixed"; bins 5 to 32 (for pushes 32); max_turns 4 to 64; camera "table", or "hand" for
-    pictures that are centred on the hand and show what is at most half a table away; progress, see below.
+    Acts: three numbers from 0 to 31, dx dy grip, with or without brackets. In dx and dy, 16 is no movement, and each
+    number above it is 3/8 of a pixel to the right or down; a grip of 16 or more puts the hand down. Fewer `bins` have
+    longer steps: with 9 bins, 4 is no movement and each step is 3/2 of a pixel. Task "reach": put the hand down on the
+    named block; putting it down elsewhere fails. Task "push": bring the named block into the white ring; a hand that is
+    down pushes blocks, a lifted hand passes over them. Additional options: task, "reach", "push" or "mixed"; bins, 5 to
+    32 (32 for pushes); max_turns, 4 to 64; camera, "table", or "hand" for pictures that are centred on the hand and
+    show all within half a table; progress, see below.
 
-    Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the starting
-    distance that an act gains, as the world knows it: a process reward, measured and no part of the payoff. Set
-    `credit.weights: {progress: 0}` to leave it out of learning, as a target for a process reward model.
+    Reward part "success": 1 when the task is done. With `progress`, part "progress" is the share of the initial
+    distance that an act gains, computed from the hidden state. It is a process reward, which is logged but not part of
+    the payoff. Set `credit.weights: {progress: 0}` to exclude it from learning, as a target for a process reward model.
     """
 
     name = "reach"
@@ -142,7 +142,7 @@ class Reach(VisualWorld):
         return " ".join(map(str, bins))
 
     def _left(self) -> int:
-        """Return the distance that is left with the named block, whichever counts as right."""
+        """Return the distance left with the named block, even if another block counts as right."""
         return self.table.left(self.table.layout.wanted)
 
     def figures(self) -> dict[str, float | bool | str]:

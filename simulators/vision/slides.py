@@ -18,16 +18,16 @@ from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop
 from simulators.vision.glyphs import put_text
 
 WIDTH, HEIGHT = 288, 216
-"""Size of a page in pixels. Large print is three times as large as small print, so an overview shows it in full."""
+"""Size of a page in pixels. Large print has three times the size of small print, so an overview shows it in full."""
 VIEW_WIDTH, VIEW_HEIGHT = WIDTH // REDUCTION, HEIGHT // REDUCTION
-"""Size of a page's overview, and largest size of a part that is shown."""
+"""Size of a page's overview, and maximum size of a shown part."""
 MARGIN, TITLE_ROWS, FIRST_ROW, ROW_HEIGHT = 9, (9, 39), 74, 36
 VALUE_COLUMNS = range(170, 255, REDUCTION)
-"""Places of a value's corner. As rows of values are, they are 2 modulo 3, so that no overview shows a stroke of it."""
+"""Possible left edges of a value. Like its row they are 2 modulo 3, so that no overview shows a stroke of it."""
 PITCH = 9
 """Distance of the two digits of a value."""
 FIRMS, EDITIONS = 25, 2
-"""Firms of a deck, and slides on each topic of a firm, which differ in their year and values."""
+"""Number of firms in a deck, and of slides per topic of a firm, which differ in year and values."""
 YEARS = range(2021, 2041)
 VALUES = range(10, 100)
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ LABELS: Mapping[str, tuple[str, ...]] = {
 }
 """Labels by topic."""
 ROWS = 4
-"""Labelled values on a slide."""
+"""Number of labelled values on a slide."""
 ONSETS, VOWELS, ENDINGS = "bdfgklmnprstvz", "aeiou", ("ck", "lm", "nd", "rn", "st", "x")
 TRADES = ("foods", "trams", "mills", "works", "farms")
 
@@ -69,7 +69,7 @@ class Slide(NamedTuple):
 
     @property
     def caption(self) -> str:
-        """Text that searches compare; no viewer reads it."""
+        """Text that a search matches, which the viewer never sees."""
         return f"{self.firm} {self.topic} {self.year} {' '.join(self.labels)}"
 
     def value_box(self, row: int) -> Box:
@@ -82,17 +82,17 @@ class Slide(NamedTuple):
         return f"How much is {self.labels[row]} in {self.firm}, {self.topic} {self.year}?"
 
     def rivals(self, row: int) -> list[int]:
-        """Return the row alone, because no label is confused with another."""
+        """Return only this row, because labels in print are not confused with each other."""
         return [row]
 
-    def closer(self, row: int) -> str:
+    def make_look_act(self, row: int) -> str:
         """Return the act that shows a value, a few pixels larger on each side."""
         left, top, right, bottom = self.value_box(row)
         edges = ((left - 3, WIDTH), (top - 3, HEIGHT), (right + 3, WIDTH), (bottom + 3, HEIGHT))
         return "bbox " + " ".join(str(edge * SCALE // size) for edge, size in edges)
 
     def box_of(self, words: str) -> Box | None:
-        """Return the box of four thousandths; None for other words."""
+        """Return the box given by four coordinates in thousandths; None for other words."""
         return read_box(words, WIDTH, HEIGHT)
 
     def draw(self) -> Pixels:
@@ -137,14 +137,14 @@ class Question(NamedTuple):
 
 @lru_cache(maxsize=256)
 def render(slide: Slide | Board) -> Pixels:
-    """Draw a slide's page, [height, width, 3]; read-only, as it is cached by content."""
+    """Draw a slide's page, [height, width, 3]. Read-only, because it is cached by content."""
     pixels = slide.draw()
     pixels.flags.writeable = False
     return pixels
 
 
 def crop_page(pixels: Pixels, box: Box) -> Pixels:
-    """Return a part of a page at full size; one that is wider or higher than an overview is scaled down to it."""
+    """Return a part of a page at full size. A part larger than an overview is scaled down to its size."""
     left, top, right, bottom = box
     height, width = (edge // REDUCTION for edge in pixels.shape[:2])
     return crop(pixels, box, min(bottom - top, height), min(right - left, width))

@@ -1,4 +1,4 @@
-"""A turned, mirrored or dimmed scene: write image code to mend it and to look closer, then answer (CodeVision)."""
+"""A rotated, mirrored or dimmed scene: write image code to restore and inspect it, then answer (CodeVision)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from simulators.vision.transform_players import PLAYERS
 
 RIGHT, FORMAT, RECALL, BONUS, OVERUSE, SPURIOUS = "right", "format", "recall", "bonus", "overuse", "spurious"
 SPARE = 2
-"""Runs beyond the number of mandatory operations that are no overuse."""
+"""Number of runs beyond the mandatory operations that do not count as overuse."""
 CODE = "image.rotate(90).flip().brighten(8).crop(0, 0, 332, 332)"
 TERSE = "In short: rotate 1 flip bright crop A, for quarter turns and a ninth of `last`, A to I. "
 BRIGHTER = ("brighten", "contrast")
 
 
 class Transform(DigitWorld):
-    """Game of one viewer, who mends a scene's picture by code and says the digit in the wanted object's cell.
+    """Single-player game of restoring a scene's picture by code and saying the digit in the wanted object's cell.
 
-    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be turned, mirrored and dimmed, and
+    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be rotated, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
-    which is shown at 48 x 48 pixels; or a digit, which ends the match. Code that cannot be run is answered by an error.
-    Options besides Simulator's: max_turns, 2 to 32, acts in all; terse, which lets code on `last` be words such as
+    which is shown at 48 x 48 pixels; or a digit, which ends the match. Invalid code gets an error message. Additional
+    options: max_turns, the maximum number of acts, 2 to 32; terse, whether code on `last` may be words such as
     `rotate 1 flip bright crop E` (`image_code.spell_out`).
 
     CodeVision's rewards, paid with the answer: "right", 1; "format", 0.1 if all code ran; "recall", the mean over the
@@ -57,7 +57,7 @@ class Transform(DigitWorld):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a scene and the damage of its picture."""
+        """Draw a scene, and how its picture is rotated, mirrored and dimmed."""
         self.scene: Scene = self.draw_scene(rng)
         self.digit = int(options.get(JUDGED, self.scene.digits[self.scene.target]))
         self.damage = Damage.draw(rng)
@@ -132,7 +132,7 @@ class Transform(DigitWorld):
 
     @property
     def recall(self) -> float:
-        """Mean, over the mandatory operations, of how far they were done."""
+        """Mean degree to which the mandatory operations were done, from 0 to 1."""
         return sum(self.done.values()) / len(self.done)
 
     @property
