@@ -28,7 +28,7 @@ from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
-"""First sentences of a process. They stop `lia` and `nia` from writing cache files."""
+"""First sentences of a process: imports, and no caches of `lia` and `nia`, which would be files."""
 SECONDS = 3
 """Seconds after which Coq itself stops a sentence."""
 ANSWER_SECONDS = 20.0
