@@ -25,13 +25,13 @@ CLICK, MOOD, RETURN = 0, 1, 3
 LOW_PATIENCE = 1.2
 """Patience below which a user states an instruction."""
 QUESTION_COST = 0.3
-"""Patience that a question costs."""
+"""Patience lost by answering a question."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that satisfies fully."""
+"""Joy of a page that gives full satisfaction."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
@@ -89,7 +89,7 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Friend's number by item that a friend recommended and that this user has not been shown yet."""
+    """Items that a friend recommended and that were not shown to this user yet, each with the friend's number."""
     joy: float = 0.0
     """Joy over all pages, from which the score is computed."""
     day: int = 0
@@ -125,8 +125,8 @@ class Visitor:
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
         """Return the user's clicks and joy on a page, and update its mindset and total joy.
 
-        `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
-        used up.
+        `named` are the genres named in the page's explanation, which change trust. Removes friends' tips for the shown
+        items.
         """
         self.mindset.trust = update_trust(self.mindset.trust, named, items)
         taken = [

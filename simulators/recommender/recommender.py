@@ -36,16 +36,16 @@ WORDING = 30
 MAX_USERS, MAX_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""Reward weights besides `satisfaction`, which pays the joy itself; recipes can reweigh all parts."""
+"""Weights of all reward parts but `satisfaction`, which pays the joy itself. Recipes can reweight all parts."""
 
 
 class Recommender(PersonGame):
-    """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
+    """Recommender game: show pages of books to users with hidden tastes, who return if they are satisfied.
 
-    Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy decides
-    on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+    Acts: SHOW n n n | words (candidates by number, and a reason), ASK genre|price|dislikes, FIND words. The joy of
+    pages determines a user's patience and whether it returns; see `simulators.recommender.audience`.
 
-    Options besides PersonGame's:
+    Options, in addition to PersonGame's:
     catalogue: number of generated items, from 20 to 100,000, or a CSV file (`simulators.recommender.catalogue.load`).
     edition: seed of a generated catalogue.
     embedding: "hashed" (words; light) or "minilm" (sentence-transformers, offline), for FIND and similar items.
@@ -58,9 +58,9 @@ class Recommender(PersonGame):
     person: for a user with a seat see `simulators.recommender.seat`.
     terse: acts and facts in as few tokens as possible, for tiny models; no FIND.
 
-    Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest `instruction`
-    of the visit; .5 for each visit after which the user would return (`retention`); .1 times the share of a page's
-    items whose genre is new on it (`diversity`).
+    Reward parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest
+    `instruction` of the visit; .5 for each visit after which the user is willing to return (`retention`); .1 times the
+    number of different main genres on a page divided by its items (`diversity`).
     """
 
     name = "recommender"
@@ -241,7 +241,7 @@ class Recommender(PersonGame):
         return self.person in ("free", "played")
 
     def _greet(self) -> None:
-        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free.
+        """Start a visit. On the first day, a user that volunteers states its favourite genre, unless its seat is free.
 
         A played user may speak at the start of every visit.
         """
@@ -294,7 +294,7 @@ class Recommender(PersonGame):
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
+        """Return True if the visit continues. Else pay the retention reward and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -313,7 +313,7 @@ class Recommender(PersonGame):
         return False
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Have the user state an instruction, once per visit at low patience, or a complaint about the page."""
+        """Let the user state an instruction, once per visit at low patience, or a complaint about the page."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW_PATIENCE and not self.has_instructed:
             self.has_instructed = True
@@ -367,7 +367,7 @@ class Recommender(PersonGame):
             self.instruction = wish
 
     def _word_wish(self, wish: Wish | None) -> str:
-        """Return the wish in a template of the current user's manner; a text of doubt for None."""
+        """Return the wish in a template of the current user's manner; None becomes an answer like "I can't say"."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.word_wish(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
