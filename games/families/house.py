@@ -68,7 +68,7 @@ def _oracle(house: House, seed: int) -> Callable[[View], str]:
 
 def _rambler(house: House, seed: int) -> Callable[[View], str]:
     """Return a player for either seat that names one of the walker's legal acts at random."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # differs from the match's generator for the same seed
     return lambda view: str(rng.choice(house.acts()))
 
 

@@ -260,7 +260,7 @@ class ProposerSolver(Simulator):
 
 def _make_random(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # differs from the match's generator for the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:
@@ -272,7 +272,7 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
 
 def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # differs from the match's generator for the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:
