@@ -294,7 +294,7 @@ class Recommender(PersonGame):
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit continues. Else pay the retention reward and start the next visit or end the match."""
+        """Return True if the visit continues. Else pay for retention, and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
