@@ -29,7 +29,7 @@ from arena.trackers.settings import TrackerNames
 
 MOST_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
-"""Losses by which a run learns from a data set."""
+"""Losses that can learn from a data set."""
 
 
 class LearnSpec(UpdateSpec):
@@ -120,7 +120,7 @@ class Experiment(Spec):
         return [table.with_tools() for table in tables]
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
-        """Return a copy of the experiment in which `tables`, one per game, replace the games and seats."""
+        """Return a copy of the experiment with `tables`, one per game, instead of its games and seats."""
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
@@ -185,7 +185,7 @@ class Experiment(Spec):
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
         if named := [*imitating, *(name for name, given in needing.items() if given)]:
-            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
+            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or remove it")
 
     @model_validator(mode="after")
     def _check_data_set(self) -> Self:

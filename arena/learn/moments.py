@@ -15,7 +15,7 @@ MASTER = "master"
 class Moments:
     """AdamW's state in a DeepSpeed engine, as full tensors: both moments of each parameter.
 
-    Includes the float32 masters of bfloat16 parameters, without which their rounded bits would be lost.
+    Includes the float32 master copies of bfloat16 parameters, because these alone have the full precision.
     """
 
     def __init__(self, engine: Any, model: Any, zero_stage: int) -> None:
@@ -26,7 +26,7 @@ class Moments:
     def each(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield (`PARAMETER.KEY`, tensor) for every moment and master copy, float32 on the CPU.
 
-        Under ZeRO all ranks must iterate together, because each of them holds a part.
+        Under ZeRO, all ranks must iterate together, because each of them holds a part.
         """
         for name, _ in self.shapes():
             yield name, self.get(name)
@@ -55,7 +55,7 @@ class Moments:
                     self._set(parameter, key, value.to(self.engine.device), steps)
 
     def reset(self) -> None:
-        """Set all moments to zero and the optimiser's number of steps to 0."""
+        """Set all moments and the optimiser's step count to zero."""
         for parameter in trainable_parameters(self.model).values():
             for key in MOMENTS:
                 if (moment := self._get(parameter, key)) is not None:
