@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from agents.reply import visible
 
 MAX_CHARACTERS = 20_000
-"""Maximum characters of an answer."""
+"""Maximum number of characters of an answer."""
 _REASON = r"(?:\.?|\s+(?:\(|[-–—]\s+|because\b|since\b)[^0-9]*|[.;]\s+[^\W\d_]{2}[^0-9]*)"
-"""Text that may follow a verdict: nothing, or a reason without digits, because a digit could be another verdict."""
+"""Text that may follow a verdict: nothing, or a reason. Reasons have no digits, which could be another verdict."""
 _NUMBER = r"([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?)(?:\s*(?:/|out of)\s*([-+]?[0-9]{1,9}(?:\.[0-9]{1,9})?))?"
 _ANY_CASE = re.IGNORECASE | re.ASCII
 _BULLET = re.compile(r"^\s*(?:[-•>]\s+|[0-9]{1,2}[.)]\s+)?")
@@ -55,8 +55,8 @@ WINNERS = {"a": 1.0, "b": 0.0, "tie": 0.5, "draw": 0.5}
 def read_ranking(answer: str, count: int) -> list[float] | None:
     """Return each of `count` items' value in [0, 1] from a line such as `RANKING: 2 > 1 = 3`; None if unreadable.
 
-    The best has value 1, the worst 0, and ranks are equally spaced; ties share the mean of their ranks. Every number
-    must occur exactly once.
+    The best item has value 1, the worst 0, and the ranks between them are equally spaced; tied items share the mean of
+    their ranks. Every number must occur exactly once.
     """
     lines = _split_lines(answer)
     marked = [m[1] for line in lines if (m := re.fullmatch(r"ranking\s*[:=]\s*(.*)", line, _ANY_CASE))]
@@ -91,7 +91,7 @@ def _split_lines(answer: str) -> list[str]:
 
 
 def _parse_number(number: str, denominator: str | None, scale: tuple[float, float]) -> float:
-    """Return the score; NaN if its `denominator` is not the scale's end."""
+    """Return a score such as `4` or `4/5` as a number; NaN if its denominator is not the scale's end."""
     return float(number) if denominator is None or float(denominator) == scale[1] else float("nan")
 
 

@@ -28,10 +28,10 @@ def is_finite_step(
     quantity: str = "the gradient's norm",
     setting: str = "learn.nonfinite",
 ) -> bool:
-    """Return True if the gradient norm is finite, and False if the step must be skipped.
+    """Return True if the gradient norm is finite, False if the step must be skipped because it is not.
 
-    Raises DivergedError if the norm is not finite and `rule` is `stop`. The other arguments are texts for its message;
-    `setting` is the name of the setting with the rule.
+    Raises DivergedError instead of returning False if `rule`, the value of `setting`, is "stop". The other arguments
+    are parts of the message.
     """
     if math.isfinite(norm):
         return True

@@ -38,13 +38,17 @@ class Imitation:
         seed: int,
         settings: str,
     ) -> None:
-        """Prepare the imitation by policy name. `settings` is the hash of the run's settings, for checkpoints."""
+        """Store the arguments. `specs` are the imitation settings by policy name.
+
+        `settings` is the hash of the run's settings, which identifies its checkpoints.
+        """
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
         self._run, self._seed, self._settings = run, seed, settings
 
     async def run(self, progress: ImitationProgress | None) -> None:
-        """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
-        Raises StoreError if the progress belongs to another imitation.
+        """Train each policy on matches of its scripted players.
+
+        `progress` resumes an interrupted imitation. Raises StoreError if it belongs to another imitation.
         """
         if progress and progress.policy not in self.specs:
             raise self._foreign_error(progress)
@@ -62,7 +66,10 @@ class Imitation:
             await self.policies.serve(name)
 
     async def _learn(self, name: str, plan: Plan, progress: ImitationProgress | None) -> None:
-        """Carry out the plan after the steps in `progress`, with checkpoints. Raises StoreError if they do not fit."""
+        """Run the plan's optimiser steps, save checkpoints in between, and skip the steps done in `progress`.
+
+        Raises StoreError if `progress` does not fit the plan.
+        """
         total, saved_at, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if progress:
             done = progress.steps

@@ -22,7 +22,7 @@ from games.slow import EXECUTOR, Executor
 
 Result = TypeVar("Result")
 RunStep = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
-"""Runs a step, named by a label, within so many seconds."""
+"""Function (step, label, seconds) that runs a game's step within a timeout; `label` names the step in messages."""
 
 MAX_COMPUTING = min(32, count_cores() + 4)
 """Concurrent steps that compute, as many as Python's default thread pool has workers."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from arena.records import Trajectory
 
 Z = 1.645
-"""Quantile .95 of the normal distribution: the alarm's one-sided level is 5 %."""
+"""The normal distribution's .95 quantile: the alarm's one-sided significance level is 5 %."""
 
 
 def measure_agreement(
@@ -42,7 +42,7 @@ def compare_with_payoffs(
 ) -> dict[str, float]:
     """Return the agreement of values with the payoffs of an iteration's own trajectories; {} if none has both.
 
-    With `by_deal`, values are compared within each seat of a deal only. Recalled trajectories are left out.
+    With `by_deal`, values are only compared within each seat of a deal. Recalled trajectories are left out.
     """
     rows = [
         (value, trajectory.payoff, (trajectory.game, trajectory.seed, trajectory.seat) if by_deal else None)
@@ -61,13 +61,17 @@ class RewardHackingAlarm:
     """Alarm over the last `window` iterations: a reward rises, or disagrees with the payoff, while the payoff falls."""
 
     def __init__(self, window: int, is_absolute: bool, state: Mapping[str, Any]) -> None:
-        """Restore the alarm from its `state`. `is_absolute`: values are comparable between iterations."""
+        """Restore the alarm over the last `window` iterations from `state`, which may be {}.
+
+        With `is_absolute`, values are comparable between iterations, and the alarm tests whether they rise. Otherwise
+        it tests whether they disagree with payoffs.
+        """
         self._window, self._is_absolute = window, is_absolute
         self._rows: list[list[float]] = [[*map(float, row)] for row in state.get("rows", [])]
         self.is_raised = bool(state.get("raised", False))
 
     def state(self) -> dict[str, Any]:
-        """Return the window's rows and the alarm's state."""
+        """Return the values of the window's iterations, and whether the alarm is raised."""
         return {"rows": self._rows, "raised": self.is_raised}
 
     def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
@@ -89,7 +93,7 @@ class RewardHackingAlarm:
 
 
 def compute_trend(series: Sequence[float]) -> float:
-    """Return the z value of Mann and Kendall's test for a trend, positive for a rise; 0 if all values are equal."""
+    """Return the z value of the Mann-Kendall trend test, which is positive for a rise; 0 if all values are equal."""
     values, n = np.array(series, np.float64), len(series)
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(n, 1)].sum())
     ties = np.unique(values, return_counts=True)[1]

@@ -1,4 +1,4 @@
-"""The stage `belief`: a frozen policy of the run scores an answer before each turn."""
+"""Credit stage `belief`: rewards for the change of a frozen policy's probability of an answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_CONTEXTS = 1024
 
 
 class BeliefMeasurer:
-    """Measurer of the stage `belief`, which scores the answer with a frozen policy of the run."""
+    """Measurer of beliefs: a frozen policy's probability of a fixed answer, given each turn's context."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class BeliefMeasurer:
         self._asker, self._policy, self._answer, self._seats = context.asker, policy, answer, seats
         self._iteration = 0
         self._beliefs: dict[tuple[str, str], NDArray[np.float32]] = {}
-        """Beliefs of the iteration's trajectories by match and seat."""
+        """Beliefs of the iteration's trajectories, by match and seat."""
         self._figures: dict[int, dict[str, float]] = {}
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -57,7 +57,7 @@ class BeliefMeasurer:
         return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
     async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Return the beliefs by turn. A turn without tokens has the belief of the turn before it, or 0."""
+        """Return the belief before each turn. A turn without tokens has that of the turn before it, or 0."""
         frame = self._asker.frame(self._policy)
         answer, places = frame.encode(self._answer), list[tuple[int, int]]()
         streams = []
@@ -75,13 +75,17 @@ class BeliefMeasurer:
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
-        """Return the mean belief before last turns (`value`), the mean payoff, and their agreement."""
+        """End iteration `k` and return the agreement of its beliefs before last turns with payoffs.
+
+        `value` is the mean belief, `payoff` the mean payoff, `agreement` and `correlation` are those of
+        `measure_agreement`.
+        """
         figures = self._figures.pop(k, {})
         self._figures = {j: later for j, later in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:
-        """Return {}, because beliefs are not kept between iterations."""
+        """Return {}: beliefs are not kept between iterations."""
         return {}
 
 
@@ -92,7 +96,7 @@ def _fill_forward(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _check(facts: ExperimentFacts, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the policy is frozen and shares its token ids with the seats' policies."""
+    """Raise ValueError unless the policy is frozen and has the same token ids as the seats' trained policies."""
     if policy not in facts.frozen:
         raise ValueError(f"'{policy}' is no policy of the run, and an endpoint returns no probabilities")
     for seat in seats or ():

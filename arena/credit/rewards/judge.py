@@ -143,7 +143,7 @@ class Judge:
     async def _judge_pairs(
         self, judged: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
-        """Return each match's mean result against others of its group; each pair is judged in both orders."""
+        """Return each match's mean result against other matches of its group. Each pair is judged in both orders."""
         pairs = [pair for group in _group_by_deal(judged, texts) for pair in _pair_neighbours(group, self._rounds)]
         pair_texts = [(texts[i] or "", texts[j] or "") for i, j in pairs]
         questions = [
@@ -199,7 +199,7 @@ class Judge:
     async def _get_verdicts(
         self, questions: Sequence[JudgeQuestion | None], counts: "_VerdictCounts"
     ) -> list[Verdict | None]:
-        """Return the verdict on each question, cached or newly asked; None without a question or verdict.
+        """Return the verdict on each question, from the cache or newly requested; None without a question or verdict.
 
         Questions with unreadable answers are asked up to `attempts` times, and then cached as unreadable.
         """
@@ -249,7 +249,7 @@ _Values = list[float | None]
 
 
 class _VerdictCounts:
-    """Statistics of the verdicts of one `Judge.measure`."""
+    """Counts of verdicts, cached or new, in one pass over an iteration's matches."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -260,13 +260,18 @@ class _VerdictCounts:
         """For each pair, 1 if the verdicts on both orders agree, else 0."""
 
     def add(self, keys: Sequence[str], cache: Mapping[str, Verdict | None]) -> None:
-        """Count requested verdicts, given by their cache keys."""
+        """Count verdicts by their keys. In the cache, None is an unreadable answer; a missing key, no answer."""
         self.keys += keys
         self.unreadable += sum(key in cache and cache[key] is None for key in keys)
         self.unanswered += sum(key not in cache for key in keys)
 
     def compute_figures(self, new_keys: set[str]) -> dict[str, float]:
-        """Return the shares of unreadable, unanswered and cached verdicts, the position bias and the consistency."""
+        """Return the shares of verdicts that are `unreadable`, `unanswered` and `cached`, and how consistent they are.
+
+        `new_keys` are the keys of newly requested verdicts; repeated texts count as cached. Comparisons also have
+        `position_bias`, the mean preference for the first position, and pairs `consistent`, the share of pairs whose
+        orders agree.
+        """
         needed = len(self.keys)
         figures = {"unreadable": self.unreadable / needed, "unanswered": self.unanswered / needed} if needed else {}
         figures |= {"cached": 1.0 - len(new_keys & {*self.keys}) / needed} if needed else {}
@@ -284,7 +289,7 @@ def _group_by_deal(judged: Sequence[Trajectory], texts: Sequence[str | None]) ->
 
 
 def _pair_neighbours(group: Sequence[int], rounds: int | None) -> Iterator[tuple[int, int]]:
-    """Pair each member of the group with the next `rounds` ones, or with all others if None. Yields no pair twice."""
+    """Yield pairs of each member with the next `rounds` members, or with all others if None. No pair occurs twice."""
     n = len(group)
     reach = n // 2 if rounds is None else min(rounds, n // 2)
     for step in range(1, reach + 1):
@@ -308,7 +313,7 @@ def _check_temperature(temperature: float) -> float:
 
 
 def _check(facts: ExperimentFacts, *, rubric: Rubric, mode: Mode, fallback: str, **settings: Any) -> None:
-    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays deals several times."""
+    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays each deal several times."""
     for seat in rubric.sees.acts:
         if seat not in facts.seats:
             raise ValueError(f"rubric {rubric.rubric}: sees.acts: no game has the seat '{seat}'")
@@ -341,10 +346,11 @@ def judge(
 ) -> dict[str, Floats]:
     """Score a seat's conduct by a rubric with a model, as a reward in [0, 1] on the seat's last turn.
 
-    `policy` is a frozen policy of the run or an endpoint; it reads each finished match as the rubric shows it. Adds the
-    reward that the rubric names. `score`: the weighted mean of the criteria's scores. `pairwise`: the mean result (1, ½
-    or 0) against the next `rounds` matches of the same deal (null: all), each pair asked in both orders and unreadable
-    unless both answers are readable. `groupwise`: the rank among at most `most` matches of the deal, from 1 to 0.
+    `policy` is a frozen policy of the run or an endpoint. It reads each finished match as the rubric shows it. The
+    rubric names the reward. Values by `mode`: `score`: the weighted mean of the criteria's scores. `pairwise`: the mean
+    result (1, ½ or 0) against the next `rounds` matches of the same deal (null: all); each pair is judged in both
+    orders, and is unreadable unless both answers are readable. `groupwise`: the rank among at most `most` matches of
+    the deal, from 1 to 0.
 
     Verdicts are cached by content, so a repeated text costs nothing. A question with an unreadable answer is asked up
     to `attempts` times in all. `calls` and `tokens` limit the whole run. A match without a verdict, for example beyond

@@ -111,7 +111,7 @@ def _list_idle_gauges(spec: StudySpec, gauges: Gauges) -> Iterator[str]:
 
 
 def measure_gauge(spec: StudySpec, gauge: GaugeSpec, gauges: Gauges) -> tuple[float, str]:
-    """Return how far a gauge (see `GaugeSpec`) is from its idle value on average over seeds, and that value as text.
+    """Return a gauge's mean distance over seeds from its idle value (see `GaugeSpec`), and that value as text.
 
     The idle value is a number, or the gauge's value in another arm with the same seeds.
     """

@@ -150,7 +150,7 @@ def compute_band_term(tokens: TokenBatch, memory: dict[str, Any], **settings: An
     terms = compute_term(tokens, "entropy_band", **settings)
     assert json.dumps(memory) == before
     (rule,) = find_memories(["entropy_band"]).values()
-    memory["entropy_band"] = rule.keep(memory.get("entropy_band"), tokens.clock, rule.see(tokens))
+    memory["entropy_band"] = rule.merge(memory.get("entropy_band"), tokens.clock, rule.collect(tokens))
     return terms
 
 
