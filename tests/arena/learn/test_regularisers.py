@@ -125,7 +125,7 @@ def test_constant_weight_zero_needs_no_reference() -> None:
 
 
 def test_negative_kl_weight_is_refused() -> None:
-    with pytest.raises(ValueError, match="0 or more"):
+    with pytest.raises(ValueError, match="at least 0"):
         LearnSpec.model_validate(dict(regularisers={"kl": {"weight": -0.1}}))
     assert compute_term(make_reference_tokens(make_floats(-1.0)), "entropy", weight=-0.5).item() == 0.5, (
         "an entropy penalty is allowed"
