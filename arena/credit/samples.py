@@ -74,6 +74,7 @@ def _move_to_context(
 
 
 def _get_source(trajectory: Trajectory) -> Source:
+    """Return the samples' source: `replayed` from this run's log, `logged` from another run's, or `played`."""
     return "replayed" if trajectory.source == "recalled" else "logged" if trajectory.source == "replayed" else "played"
 
 

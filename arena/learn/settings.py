@@ -40,7 +40,7 @@ class ImitateSpec(Spec):
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
     decay: bool = False
-    """Decay lr linearly to 0, which makes the end of many small steps as stable as that of few large ones."""
+    """Decay lr linearly to 0, so that many small steps end as stably as few large ones."""
 
     @model_validator(mode="after")
     def _check_steps(self) -> Self:
@@ -84,7 +84,7 @@ class PolicySpec(Spec):
         if self.reference and not self.train:
             raise ValueError("a frozen policy has no use for a reference: remove `reference`")
         if self.freeze and (self.adapter or not self.train):
-            raise ValueError("an adapter and a frozen policy do not train the vision tower anyway: remove `freeze`")
+            raise ValueError("neither an adapter nor a frozen policy trains the vision tower: remove `freeze`")
         return self
 
     @property
@@ -102,11 +102,11 @@ class DemonstrationsSpec(Spec):
     """Scripted policies that demonstrate. Every match has some of them, drawn at random, at the policy's tables and in
     the seats that they can play."""
     run: Folder | None = None
-    """Or a run's folder: matches of the same games from its log, replayed in the policy's own format."""
+    """Or the folder of a run, whose logged matches of the same games are replayed in the policy's format."""
     best: Annotated[float, Field(gt=0, le=1)] = 0.25
     """Share of `run` to draw from: of each game and seat, the matches with that seat's highest payoffs."""
     patches: bool = False
-    """Or the expert's acts that the part `patch` put into the iteration's own matches."""
+    """Or the expert's acts that the part `patch` puts into the iteration's matches."""
     data: Folder | None = None
     """Or a data set of chats or texts: a JSON Lines or Parquet file, or a folder of the `datasets` library."""
     matches: Matches = 8
@@ -119,9 +119,7 @@ class DemonstrationsSpec(Spec):
     @model_validator(mode="after")
     def _require_one_source(self) -> Self:
         if bool(self.scripted) + (self.run is not None) + self.patches + (self.data is not None) != 1:
-            raise ValueError(
-                "give `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`: one of them demonstrates"
-            )
+            raise ValueError("give exactly one source: `scripted: […]`, `run: FOLDER`, `data: FILE` or `patches: true`")
         return self
 
 

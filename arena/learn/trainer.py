@@ -150,7 +150,7 @@ class PolicyTrainer:
         return reduce_over_ranks(metrics, UpdateMetrics.plus).means()
 
     def compute_scores(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Compute what `score` returns, in the computing thread."""
+        """Return the same as `score`; call it in the computing thread."""
         return score_with_entropy(self.optimiser.engine, streams, temperatures, self.rule.token_budget, self.costs)
 
     def write(self, folder: Path) -> None:
@@ -159,7 +159,7 @@ class PolicyTrainer:
         save_file(state, folder / "optimizer.safetensors", metadata={"steps": str(self.steps)})
 
     def read(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore what `load` restores; call it in the computing thread."""
+        """Restore the state as `load` does; call it in the computing thread."""
         self.restore(load_file(folder / "optimizer.safetensors"), state)
 
     def restore(self, moments: Mapping[str, torch.Tensor], state: Mapping[str, Any]) -> None:

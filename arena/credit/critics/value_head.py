@@ -137,8 +137,8 @@ class ValueHead:
 
         Takes `epochs` times `minibatches` steps. Metrics are `POLICY.error` (mean squared error before the steps),
         `POLICY.skipped` (number of skipped steps) and, if returns vary, `POLICY.explained` (1 - error / variance of the
-        returns). Raises DivergedError for a step that is not finite and stops the run, or for weights that are not
-        finite afterwards.
+        returns). Raises DivergedError for a step with a non-finite gradient if `nonfinite` is `stop`, and if the
+        weights are not finite afterwards.
         """
         await self._create_missing({c.trajectory.policy for c in credited})
         return await compute(self._fit, credited, rng)
