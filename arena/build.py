@@ -30,7 +30,7 @@ from arena.league.pool import Pool
 from arena.league.ratings import Ratings
 from arena.league.settings import PoolSpec
 from arena.learn.base import MakeTrainer
-from arena.learn.trainer import local_trainer
+from arena.learn.trainer import create_local_trainer
 from arena.play.control import MatchControl
 from arena.play.demonstrations import Demonstrations
 from arena.play.lessons import DataSource
@@ -58,7 +58,7 @@ class Makers:
     """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine
-    trainer: MakeTrainer = local_trainer
+    trainer: MakeTrainer = create_local_trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ async def build(
     experiment: Experiment,
     engine: Engine,
     watcher: Watcher,
-    make_trainer: MakeTrainer = local_trainer,
+    make_trainer: MakeTrainer = create_local_trainer,
 ) -> Parts:
     """Build a run's parts from its newest valid checkpoint, or initial ones if it has none; delete newer data.
 

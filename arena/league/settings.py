@@ -59,7 +59,7 @@ class PoolSpec(Spec):
 
 
 class LeagueSpec(Spec):
-    """Settings of the league, which draws opponents for trained policies. Without it they play the configured ones."""
+    """Settings of the league, which draws opponents for trained policies. Without it they play as configured."""
 
     opponents: Annotated[list[OpponentSpec], Field(min_length=1)]
     """The mixture of opponents that each match draws from."""

@@ -31,7 +31,7 @@ class TokenBatch:
     """
 
     logprobs: torch.Tensor
-    """With gradient."""
+    """The trainer's current log-probabilities, with gradient."""
     entropy: torch.Tensor
     """Entropy in nats of each token's distribution, with gradient."""
     old: torch.Tensor

@@ -168,15 +168,15 @@ class PolicyTrainer:
         self.load_moments(moments)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore the values of `state`. The moments, or parts of them, follow by `load_moments`."""
+        """Restore the values of `state`. Restore the moments afterwards, at once or in parts, with `load_moments`."""
         self.steps, self.imitated, self.memory = state["steps"], state.get("imitated", 0), dict(state["memory"])
 
     def load_moments(self, moments: Mapping[str, torch.Tensor]) -> None:
-        """Restore these tensors of `Moments.named_tensors`, after `resume`."""
+        """Restore the optimiser's tensors, named as by `Moments.named_tensors`. Call `resume` first."""
         self.optimiser.moments.load(moments, self.steps + self.imitated)
 
     def gather(self) -> AbstractContextManager[Any]:
-        """Return a context in which every parameter is complete, also under ZeRO-3."""
+        """Return a context in which all parameters are complete, also under ZeRO-3."""
         return gather_parameters(self.model.parameters(), self.rule.zero_stage)
 
     def _gate(self, gaps: Tally) -> None:
@@ -217,10 +217,10 @@ def _join(one: Mapping[str, list[Any]], other: Mapping[str, list[Any]]) -> dict[
     return {name: [*one[name], *other[name]] for name in one}
 
 
-def local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
+def create_local_trainer(policy: Policy, rule: UpdateSpec, bf16: bool) -> Trainer:
     """Create a trainer in this process that updates the policy's model by `rule`; `bf16` computes in bfloat16.
 
-    The model is loaded unless it is already.
+    Loads the model if necessary.
     """
     policy.load_model()
     return PolicyTrainer(policy.name, policy.model, rule, bf16, policy.base)

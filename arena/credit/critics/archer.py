@@ -100,7 +100,7 @@ class Archer:
         self.optimizer = torch.optim.Adam(self.networks.parameters(), lr=settings.lr)
         self.buffer = TurnBuffer.empty(settings.features)
         self.fit_count = 0
-        """Number of iterations learned from."""
+        """Number of iterations that the critic has learned from."""
         self._advice = f"lower credit.critic.{self.name}.lr ({settings.lr:g}) or scale rewards down with credit.weights"
 
     async def predict(self, trajectories: Sequence[Trajectory]) -> Measures:

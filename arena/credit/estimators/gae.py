@@ -88,8 +88,8 @@ def read_discounts(estimator: PartConfig) -> Discounts:
 def compute_turn_returns(batch: TurnBatch, rewards: Floats, discounts: Discounts) -> Floats:
     """Return each turn's discounted return-to-go at its last token, [T].
 
-    The next turn's is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the next
-    turn.
+    The next turn's return is discounted by `discounts.turn`, or if that is None by `discounts.token` per token of the
+    next turn.
     """
     following = np.append(batch.turn_tokens, 0)[1:]
     carry = discounts.token**following if discounts.turn is None else np.full(len(rewards), discounts.turn)
