@@ -43,7 +43,7 @@ class Branches(RolloutPart):
         """Batches of plans whose matches have no branches yet, by iteration."""
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Note the plans, whose matches are branched when they have ended."""
+        """Remember the plans, whose matches are branched after they have ended."""
         self.planned.setdefault(k, []).append(plans)
         return plans
 
@@ -60,9 +60,9 @@ class Branches(RolloutPart):
         for record in records:
             if (plan := planned.get(record.identity.first_attempt)) is None:
                 continue
-            own = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
-            own = own[-1:] if self.at == "last" else own
-            for turn in sorted(rng.permutation(own)[: self.count].tolist()):
+            turns = [turn.index for turn in record.turns if record.seats[turn.seat].trained]
+            turns = turns[-1:] if self.at == "last" else turns
+            for turn in sorted(rng.permutation(turns)[: self.count].tolist()):
                 branch = Branch(record, int(turn))
                 new.append(replace(plan, identity=branch.identity, branch=branch, source="branched"))
         return new

@@ -1,4 +1,4 @@
-"""Guard around a user's rollout part: every fault of its code becomes one line that names the part."""
+"""Guard around a user's rollout part: every fault of its code raises a one-line ConfigError that names the part."""
 
 from __future__ import annotations
 

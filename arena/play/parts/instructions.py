@@ -1,9 +1,9 @@
 """Instructions: populations of texts at the end of a role's system prompt, selected by reward (INSPO).
 
 Each deal draws one instruction per role with probability p_i = softmax(w / temperature), where w_i is a running mean of
-(payoff - mean) / deviation over an iteration's matches of a game. Running means forget, because the best instruction
-changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces the worst;
-with `verify` only if it earned more than that one in a trial.
+the payoff, standardised over an iteration's matches of a game. A running mean forgets old scores, because the best
+instruction changes as the policy learns. At intervals a new text, by crossover or by a policy's reflection, replaces
+the worst one; with `verify` only if it earned more than that one in a trial.
 Source: INSPO (Zhou et al. 2025), whose exact rule of attribution is not public.
 """
 
@@ -22,7 +22,7 @@ from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
-from arena.play.parts.reflection import last_turn, write_instruction
+from arena.play.parts.reflection import describe_last_turn, write_instruction
 from arena.records import MatchRecord
 
 CROSSOVER_ATTEMPTS = 16
@@ -48,9 +48,9 @@ class InstructionsOfRole(Spec):
     writer: Name | None = None
     """Policy that writes new instructions by reflection; null crosses two existing ones."""
     replay: Annotated[int, Field(ge=1, le=16)] = 1
-    """Iterations whose worst match the writer reads, the latest ones."""
+    """Number of latest iterations whose worst match the writer reads."""
     verify: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Deals of an iteration that try a new instruction before it may replace the worst; 0 replaces it at once."""
+    """Number of deals in which a new instruction is tried before it may replace the worst; 0 replaces it at once."""
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
@@ -73,13 +73,13 @@ def _check_tables(
 ) -> None:
     """Raise ValueError if no policy plays a role with instructions, or if a `writer` is unknown.
 
-    `policies` has the policies with weights by name, and whether they are trained, which does not matter here.
+    `policies` has the names of policies with weights; whether they are trained does not matter here.
     """
     held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
     for role, rule in roles.items():
         if role not in held:
-            there = ", ".join(dict.fromkeys(held))
-            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {there})")
+            known = ", ".join(dict.fromkeys(held))
+            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {known})")
         if rule.writer is not None and rule.writer not in policies:
             raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
 
@@ -105,7 +105,7 @@ class Instructions(RolloutPart):
         self.context, self.rules, self.seed = context, rules, context.seed
         self.populations = {role: [ScoredInstruction(text) for text in rule.texts] for role, rule in rules.items()}
         self.failed: dict[str, list[str]] = {}
-        """Last turn of each role in the match with its lowest payoff, of the latest iterations, oldest first."""
+        """By role, its last turn in the worst match of each of the latest iterations, oldest first."""
         self.candidates: dict[str, str] = {}
         """New instruction of each role on trial in the current iteration."""
         self.renewed = 0
@@ -236,8 +236,8 @@ class Instructions(RolloutPart):
         one, two = (
             population[int(n)].text.split() for n in rng.choice(len(population), size=2, replace=False, p=probabilities)
         )
-        first, rest = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
-        return to_one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
+        head, tail = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
+        return to_one_line(" ".join([*head, *tail]), MAX_INSTRUCTION)
 
 
 def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
@@ -255,4 +255,4 @@ def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict
         for record, seat, each in rows:
             if record.game == game:
                 scores.setdefault(record.seats[seat].instruction, []).append((each - float(payoffs.mean())) / spread)
-    return scores, last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
+    return scores, describe_last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""

@@ -1,9 +1,9 @@
 """Patches: an expert replaces learners' wrong acts (semi-online: UI-S1, Lu et al. 2025).
 
-An expert acts at every turn of a learner, too. If the acts differ, the learner's becomes a turn of source `replaced`,
-which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy learns, and the
-learner continues as if it had written that. An act that agrees earns the reward `match` of 1, which is part of no
-payoff.
+At every turn of a learner an expert chooses an act, too. If the acts differ, the learner's becomes a turn of source
+`replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
+learns, and the learner continues as if it had written that. An act equal to the expert's earns the reward `match` of 1,
+which is not part of the payoff.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from arena.parts.paths import PolicyName
 from arena.plain import clean_text
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Replace, Stop
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learner_seats
 from arena.play.texts import normalise_act
 from arena.records import MatchRecord
 from games.contracts import CUT, Act, Game, View
@@ -43,8 +43,8 @@ def patch(
 ) -> RolloutPart:
     """Replace learners' wrong acts by an expert's. After `most` patches the match stops at the next wrong act.
 
-    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. Every other act than its own is wrong.
-    `most` null is no limit; 0 stops at the first wrong act.
+    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. An act is wrong if the expert's is
+    different. `most` null is no limit; 0 stops at the first wrong act.
     """
     return Patch(expert, most)
 
@@ -56,8 +56,8 @@ class Patch(RolloutPart):
         self.expert, self.most = expert, most
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the patches of a match with learners, with an expert of its own for each of them."""
-        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learners(plan)}
+        """Return the patches of a match with learners, with one expert per learner; None without learners."""
+        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learner_seats(plan)}
         return _Patches(self.expert, experts, self.most) if experts else None
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
@@ -74,9 +74,9 @@ class _Patches(MatchControl):
         self.count = 0
 
     def before(self, view: View, act: Act) -> Decision:
-        """Replace a learner's act that differs from the expert's; reward one that does not.
+        """Replace a learner's act if it differs from the expert's; reward it otherwise.
 
-        Raises ScriptedPolicyError if the expert's act is no text.
+        Raises ScriptedPolicyError if the expert's act is not a text.
         """
         if (expert := self.experts.get(view.seat)) is None:
             return CONTINUE
@@ -94,9 +94,10 @@ class _Patches(MatchControl):
 def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
     """Return metrics of learners whose wrong acts are patched; {} without patches.
 
-    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1),
-    up to the first wrong act: `progress`, the share of the whole way that was right until then; `success`, 1 if all of
-    it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number of acts read.
+    `count` is the number of patches per match, and `agreed` the share of acts equal to the expert's. The other metrics
+    are UI-S1's semi-online performance: `progress`, the number of acts before the first wrong one as a share of the
+    solution's length; `success`, the share of matches without a wrong act that were not cut off; and their mean, `sop`.
+    The solution's length is `shortest` in the game's report, or else the number of acts that the game read.
     """
     turns = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
     sources = [[turn.source for turn in each] for each in turns]

@@ -17,7 +17,7 @@ def _check(setup: Setup, *, rounds: int) -> None:
 
 @declare(check=_check)
 def resample(context: PartContext, *, rounds: Annotated[int, Field(ge=1, le=10**4)] = 1) -> RolloutPart:
-    """Play new deals in place of those that `credit.select` dropped, in at most that many rounds per iteration."""
+    """Play new deals in place of those that `credit.select` dropped, in at most `rounds` rounds per iteration."""
     return Resample(context, rounds)
 
 

@@ -1,8 +1,8 @@
 """Screening of deals by a baseline's success: practise only those that it solves sometimes.
 
-A deal that the policy never solves teaches it nothing, and nor does one that it always solves. So a run is played first
-whose policy learns nothing (estimator `zero`), such as an earlier stage of a pipeline, and its log says how often each
-deal is solved. Source: ARPO for computer use (Lu et al. 2025), which keeps 128 tasks that its baseline solves at times.
+A deal that the policy never or always solves teaches it nothing. So a run without learning (estimator `zero`), such as
+an earlier stage of a pipeline, is played first, and its log says how often each deal is solved. Source: ARPO for
+computer use (Lu et al. 2025), which selects 128 tasks that its baseline solves sometimes.
 """
 
 from collections.abc import Iterator
@@ -84,13 +84,13 @@ class Screening(RolloutPart):
         """Replace the seed of each planned deal by that of a screened deal of its game."""
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
-            own = list(deal)
-            epoch, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in own]
+            matches = list(deal)
+            epoch, seed = self._deal(matches[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
         return planned
 
     def _deal(self, game: str, number: int) -> tuple[int, int]:
-        """Return pass and seed of the run's deal of this number, from 0. Repeated deals differ in their pass."""
+        """Return pass and seed of the run's deal `number` (from 0). Repetitions of a deal are in different passes."""
         if game not in self.seeds:
             raise StoreError(f"{self.folder}: no deal of {game} has a success rate within the bounds")
         seeds = self.seeds[game]
