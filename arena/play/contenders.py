@@ -72,7 +72,7 @@ def derive_seed(seed: int, plan: MatchPlan, seat: str) -> tuple[int, ...]:
 
 
 _ATTEMPT = 0
-"""Constant part of every seed, for the attempt: without it, seeds would give other matches than before."""
+"""Constant in every seed. It once was the attempt's number; without it, all random draws would change."""
 
 
 def fold_seed(integers: tuple[int, ...]) -> int:
@@ -202,7 +202,7 @@ class ModelContender:
 
 
 def picture_for(engine: Engine, game: Game) -> ImageReader | None:
-    """Return the function that gives models the game's images; None if there are none, or the engine shows none."""
+    """Return the game's function from hash to image; None if the game has no images or the engine no vision."""
     return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 
 
@@ -217,7 +217,7 @@ class EndpointContender:
     """Function from the game's name and the seat to the role."""
 
     def check(self, name: str, game: Game, seat: str) -> None:
-        """Raise ConfigError if the seat's role uses memory `summary`, `sampling.cautious` or `sampling.votes`."""
+        """Raise ConfigError if the seat's role uses memory `summary` or selects among samples, as by votes."""
         if (role := self.role(name, seat)).memory.kind == "summary":
             raise ConfigError(
                 f"{self.name} cannot play role {role.role}: memory summary needs token counts, which an endpoint "

@@ -27,11 +27,11 @@ async def check_contexts(
     turns: int | None,
     shows_images: bool = True,
 ) -> list[str]:
-    """Play one trial match per table with replies of maximum length, and return a note for each context that fills.
+    """Play one trial match per table with replies of maximum length, and return a note for each context that fills up.
 
-    A table is a game with the roles of its seats. `find_policy` returns a named policy, without weights, or None for
-    other players. `max_context` is the engine's limit in tokens, `turns` the limit per match, and `shows_images`
-    whether it shows images to models with vision. Raises ConfigError if a model has no room for its first reply.
+    `find_policy` returns a policy without weights by its name, or None for other players. `max_context` is the engine's
+    limit in tokens, and `turns` the limit per match. With `shows_images` the engine shows images to models with vision.
+    Raises ConfigError if a model has no room for its first reply.
     """
     notes = []
     for table in tables:
@@ -94,7 +94,7 @@ class _Trial:
         return Completion(ids, (0.0,) * len(ids), "stop", 0)
 
     def _encode_act(self, view: View, max_tokens: int) -> Sequence[int]:
-        """Encode a random act with long talk in at most `max_tokens` ids; long text if legal acts are not listed."""
+        """Encode a random legal act with long talk, or only talk if none are listed, in at most `max_tokens` ids."""
         frame, talk = self.policy.frame, " ".join(["so"] * (max_tokens // 4))
         act = self.random.act(view) or talk
         ids = frame.encode(self.role.write(f"{act} | {talk}"))

@@ -1,4 +1,4 @@
-"""Failures of matches: kind of cause, place in the code, and replay of the game up to the failure."""
+"""Failures of matches: their kind, their position in the code, and replay of the game up to the failure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from games.contracts import Deal, Game
 MAX_CHARACTERS = 8000
 """Maximum recorded characters of a traceback and of an act."""
 MAX_CAUSE = 120
-"""Maximum characters of a reason in a line of figures."""
+"""Maximum characters of a failure's cause in the metrics."""
 
 PERSON_FAULT = "the player of the simulated person did not keep to its record"
 
@@ -95,7 +95,7 @@ def describe_error(error: Exception) -> str:
 
 
 def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
-    """Return reason and failure of a match whose person did not keep to its record, from the report of the match."""
+    """Return reason and failure of a match, given its report, whose simulated person departed from its record."""
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
@@ -139,14 +139,14 @@ def may_depend_on_play(record: MatchRecord) -> bool:
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
-def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
+def is_repeated(failed: MatchRecord, retry: MatchRecord) -> bool:
     """Return True if a retry repeats the failed attempt's turns and pending act, or if its turns were not recorded."""
-    if not again.turns:
+    if not retry.turns:
         return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
-    same = turns == [(turn.seat, turn.raw) for turn in again.turns[: len(turns)]]
+    same = turns == [(turn.seat, turn.raw) for turn in retry.turns[: len(turns)]]
     act = failed.failure.act if failed.failure else None
-    return same and (act is None or act in [turn.action for turn in again.turns[len(turns) : len(turns) + 1]])
+    return same and (act is None or act in [turn.action for turn in retry.turns[len(turns) : len(turns) + 1]])
 
 
 def describe_cause(record: MatchRecord) -> str:
@@ -207,26 +207,26 @@ def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple
         return "endpoint", None
     if isinstance(error, HarnessError):
         return "game", None
-    ours = [position for position in frames if _is_ours(position[0])]
-    theirs = [position for position in frames if _is_theirs(position[0])]
-    if theirs:
-        return "game", theirs[-1]
-    position = ours[-1] if ours else None
+    in_arena = [position for position in frames if _is_arena_code(position[0])]
+    in_user_code = [position for position in frames if _is_user_code(position[0])]
+    if in_user_code:
+        return "game", in_user_code[-1]
+    position = in_arena[-1] if in_arena else None
     is_in_engine = position is not None and position[0].f_code.co_filename.startswith(_ENGINES)
     is_in_adapter = position is not None and position[0].f_code.co_filename.startswith(_ADAPTERS)
     is_foreign = is_in_adapter or (not is_in_engine and not _is_our_game(game))
     return ("game" if is_foreign or isinstance(error, _FILE_ERRORS) else "bug"), position
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_arena_code(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
-def _is_theirs(frame: FrameType) -> bool:
+def _is_user_code(frame: FrameType) -> bool:
     """Return True if the frame runs a user's own file: neither Arena's nor one of an installed package."""
     file = frame.f_code.co_filename
     is_library = file.startswith(("<", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
-    return not _is_ours(frame) and not is_library
+    return not _is_arena_code(frame) and not is_library
 
 
 def _is_our_game(game: type) -> bool:

@@ -44,6 +44,7 @@ class Imitation:
 
     async def run(self, progress: ImitationProgress | None) -> None:
         """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
+
         Raises StoreError if the progress belongs to another imitation.
         """
         if progress and progress.policy not in self.specs:
@@ -62,7 +63,7 @@ class Imitation:
             await self.policies.serve(name)
 
     async def _learn(self, name: str, plan: Plan, progress: ImitationProgress | None) -> None:
-        """Carry out the plan after the steps in `progress`, with checkpoints. Raises StoreError if they do not fit."""
+        """Take the plan's steps that `progress` lacks, with checkpoints. Raises StoreError if it is of another plan."""
         total, saved_at, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if progress:
             done = progress.steps

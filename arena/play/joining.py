@@ -1,8 +1,9 @@
 """Joining: a contender takes over a seat in a match that has begun, as if it had played from the deal on.
 
 The contender gets the seat's history: a model in its own chat frame, with the logged ids if they are its own, an
-endpoint as text, a person as one message. A scripted policy acts at every past turn and is overruled. If it depends on
-the game's state, it is right from the fork on; if it remembers its own acts, it remembers those it would have chosen.
+endpoint as text, a person as one message. A scripted policy is asked at every past turn, but the logged acts are
+played. If it depends on the game's state only, it plays correctly from the fork on. If it remembers its own acts, it
+remembers those that it would have chosen.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def find_difference(fork: ForkPoint, game: Game) -> str:
     Compares the seats to move and their messages. `game` is reset, and left at the fork point.
     """
     record = fork.match
-    then, now = record.rules, game.rules_version
-    rules = f" (rules {then} then, {now} now)" if then not in (0, now) else ""
+    logged, current = record.rules, game.rules_version
+    rules = f" (rules {logged} then, {current} now)" if logged not in (0, current) else ""
     game.reset(seed=record.seed)
     for turn in record.turns[: fork.turn + 1]:
         if turn.source in UNREAD:
@@ -112,8 +113,8 @@ class JoiningContender:
         roles -= {player.role.role} if isinstance(player, ChatPlayer) else set()
         if roles and (summarises or any(turn.source == "summary" for turn in past)):
             raise ConfigError(
-                f"{self.name} cannot take over {seat} of {self.fork.match.id}: its history has a summary by "
-                f"role {min(roles)}, which has to continue"
+                f"{self.name} cannot take over {seat} of {self.fork.match.id}: with summaries, only the seat's "
+                f"own role {min(roles)} can continue"
             )
         if isinstance(player, ChatPlayer):
             replies = {turn.index: _encode_reply(self.fork.match, turn, player.role, player.frame) for turn in past}

@@ -27,7 +27,7 @@ from games.pictures import check_picture
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MOST_TURNS turns."""
+    """Limits beyond which a match fails. None is no limit, except that a match has at most MOST_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -88,7 +88,7 @@ class MatchPlan:
 Control = Callable[[MatchPlan, Game], Sequence[MatchControl]]
 """Function that returns the controls of a match; the game is not yet reset."""
 OnTurn = Callable[[MatchPlan, Turn], None]
-"""Callback for each new turn, with its rewards so far. In the match's record it may have more."""
+"""Callback for each new turn with its rewards so far. The turn may get further rewards later."""
 
 
 @dataclass(kw_only=True)
@@ -277,7 +277,7 @@ class _Playthrough:
         return Continue(rewards) if rewards else CONTINUE
 
     def _ask(self, player: SeatedPlayer, view: View) -> Awaitable[Act]:
-        """Ask the player for its act within the time limit. Players that never wait get no timer, which costs time."""
+        """Ask the player for its act within the time limit. Players that never wait need no timer, which costs time."""
         act = player.act(view)
         return limit_time(act, view.seat, self.limits.turn_seconds) if getattr(player, "waits", True) else act
 

@@ -50,8 +50,8 @@ def plan_demonstrations(
     seed: int, k: int, learner: str, count: int, tables: Sequence[Table], policies: Mapping[str, Policy]
 ) -> list[MatchPlan]:
     """Return plans of `count` demonstrations for `learner` over all its tables. Iteration `k` = 0 is the warm start."""
-    own = [table for table in tables if learner in table.holders.values()]
-    counted = zip(own, apportion(count, [table.share for table in own]), strict=True)
+    learned = [table for table in tables if learner in table.holders.values()]
+    counted = zip(learned, apportion(count, [table.share for table in learned]), strict=True)
     deals = [(t, seatings(t, t.holders, policies)) for t, n in counted for _ in range(n)]
     return _make_plans(seed, k, deals, stage="imitate", source="demonstration")
 

@@ -32,7 +32,7 @@ class TurnWatcher(Protocol):
     """Watcher that is also called with every turn, such as a live viewer."""
 
     def turn(self, plan: MatchPlan, turn: Turn) -> None:
-        """Show a new turn with its rewards so far. In the match's record it may have more."""
+        """Show a new turn with its rewards so far. The turn may get further rewards later."""
 
 
 @runtime_checkable
@@ -45,7 +45,7 @@ class ProgressWatcher(Protocol):
 
 @runtime_checkable
 class StageWatcher(Protocol):
-    """Watcher that is also called when a stage of a pipeline begins or goes on."""
+    """Watcher that is also called when a stage of a pipeline starts or resumes."""
 
     def stage(self, label: str, name: str, iterations: int) -> None:
         """Show that later events belong to this stage, such as `stage 2 of 3, NAME`; 0 `iterations` is unknown."""
