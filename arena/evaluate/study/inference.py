@@ -1,7 +1,7 @@
 """P-values of a study's comparisons, corrections over a family of studies, and statistical power.
 
-The p-value of a comparison is the level at which its interval (`arena.statistics.paired_ci`) just touches the asked
-difference. So a verdict by intervals and one by p-values agree.
+The p-value of a comparison is the level at which its interval (`arena.statistics.paired_ci`) just touches the required
+difference. So verdicts by intervals and by p-values agree.
 """
 
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ _NEGLIGIBLE = 1e-15
 
 
 class Tails(NamedTuple):
-    """One-sided p-values: small `above` is evidence for a mean above the value, small `below` for one below it."""
+    """One-sided p-values: a small `above` is evidence for a mean above the value, a small `below` for one below it."""
 
     above: float
     below: float
 
 
 def compute_tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
-    """Return one-sided p-values of a mean of differences, each within `bounds`, against `value`; 1 for fewer than two.
+    """Return one-sided p-values for the mean of differences against `value`; 1 for fewer than two differences.
 
-    Without bounds the test is Student's. Within bounds the interval's ends are all m with
+    Each difference is within `bounds`. Without bounds the test is Student's. Within bounds the interval has all m with
     (mean - m)² ≤ reach · m (1 - m), both as shares of the range, with reach = min(t² d, z²) / n and d the dispersion.
     This solves for t and z at m = value.
     """
@@ -58,8 +58,8 @@ def _two_sided_p_value(mean: float, error: float, n: int, bounds: Bounds, value:
 def holm(ps: Sequence[float]) -> list[float]:
     """Return p-values corrected for the number of tests (Holm 1979), in the given order.
 
-    Rejecting those of at most α makes any error at all with chance at most α. The k-th smallest of m is multiplied by m
-    - k + 1, and none is below the one before it.
+    If those of at most α are rejected, the chance of any false rejection is at most α. The k-th smallest of m p-values
+    is multiplied by (m - k + 1), and is at least the corrected one before it.
     """
     order, corrected, highest = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
     for rank, i in enumerate(order):
@@ -71,7 +71,7 @@ def holm(ps: Sequence[float]) -> list[float]:
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     """Return p-values corrected for the false discovery rate (Benjamini and Hochberg 1995), in the given order.
 
-    Of those of at most α, a share of at most α is wrong on average.
+    If those of at most α are rejected, the expected share of false rejections among them is at most α.
     """
     return [float(p) for p in false_discovery_control(ps)] if ps else []
 
