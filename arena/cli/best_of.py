@@ -115,7 +115,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     with progress(options.deals * (options.n + len(decodings)), shared.as_json, loader.endpoints.status) as step:
         results = await evaluation.play_best_of(
             lineup, seat, spec, n=options.n, deals=options.deals, seed=options.seed, rules=rules, decodings=decodings,
-            scorers=scorers, ended=step,
+            scorers=scorers, on_finish=step,
         )  # fmt: skip
     named = {"judge": judge.name if judge else None, "reward_model": options.reward_model or None}
     write_results("eval", {"seed": options.seed, **named, **results.to_json()}, shared.out, shared.as_json)

@@ -1,6 +1,6 @@
 """Bradley-Terry ratings: P(i beats j) = g_i / (g_i + g_j), fitted to all matches at once.
 
-A draw counts as half a win for each side. Every player has also drawn `prior` matches with one imagined opponent. So
+A draw counts as half a win for each side. In addition, every player has `prior` draws with one imagined opponent. So
 undefeated players have a finite strength, and groups that never met are comparable. The likelihood is concave in the
 log-strengths (Hunter 2004, "MM algorithms for generalized Bradley-Terry models"); Newton's method maximises it.
 """
@@ -12,6 +12,7 @@ from arena.statistics import normal_quantile, t_quantile
 ELO = 400.0 / np.log(10.0)
 """Elo points per unit of log-strength: 400 points are odds of 10 to 1."""
 PRIOR = 1.0
+"""Default number of draws with the imagined opponent."""
 _MAX_STEPS = 200
 
 
@@ -30,9 +31,9 @@ def elo_intervals(
     """Return Elo ratings [n] with mean 0, and lower and upper ends [n] of their confidence intervals.
 
     `score` [n, n, deals] is the mean score of row against column in the `games` matches of each deal. The deal is the
-    unit: a rating's variance is the sandwich estimator over deals, with Student's quantile. It is at least the variance
-    of independent matches, because identical results say no more than that, and at most the variance if all matches of
-    a deal were one. The ends are NaN for one deal.
+    unit: a rating's variance is the sandwich estimator over deals, with Student's quantile. It is clipped from below to
+    the variance of independent matches, because identical results on all deals would give 0, and from above to the
+    variance if all matches of a deal were copies of one. The ends are NaN for one deal.
     """
     n, _, deals = score.shape
     wins = _add_imagined(games * score.sum(-1), prior)
@@ -64,15 +65,15 @@ def _add_imagined(wins: np.ndarray, prior: float) -> np.ndarray:
 def _fit(wins: np.ndarray) -> np.ndarray:
     """Return maximum-likelihood log-strengths [n], relative to the imagined opponent's, from wins [n + 1, n + 1]."""
     current = np.zeros(len(wins) - 1)
-    height = _log_likelihood(wins, current)
+    likelihood = _log_likelihood(wins, current)
     for _ in range(_MAX_STEPS):
         gradient, information = _derivatives(wins, current)
         step = np.linalg.solve(information, gradient)
-        while (higher := _log_likelihood(wins, current + step)) < height and np.abs(step).max() > 1e-12:
+        while (new_likelihood := _log_likelihood(wins, current + step)) < likelihood and np.abs(step).max() > 1e-12:
             step = 0.5 * step
         if np.abs(step).max() <= 1e-10:
             break
-        current, height = current + step, higher
+        current, likelihood = current + step, new_likelihood
     return current
 
 

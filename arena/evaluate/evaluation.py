@@ -1,9 +1,9 @@
 """Evaluation of a contender against opponents on the same deals from every seat, with intervals.
 
-Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). A
-run's policies take only the seats that they had in the run, if it played the game. So the luck of deal and seat cancels
-out, and the deal is the unit of every interval, except for shares of wins, draws and losses, which count matches
-(Wilson). Deals depend on the seed alone: every contender evaluated with a seed plays the same ones.
+Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). So
+the luck of deal and seat cancels out. A run's policies take only the seats that they had in the run, if it played the
+game. The deal is the unit of every interval, except for the shares of wins, draws and losses, whose intervals count
+matches (Wilson). Deals depend on the seed alone: every contender evaluated with a seed plays the same ones.
 
 A win is the only highest payoff, a draw a shared highest one. A match ended by an illegal act is a loss for the
 offender and a draw for the others, so that an opponent's blunder does not look like skill.
@@ -43,7 +43,7 @@ Lineup = Mapping[str, Contender]
 
 @dataclass(kw_only=True)
 class Result:
-    """Results of a contender in a game against one opponent (or alone, with one seat): `mean`, `rate` and `to_json`."""
+    """Results of a contender in a game against one opponent, or alone in a game of one seat."""
 
     game: GameSpec
     contender: str
@@ -55,8 +55,8 @@ class Result:
     """Values by figure, one per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns,
     `learned` (a reward model's score), and the numbers of the game's report."""
     scored: dict[str, int] | None
-    """Matches by outcome: win, draw, loss. None if no outcome is a win: one seat, a cooperative game, self-play, or
-    seats that are not rivals."""
+    """Number of matches by outcome: win, draw, loss. None if wins are not defined: in a game of one seat, a cooperative
+    game, self-play, or if the seats are not rivals."""
     illegal: dict[str, int]
     """Matches ended by an illegal act, by its author: `own` or `other`."""
     ended: dict[str, int]
@@ -64,7 +64,7 @@ class Result:
     failed: dict[str, int] = field(default_factory=dict)
     """Failed attempts by reason. Their deals were played again and count once."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
-    """Range of each figure."""
+    """Smallest and largest possible value of each figure, for its interval."""
     by_seat: dict[str, list[float]] = field(default_factory=dict)
     """The contender's payoff on each deal, by its seat; NaN if unknown."""
 
@@ -103,9 +103,9 @@ def compute_change(before: Result, after: Result, figure: str) -> Interval:
     """
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
-    same = before.ranges.get(figure) == after.ranges.get(figure)
+    has_same_range = before.ranges.get(figure) == after.ranges.get(figure)
     old, new = [a for a, _ in known], [b for _, b in known]
-    return paired_ci(old, new, before.ranges.get(figure, ANY) if same else ANY)
+    return paired_ci(old, new, before.ranges.get(figure, ANY) if has_same_range else ANY)
 
 
 def make_game(spec: GameSpec) -> Game:
@@ -119,10 +119,10 @@ def make_game(spec: GameSpec) -> Game:
 
 
 def with_split(spec: GameSpec, split: str = "") -> GameSpec:
-    """Return the game's settings with a split of its hidden entities.
+    """Return the game's settings with the option `split` set, which selects the hidden entities of its deals.
 
-    It is `split`, else the split of the game's options, else `test`, whose entities do not occur in `train`. A game
-    without splits stays unchanged. Raises ConfigError if `split` names one that the game does not have.
+    The value is `split`, else that in the game's options, else `test`, whose entities do not occur in `train`. A game
+    without splits stays unchanged. Raises ConfigError for a `split` that the game does not have.
     """
     if not isinstance(make_game(spec), Split):
         if split:
@@ -157,19 +157,19 @@ async def evaluate(
     game: GameSpec,
     matches: int,
     seed: int,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
     rate: Rate | None = None,
 ) -> list[Result]:
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    A game of one seat gives one result. `ended` is called after each finished match; with `rate` results have the
+    A game of one seat gives one result. `on_finish` is called after each finished match; with `rate` results have the
     figure `learned`. Matches that keep failing are left out and counted in `failed`. Raises ConfigError if a player
     cannot take its seat, and PlayError if most matches fail.
     """
     check_lineups(contender, opponents, game)
     met = _list_meetings(contender, opponents, game)
     return [
-        await _evaluate_against(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met
+        await _evaluate_against(contender, other, tables, game, matches, seed, on_finish, rate) for other, tables in met
     ]
 
 
@@ -204,17 +204,17 @@ def list_lineups(contender: Contender, other: Contender, game: str, seats: Seque
 
 
 def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return those of `seats` that a contender's run gave it in this game; all if it has no run or never played it."""
+    """Return the seats that a contender had in its run of this game; all of `seats` if its run had none, or no run."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
 
 async def _evaluate_against(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
-    ended: Callable[[], None], rate: Rate | None = None,
+    on_finish: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, ended, rate=rate)
+    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
@@ -278,13 +278,13 @@ def draw_deal_seeds(seed: int, deals: int) -> list[int]:
 
 
 async def play(
-    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
+    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, on_finish: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT, rate: Rate | None = None,
 ) -> tuple[list[list[MatchOutcome | None]], Counter[str]]:  # fmt: skip
     """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
-    `ended` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
+    `on_finish` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
     than finish.
     """
     seeds = draw_deal_seeds(seed, deals)
@@ -305,5 +305,5 @@ async def play(
             played[table, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
+    failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
     return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed

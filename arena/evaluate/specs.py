@@ -47,7 +47,7 @@ from arena.play.contenders import Contender, EndpointContender, ModelContender, 
 from arena.store import checkpoints
 from arena.store.files import CONFIG
 from arena.store.stages import pipeline_of
-from games import find_problem as unknown_game
+from games import find_problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Source:
     run: Path | None = None
 
     def load_policy(self, name: str, label: str) -> Policy:
-        """Load a policy without its weights, with its run's limit of pixels. Raises WeightsError or ChatError."""
+        """Load a policy without its weights, with its run's image settings. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
         return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
@@ -72,7 +72,7 @@ class Source:
 def read_spec(spec: str, trust: bool = False) -> Source:
     """Parse a contender's spec. Raises ConfigError, StoreError or WeightsError, with the nearest known name.
 
-    `trust` allows code in a run's folder.
+    With `trust`, code in a run's folder may run.
     """
     if spec.startswith(PREFIXES):
         try:
@@ -106,7 +106,7 @@ def _is_run(spec: str) -> bool:
 
 
 def _make_unknown_error(spec: str, path: Path) -> ConfigError | None:
-    """Return an error with the nearest name for an unknown spec; None for a folder or hub name without a model."""
+    """Return an error with the nearest known name; None if the spec is a folder or the hub name of a model."""
     if exists(path) or (re.fullmatch(r"[\w.-]+/[\w.-]+", spec) and not exists(path.parent)):
         return None  # the caller's error about the folder or the hub says more
     beside = path.parent.glob("*") if isdir(path.parent) else ()
@@ -194,8 +194,8 @@ class Contenders:
         """Configure the loader; nothing is loaded yet.
 
         `role` replaces the roles of all models. `announce` is called with a description of each slow step, `note` with
-        a message for each file that was edited since its run began. `trust` allows code in a run's folder. `summaries`
-        replaces the number of summaries of roles with summary memory.
+        a message for each file that was edited since its run began. With `trust`, code in a run's folder may run.
+        `summaries` replaces the number of summaries of roles with summary memory.
         """
         self.role, self.announce, self.note, self.trust = role, announce, note, trust
         self.endpoints, self.summaries = endpoints or Endpoints(), summaries
@@ -213,7 +213,7 @@ class Contenders:
             spec: read_spec(spec, self.trust) for spec in specs if _is_run(spec)
         }  # a run brings its own copies of files
         experiments = [source.experiment for source in read.values()]
-        for complaint in filter(None, (unknown_game(resolve_game_name(name, *experiments)) for name in games)):
+        for complaint in filter(None, (find_problem(resolve_game_name(name, *experiments)) for name in games)):
             raise ConfigError(f"{complaint} (arena list games)")
         sources = [read.get(spec) or read_spec(spec, self.trust) for spec in specs]
         for run in dict.fromkeys(source.run for source in sources if source.run):

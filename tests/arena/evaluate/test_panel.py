@@ -162,7 +162,7 @@ def test_run_is_evaluated_at_its_seats_with_its_options(tmp_path: Path) -> None:
     separate = make_checkpointed_run(tmp_path / "separate", SEPARATE, _9="nano-7")
     ttt = Panel.model_validate({"panel": "t", "game": {"name": "tic_tac_toe"}, "members": ["random"], "deals": 2})
     (both, member) = wait(Contenders().load(str(separate), "random"))
-    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).places] == ["first"]
+    assert [p.seat for p in PanelPlan(both, ttt, GameSpec(name="tic_tac_toe"), [member]).pairings] == ["first"]
     shared = compose([text_layer("test", SHARED)])
     open_panel = PANEL.model_copy(update={"game": PANEL.game.model_copy(update={"options": None})})
     assert resolve_panel_game(open_panel, shared).options == {"illegal": "end", "penalty": 2}
