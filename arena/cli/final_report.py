@@ -108,7 +108,7 @@ def measure_exploitability(run: Path) -> dict[str, tuple[Exploitability, Exploit
     from arena.evaluate.exploitability import DecisionCache, compute_contender_exploitability, require_small
 
     measured, cache, experiment = {}, DecisionCache(), load_experiment(run)
-    loader = specs.Contenders()
+    loader = specs.ContenderLoader()
     for table in experiment.all_tables():
         game = make_game(table.game)
         if game.cooperative or not all(experiment.trained(seat.policy) for seat in table.seats.values()):

@@ -62,12 +62,12 @@ def fork(
     """
     from arena.cli.loop import wait
     from arena.evaluate.fork import fork as play
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import HumanContender
 
     require_output("--out", out, results_kind("fork"))
     others = _parse_seats(seat or [])
-    loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    loader = ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
         if lines:  # a page's seat

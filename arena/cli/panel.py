@@ -13,7 +13,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.evaluate.panel import PanelPlan
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.panels.settings import Panel
     from arena.play.contenders import Contender
 
@@ -42,7 +42,7 @@ class EvalOptions:
     as_json: bool
 
 
-async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contenders) -> None:
+async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: ContenderLoader) -> None:
     """Play the panel, with --before also with the run's first weights; write the results and print the payoffs."""
     from arena.cli.show_panel import show_panel_table
     from arena.evaluate import specs

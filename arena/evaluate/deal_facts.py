@@ -88,7 +88,7 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
             return []
         found = []
         for seat, act in acts:
-            _pass_ended(game)
+            _skip_ended_seats(game)
             if not game.agents or game.agent_selection != seat:
                 break  # the log is of another match
             found.append([Mark(str(hash), *map(float, place)) for hash, *place in game.marks(act)][:MAX_MARKS])
@@ -98,7 +98,7 @@ def replay_marks(deal: Deal, acts: Iterable[tuple[str, str]], rules: int = 0) ->
         raise StoreError(f"{_CANNOT_SHOW}: {error}") from None
 
 
-def _pass_ended(game: Game) -> None:
+def _skip_ended_seats(game: Game) -> None:
     """Step over the seats whose part in the match has ended."""
     while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
         game.step(None)
@@ -123,7 +123,7 @@ def _replay(game: Game, acts: Iterable[tuple[str, str]]) -> DealFacts:
     public: Mapping[str, Any] | None = None
     private: dict[str, dict[str, Any]] = {}
     for seat, act in acts:
-        _pass_ended(game)
+        _skip_ended_seats(game)
         if not game.agents or game.agent_selection != seat:
             break  # the log is of another match: return the facts so far
         if seat not in private:

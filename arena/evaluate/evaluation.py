@@ -214,7 +214,7 @@ async def _evaluate_against(
     on_finish: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
+    played, failed = await play_lineups(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
@@ -277,11 +277,11 @@ def draw_deal_seeds(seed: int, deals: int) -> list[int]:
     return [int(each) for each in np.random.SeedSequence(entropy).generate_state(deals, np.uint64)]
 
 
-async def play(
-    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, on_finish: Callable[[], None] = lambda: None,
+async def play_lineups(
+    lineups: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, on_finish: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT, rate: Rate | None = None,
 ) -> tuple[list[list[MatchOutcome | None]], Counter[str]]:  # fmt: skip
-    """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
+    """Play the same deals with every lineup (contender by seat), `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
     `on_finish` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
@@ -291,19 +291,19 @@ async def play(
     plans = [
         MatchPlan(
             identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
-            seats={seat: who.seating(spec.name, seat) for seat, who in table.items()},
+            seats={seat: who.seating(spec.name, seat) for seat, who in lineup.items()},
         )
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
-        for i, table in enumerate(tables)
+        for i, lineup in enumerate(lineups)
     ]  # fmt: skip
     played: dict[tuple[int, int], MatchOutcome] = {}
 
     async def play_plan(plan: MatchPlan) -> MatchRecord:
-        table, deal = plan.identity.iteration, plan.identity.deal
-        record = await play_one(plan, tables[table], seed, LIMITS)
+        i, deal = plan.identity.iteration, plan.identity.deal
+        record = await play_one(plan, lineups[i], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = read_outcome(record, await rate(record) if rate else {})
+            played[i, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
     failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
-    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
+    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(lineups))], failed

@@ -96,7 +96,7 @@ async def _plan_panel(experiment: Experiment, parts: Parts) -> PanelPlan:
     trained = {name: parts.policies[name] for name in parts.policies.trainers}
     name = ", ".join(trained)
     who = ModelContender(name, parts.engine, Casting(name=name, policies=trained, experiment=experiment))
-    members = await specs.Contenders(endpoints=Endpoints(experiment.servers())).load(
+    members = await specs.ContenderLoader(endpoints=Endpoints(experiment.servers())).load(
         *panel.members, games=[panel.game.name]
     )
     plan = PanelPlan(who, panel, resolve_panel_game(panel, experiment), members)

@@ -21,7 +21,7 @@ from arena.errors import ConfigError, PlayError
 from arena.evaluate.casting import Casting
 from arena.evaluate.evaluation import IN_FLIGHT, LIMITS, make_game
 from arena.evaluate.matrix import with_role
-from arena.evaluate.specs import Contenders, list_iterations
+from arena.evaluate.specs import ContenderLoader, list_iterations
 from arena.league.pool import parse_version
 from arena.parts.chance import number
 from arena.play.contenders import HUMAN, Contender, EndpointContender, ModelContender, play_one
@@ -85,7 +85,7 @@ async def fork(
     seats: Mapping[str, str] | None = None,
     act: str = "",
     n: int = 20,
-    loader: Contenders | None = None,
+    loader: ContenderLoader | None = None,
     person: Contender | None = None,
     on_finish: Callable[[], None] = lambda: None,
 ) -> ForkResults:
@@ -95,7 +95,7 @@ async def fork(
     named `human`. `on_finish` is called after each finished match. Raises ConfigError or StoreError if match, turn,
     seat or player do not exist, or if the game no longer shows what the log says; PlayError if every fork failed.
     """
-    loader, new_players = loader or Contenders(), dict(seats or {})
+    loader, new_players = loader or ContenderLoader(), dict(seats or {})
     reader = RunReader(run)
     experiment = with_own_roles(reader.path, load_experiment(reader.path, trust=loader.trust), loader.trust)
     record = MatchRecord.from_json(reader.match(match))

@@ -114,7 +114,7 @@ async def evaluate_held_out(
 
     `begin` is called with the number of matches and returns a callback for each finished match.
     """
-    loader = specs.Contenders(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
+    loader = specs.ContenderLoader(endpoints=Endpoints(load_experiment(run).servers()), summaries=spec.summaries)
     weights = f"{run}:{spec.policy}" if spec.policy else str(run)
     last, first, *others = await loader.load(
         weights, specs.name_first_weights(weights), *spec.against, games=[game.name for game in spec.held_out]

@@ -15,7 +15,15 @@ from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.best_play import BestPlay, compute_best_play
 from arena.evaluate.casting import Casting
-from arena.evaluate.evaluation import IN_FLIGHT, Lineup, draw_deal_seeds, find_own_seats, make_game, play, with_split
+from arena.evaluate.evaluation import (
+    IN_FLIGHT,
+    Lineup,
+    draw_deal_seeds,
+    find_own_seats,
+    make_game,
+    play_lineups,
+    with_split,
+)
 from arena.evaluate.played import MatchOutcome
 from arena.panels.settings import RUN_WEIGHTS, Panel
 from arena.play.contenders import Contender, ScriptedContender
@@ -87,7 +95,7 @@ class PanelPlan:
         """
         started, pairings, panel = perf_counter(), self.pairings, self.panel
         lineups = [pairing.lineup for pairing in pairings]
-        played, failed = await play(lineups, self.game, panel.deals, panel.seed, on_finish, in_flight)
+        played, failed = await play_lineups(lineups, self.game, panel.deals, panel.seed, on_finish, in_flight)
         known = self.best_play() if best is None else best
         return Evaluation(
             iteration=iteration,
@@ -177,7 +185,7 @@ def check_members(panel: Panel, game: GameSpec, own: Sequence[str]) -> None:
                 _cast_without_weights(source)(game.name, seat)
 
 
-def _cast_without_weights(source: specs.Source) -> Casting:
+def _cast_without_weights(source: specs.ParsedSpec) -> Casting:
     """Return the assignment of a source's policies to seats, with tokenizers but without weights."""
     policies = {name: source.load_policy(name, f"{source.spec}/{name}") for name in source.folders}
     return Casting(name=source.spec, policies=policies, experiment=source.experiment)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from arena.errors import ConfigError, PlayError
 from arena.evaluate.bradley_terry import elo_intervals
-from arena.evaluate.evaluation import count_deals, make_game, play, require_playable
+from arena.evaluate.evaluation import count_deals, make_game, play_lineups, require_playable
 from arena.evaluate.played import MatchOutcome
 from arena.play.contenders import Contender
 from arena.play.settings import GameSpec
@@ -122,7 +122,7 @@ async def play_tournament(
         tables = [
             dict(zip(seats, (contenders[i], contenders[j]), strict=True)) for i, j in dict.fromkeys([(a, b), (b, a)])
         ]
-        played, faults = await play(tables, game, deals, seed, on_finish)
+        played, faults = await play_lineups(tables, game, deals, seed, on_finish)
         complete = [[p for p in row if p] for row in played]
         if any(len(row) < deals for row in complete):
             reason = faults.most_common(1)[0][0]

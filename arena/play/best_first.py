@@ -25,7 +25,7 @@ from agents.errors import ContextFull
 from agents.players.model import ChatPlayer
 from agents.players.writers import Writer, make_replay_writer
 from agents.role import Search
-from arena.play.steps import runner_for
+from arena.play.steps import get_run_step
 from arena.play.texts import clean_act, view_of
 from games.abilities import Situations
 from games.contracts import Act, Game, View
@@ -118,7 +118,7 @@ class BestFirstSearch:
         except ContextFull:
             return None
         step = partial(game.step, act.action)
-        if run_step := runner_for(game):
+        if run_step := get_run_step(game):
             await run_step(step, f"the step of {self.seat}", None)
         else:
             step()

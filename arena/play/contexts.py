@@ -10,7 +10,7 @@ from agents.players.simple import Random
 from agents.policy import Policy
 from agents.stream import ImageReader
 from arena.errors import ConfigError
-from arena.play.lineup import seatings
+from arena.play.lineup import make_seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.tables import Table
 from games.abilities import Pictures
@@ -37,7 +37,7 @@ async def check_contexts(
     for table in tables:
         policies = {name: found for name in table.holders.values() if (found := find_policy(name))}
         trials = {
-            seat: _Trial(table, seat, policies[name], min(policies[name].positions, max_context))
+            seat: _TrialModel(table, seat, policies[name], min(policies[name].positions, max_context))
             for seat, name in table.holders.items()
             if name in policies and seat not in table.harnesses
         }
@@ -51,7 +51,7 @@ async def check_contexts(
             game=spec.name,
             options=dict(spec.options),
             seed=0,
-            seats=seatings(table, table.holders, policies),
+            seats=make_seatings(table, table.holders, policies),
         )
         await play_match(plan, game, players, Limits(turns, seconds=TRIAL_SECONDS), keep_turns=False)
         full = [trial for trial in trials.values() if trial.full]
@@ -61,7 +61,7 @@ async def check_contexts(
     return notes
 
 
-class _Trial:
+class _TrialModel:
     """Simulated model at a seat of a trial match: random acts and long talk, padded to a reply's maximum length."""
 
     def __init__(self, table: Table, seat: str, policy: Policy, context: int) -> None:

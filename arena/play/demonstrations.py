@@ -33,12 +33,12 @@ from arena.play.contenders import (
     ScriptedContender,
     derive_seed,
     fold_seed,
-    picture_for,
+    get_image_reader,
     play_one,
 )
 from arena.play.failures import count_failures
 from arena.play.lessons import RowDemonstrations
-from arena.play.lineup import Lineup, seatings
+from arena.play.lineup import Lineup, make_seatings
 from arena.play.match import Limits, MatchPlan, SeatedPlayer, play_match
 from arena.play.orchestrator import play_all
 from arena.play.plans import plan_demonstrations
@@ -66,7 +66,7 @@ class _Demonstrator(ModelContender):
         key, positions = f"{plan.id}/{seat}", self.max_positions(policy)
         return ChatPlayer(
             role=role, frame=policy.frame, policy=policy.name, key=key, seed=seat_seed, write=write,
-            source="demonstration", positions=positions, picture=picture_for(self.engine, game),
+            source="demonstration", positions=positions, picture=get_image_reader(self.engine, game),
         )  # fmt: skip
 
 
@@ -247,7 +247,7 @@ class Demonstrations:
         game = table.make_game()
         players[logged.seat] = ChatPlayer(
             role=role, frame=policy.frame, policy=policy.name, key=key, seed=(), write=make_replay_writer(replies),
-            source="demonstration", positions=positions, picture=picture_for(self.lineup.engine, game),
+            source="demonstration", positions=positions, picture=get_image_reader(self.lineup.engine, game),
         )  # fmt: skip
         return await play_match(logged.plan, game, players, Limits())
 
@@ -272,7 +272,7 @@ class Demonstrations:
         """
         candidates = []
         for table, seat, row in _find_best_matches(self.spec, self.lineup.tables, learner):
-            seats = seatings(table, table.holders, self.lineup.policies)
+            seats = make_seatings(table, table.holders, self.lineup.policies)
             game = table.game
             plan = MatchPlan(
                 identity=MatchId.parse(row["id"]), game=game.name, options=dict(game.options), seed=row["seed"],

@@ -94,7 +94,7 @@ def describe_error(error: Exception) -> str:
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
-def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
+def describe_person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
     """Return reason and failure of a match, given its report, whose simulated person departed from its record."""
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))

@@ -64,7 +64,7 @@ class HarnessContender:
         )  # fmt: skip
         return HarnessPlayer(session, self._program(self.server.admit(session)), fold_seed(seat_seed))
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Kill the program, refuse its further requests, and drop its streams from the engine."""
         assert isinstance(player, HarnessPlayer)
         self.server.dismiss(player)

@@ -36,11 +36,11 @@ class Imitation:
         *,
         run: Path,
         seed: int,
-        settings: str,
+        settings_hash: str,
     ) -> None:
-        """Prepare the imitation by policy name. `settings` is the hash of the run's settings, for checkpoints."""
+        """Prepare the imitation by policy name. `settings_hash` identifies the run's settings in checkpoints."""
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
-        self._run, self._seed, self._settings = run, seed, settings
+        self._run, self._seed, self._settings_hash = run, seed, settings_hash
 
     async def run(self, progress: ImitationProgress | None) -> None:
         """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
@@ -88,7 +88,7 @@ class Imitation:
 
     async def _checkpoint(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
-        metadata = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
+        metadata = {"experiment": self._settings_hash, "policy": name, "steps": done, "total": total}
         metadata |= {"policies": {each: one.state for each, one in policies.items()}}
 
         def fill(folder: Path) -> None:

@@ -71,7 +71,7 @@ def find_difference(fork: ForkPoint, game: Game) -> str:
     for turn in record.turns[: fork.turn + 1]:
         if turn.source in UNREAD:
             continue
-        _skip_dead(game)
+        _skip_ended_seats(game)
         if not game.agents:
             return f"the game now ends before turn {turn.index + 1}{rules}"
         seat = game.agent_selection
@@ -88,7 +88,7 @@ def _message_texts(messages: Sequence[Message]) -> list[tuple[str, str]]:
     return [(message.sender, message.text) for message in messages]
 
 
-def _skip_dead(game: Game) -> None:
+def _skip_ended_seats(game: Game) -> None:
     while game.agents and (game.terminations[game.agent_selection] or game.truncations[game.agent_selection]):
         game.step(None)
 
@@ -123,10 +123,10 @@ class JoiningContender:
             player.recorded = {turn.index: Answer(_reply_text(turn, player.role), "stop", turn.tokens) for turn in past}
         return _JoiningPlayer(player, {turn.index: turn for turn in past})
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Release the resources of the contender's player."""
         assert isinstance(player, _JoiningPlayer)
-        self.contender.leave(player.player)
+        self.contender.release(player.player)
 
     @property
     def name(self) -> str:

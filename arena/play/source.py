@@ -56,7 +56,7 @@ class PlayedMatches(NamedTuple):
 
     @property
     def given_up(self) -> list[MatchRecord]:
-        """Failed attempts that were the last at their matches, which were then given up."""
+        """Last failed attempt of each match that was given up."""
         return [record for record in self.failures if record.failure and record.failure.given_up]
 
 
@@ -184,7 +184,7 @@ class PlaySource:
             part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the parts' sections of an iteration's metrics, from its matches without branches."""
+        """Return the parts' sections of an iteration's metrics, computed from its matches except branches."""
         unbranched = [record for record in records if record.identity.parent is None]
         return {name: section for part in self.parts for name, section in part.metrics(unbranched).items()}
 

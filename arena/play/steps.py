@@ -105,7 +105,7 @@ def use_step_runner(runner: StepRunner) -> Iterator[None]:
         _CHOSEN_RUNNER.reset(token)
 
 
-def runner_for(game: object) -> RunStep | None:
+def get_run_step(game: object) -> RunStep | None:
     """Return the function that runs this game's steps in threads; None if its steps do not block."""
     if not (isinstance(game, Blocking) and game.blocks):
         return None

@@ -33,7 +33,7 @@ class Table:
         return make_game(self.game.name, self.game.options)
 
     def matches(self, plan: MatchPlan) -> bool:
-        """Return True if the plan has this game, options and roles. An option that play has lowered may differ."""
+        """Return True if the plan has this game, options and roles. The option `plan.capped` may differ."""
         own, options = self.game.options, dict(plan.options)
         if plan.capped in own:
             options[plan.capped] = own[plan.capped]

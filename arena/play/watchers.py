@@ -15,7 +15,7 @@ class Watcher(Protocol):
     """Interface of a live view or log, whose methods are called at the events of a run."""
 
     def phase(self, iteration: int, name: str) -> None:
-        """Show that the phase `name` of this iteration begins; 0 is outside of iterations."""
+        """Show that the phase `name` begins. `iteration` is 0 outside of iterations."""
 
     def note(self, text: str) -> None:
         """Show a one-line notice to the user."""
@@ -48,7 +48,7 @@ class StageWatcher(Protocol):
     """Watcher that is also called when a stage of a pipeline starts or resumes."""
 
     def stage(self, label: str, name: str, iterations: int) -> None:
-        """Show that later events belong to this stage, such as `stage 2 of 3, NAME`; 0 `iterations` is unknown."""
+        """Show that later events belong to a stage. `label` is such as `stage 2 of 3, NAME`; 0 iterations: unknown."""
 
 
 class LoggingWatcher:

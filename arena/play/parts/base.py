@@ -69,7 +69,7 @@ class Expansion:
 class RolloutPart:
     """Plug-in with hooks into every iteration's play. The hooks do nothing by default.
 
-    Iterations may overlap (`play.ahead`), so state between the hooks of one iteration is kept by `k`.
+    Iterations may overlap (`play.ahead`), so a part has to keep state between hooks by iteration `k`.
     """
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
@@ -84,7 +84,7 @@ class RolloutPart:
         return Expansion()
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the control of a planned match, or None. `game` is the match's own and not yet reset."""
+        """Return a control for a planned match, or None. `game` is the game of this match, not yet reset."""
         return None
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:

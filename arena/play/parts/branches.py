@@ -19,7 +19,7 @@ Count = Annotated[int, Field(ge=1, le=10**4)]
 
 
 def _check(setup: Setup, *, count: int, at: str) -> None:
-    """Raise ValueError for more than one branch of the last turn, too many matches, or late matches."""
+    """Raise ValueError for several branches at the last turn, too many matches, or `play.enough` below 1."""
     if at == "last" and count != 1:
         raise ValueError(f"`at: last` is one branch of each match: set `count` to 1, not {count}")
     if setup.play.matches * (1 + count) > 10**6:
