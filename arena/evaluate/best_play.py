@@ -31,7 +31,7 @@ class BestPlay(NamedTuple):
 
 
 def compute_best_play(pairs: Iterable[tuple[Contender, str]], spec: GameSpec, seeds: Sequence[int]) -> BestPlay:
-    """Compute best play against pairs of panel member and own seat, on the deals of these seeds.
+    """Compute the payoffs of best play for `pairs` of panel member and own seat, on the deals of these seeds.
 
     Only scripted members with known action probabilities have results, and mixtures only if all members have them.
     """

@@ -1,4 +1,4 @@
-"""Patches: an expert replaces learners' wrong acts (semi-online: UI-S1, Lu et al. 2025).
+"""Patches: an expert's acts replace learners' wrong ones (semi-online learning: UI-S1, Lu et al. 2025).
 
 At every turn of a learner an expert chooses an act, too. If the acts differ, the learner's becomes a turn of source
 `replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
