@@ -143,7 +143,7 @@ def eval_(
     selection.refuse_options(others, "needs --best-of, such as --best-of 16")
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        loaded = panels.load_panel_with(panel, deals, seed, {**others, "--reward-model": reward_model})
+        loaded = panels.load_adjusted_panel(panel, deals, seed, {**others, "--reward-model": reward_model})
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
@@ -176,9 +176,7 @@ class _GameOptions:
         from arena.play.settings import GameSpec
 
         if not self.games:
-            raise ConfigError(
-                "name a --game, such as --game kuhn_poker, or a --panel (arena list panels): what is to be played?"
-            )
+            raise ConfigError("name a --game, such as --game kuhn_poker, or a --panel (arena list panels)")
         for name in self.games:
             require_game(GameSpec(name=name))
 

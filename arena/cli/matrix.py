@@ -116,7 +116,7 @@ def matrix_(
 def _report(
     cells: Sequence[Cell], spec: GameSpec, seed: int, plot: Path | None, out: Path | None, as_json: bool
 ) -> None:
-    """Draw the picture, write the results as JSON, and print the tables, as far as the options ask for them."""
+    """Draw the picture, write the results as JSON, and print the tables, each if its option is set."""
     title = _format_title(cells[0], spec)
     if plot:
         from arena.evaluate.crosstable_plot import draw_matrix, save_picture

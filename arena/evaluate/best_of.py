@@ -1,4 +1,4 @@
-"""Best-of-N evaluation: the results of selecting one of several matches per deal, by selection rule.
+"""Best-of-N evaluation: play each deal several times and select one of the matches by a rule.
 
 All rules select from the same matches, so their differences are paired by deal. All intervals are over deals.
 """
@@ -26,7 +26,7 @@ MEAN = "mean"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Results of one method: a single match, a selection rule, or a decoding option."""
+    """Results of one way to obtain a match per deal: a single match, a selection rule, or a decoding option."""
 
     name: str
     matches: int
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class BestOf:
-    """Results of selection among `n` matches per deal."""
+    """Result of a best-of-N evaluation, which selects one of `n` matches per deal."""
 
     game: GameSpec
     contender: str
@@ -49,20 +49,20 @@ class BestOf:
     """Seat that gives the answer."""
     n: int
     rows: Sequence[Row]
-    """The row `mean` is the first."""
+    """Results by method. The first row, `mean`, is a single match."""
     curves: Mapping[str, Mapping[int, list[float]]]
     """Expected success by rule and number of matches, one value per deal."""
     missing: int = 0
     """Number of deals left out because a match kept failing."""
     failed: Mapping[str, int] = field(default_factory=dict)
-    """Failed attempts by reason. Their matches were played again and count once."""
+    """Number of failed attempts by reason. Failed matches were retried, and each match counts once."""
 
     def mean(self, row: Row, figure: Figure) -> Interval:
         """Return the row's mean over deals, with its interval."""
         return mean_ci(row.values[figure], self._bounds(figure))
 
     def difference(self, row: Row, figure: Figure) -> Interval:
-        """Return the row's mean difference from a single match, paired by deal, with its interval."""
+        """Return the row's mean minus that of a single match, paired by deal, with its interval."""
         return paired_ci(self.rows[0].values[figure], row.values[figure], self._bounds(figure))
 
     def _bounds(self, figure: Figure) -> Bounds:
@@ -70,7 +70,7 @@ class BestOf:
         return SHARE if figure == "success" else ANY if figure == "payoff" else range_of(figure, values)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rows and the success by number of matches as JSON, with intervals as [estimate, low, high]."""
+        """Return the rows and the success by number of matches as JSON values. Intervals are [estimate, low, high]."""
         rows = [
             {"by": row.name, "matches": row.matches, "tokens": row.tokens, "turns": row.turns}
             | {figure: interval_to_json(self.mean(row, figure)) for figure in FIGURES}
@@ -89,9 +89,9 @@ class BestOf:
 
 
 def find_answering_seat(contender: Contender, spec: GameSpec) -> str:
-    """Return the contender's only seat in the game, apart from the game's judge seat.
+    """Return the contender's only seat in the game, ignoring the judge seat.
 
-    Raises ConfigError if it has several, or if the game reports no success.
+    Raises ConfigError if the contender does not have exactly one, or if the game reports no success.
     """
     game = make_game(spec)
     seats, judge_seat = tuple(game.possible_agents), game.judge_seat if isinstance(game, Judged) else ""
@@ -113,7 +113,7 @@ def seat_contenders(
 ) -> dict[str, Contender]:
     """Return the contenders by seat: the contender at `seat`, the judge at `judge_seat`, `others` at all other seats.
 
-    Raises ConfigError if a contender cannot take its seat or a seat stays empty.
+    Raises ConfigError if a contender cannot play its seat, or if a seat has no contender.
     """
     game, lineup = make_game(spec), dict[str, Contender]()
     for name in game.possible_agents:
@@ -130,11 +130,11 @@ async def play_best_of(
     rules: Sequence[Rule], decodings: Sequence[Decoding] = (), scorers: Mapping[str, Scorer] | None = None,
     on_finish: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
 ) -> BestOf:  # fmt: skip
-    """Play each deal `n` times, and once with each decoding option; return the results of each rule and option.
+    """Play each deal `n` times, and once with each decoding option. Returns the results of each rule and option.
 
-    `scorers` must have the rules `p_yes` and `reward_model` that are among `rules`. `on_finish` is called after each
-    finished match. A deal with a match that keeps failing is left out. Raises PlayError if most matches fail, or no
-    deal is complete.
+    `scorers` must contain those of the rules `p_yes` and `reward_model` that are among `rules`. Calls `on_finish`
+    after each finished match. Leaves out deals with a match that keeps failing. Raises PlayError if most matches fail,
+    or no deal is complete.
     """
     played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, on_finish, in_flight)
     single: dict[str, list[list[Sample]]] = {}
@@ -162,7 +162,7 @@ async def play_best_of(
 
 
 def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
-    """Return the expected results of best-of-k by k, one per deal."""
+    """Return the rule's expected results by number of matches, one per deal."""
     return {
         k: [estimate_best_of(samples, rule, k, (seed, d, k)) for d, samples in enumerate(deals)]
         for k in list_curve_sizes(len(deals[0]))
@@ -172,7 +172,7 @@ def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) ->
 def _make_row(
     name: str, deals: Sequence[Sequence[Sample]], values: Sequence[Mapping[Figure, float]], share: float = 1
 ) -> Row:
-    """Return the row of a method, given its results per deal. Its costs are `share` of those of all matches."""
+    """Return the row of these results. Its tokens and turns are the sums over a deal's matches, times `share`."""
     return Row(
         name=name,
         matches=len(deals[0]),

@@ -1,12 +1,12 @@
 """Evaluation of a contender against opponents on the same deals from every seat, with intervals.
 
-Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). So
-the luck of deal and seat cancels out. A run's policies take only the seats that they had in the run, if it played the
-game. The deal is the unit of every interval, except for the shares of wins, draws and losses, whose intervals count
-matches (Wilson). Deals depend on the seed alone: every contender evaluated with a seed plays the same ones.
+Each deal is played once per lineup: the contender at one seat, the opponent at all others (two seats: both orders). A
+run's policies take only the seats that they had in the run, if it played the game. So the luck of deal and seat cancels
+out. Intervals are over deals, except for shares of wins, draws and losses, which are over matches (Wilson). Deals
+depend on the seed alone: every contender evaluated with the same seed plays the same deals.
 
-A win is the only highest payoff, a draw a shared highest one. A match ended by an illegal act is a loss for the
-offender and a draw for the others, so that an opponent's blunder does not look like skill.
+A win is a payoff above all others; a draw is a shared highest payoff. A match ended by an illegal act is a loss for the
+offender and a draw for the others, so that an opponent's mistake does not count as skill.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from games.contracts import Game, MatchId
 IN_FLIGHT = 64
 LIMITS = Limits(turns=1000, seconds=3600.0, turn_seconds=600.0)
 Rate = Callable[[MatchRecord], Awaitable[Mapping[str, float]]]
-"""Function from a finished match to a reward model's scores by seat."""
+"""Function that returns a reward model's scores of a finished match by seat."""
 Lineup = Mapping[str, Contender]
 """Contender at each seat of a match."""
 
@@ -48,25 +48,25 @@ class Result:
     game: GameSpec
     contender: str
     against: str
-    """Empty for a game of one seat."""
+    """Name of the opponent; "" for a game of one seat."""
     seats: tuple[str, ...]
     matches: int
     figures: dict[str, list[float]]
-    """Values by figure, one per deal, NaN if unknown: payoff, invalid (share of the contender's acts), win, turns,
-    `learned` (a reward model's score), and the numbers of the game's report."""
+    """Values of each figure, one per deal, NaN if unknown. Figures are payoff, invalid (share of the contender's acts),
+    win, turns, `learned` (a reward model's score), and the numbers of the game's report."""
     scored: dict[str, int] | None
-    """Number of matches by outcome: win, draw, loss. None if wins are not defined: in a game of one seat, a cooperative
-    game, self-play, or if the seats are not rivals."""
+    """Number of matches by outcome: win, draw, loss. None if there is no winner: one seat, a cooperative game,
+    self-play, or seats that are not rivals."""
     illegal: dict[str, int]
-    """Matches ended by an illegal act, by its author: `own` or `other`."""
+    """Number of matches ended by an illegal act of the contender (`own`) or an opponent (`other`)."""
     ended: dict[str, int]
-    """Matches by the reason of their end."""
+    """Number of matches by the reason of their end."""
     failed: dict[str, int] = field(default_factory=dict)
-    """Failed attempts by reason. Their deals were played again and count once."""
+    """Number of failed attempts by reason. Their matches were retried."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
     """Smallest and largest possible value of each figure, for its interval."""
     by_seat: dict[str, list[float]] = field(default_factory=dict)
-    """The contender's payoff on each deal, by its seat; NaN if unknown."""
+    """Payoffs of the contender, one per deal, by its seat; NaN if unknown."""
 
     def rate(self, outcome: str) -> Interval:
         """Return the share of matches with this outcome (win, draw, loss), with interval; NaN if `scored` is None."""
@@ -78,7 +78,7 @@ class Result:
         return mean_ci(known, self.ranges.get(figure, ANY))
 
     def to_json(self) -> dict[str, Any]:
-        """Return counts, and the figures' means over deals as [estimate, low, high], as JSON with null for NaN."""
+        """Return the result as JSON. Each figure is its mean over deals as [estimate, low, high], with null for NaN."""
         return {
             "game": self.game.name, "options": self.game.options, "contender": self.contender,
             "against": self.against or None, "matches": self.matches, "deals": len(self.figures["payoff"]),
@@ -99,7 +99,7 @@ def interval_to_json(interval: Interval) -> list[float | None]:
 def compute_change(before: Result, after: Result, figure: str) -> Interval:
     """Return the figure's mean change, after minus before, paired by deal, with its interval.
 
-    Both must have played the same deals. Deals without a value in both are left out.
+    Both results must have the same deals. Deals without a value in both are left out.
     """
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
@@ -109,7 +109,7 @@ def compute_change(before: Result, after: Result, figure: str) -> Interval:
 
 
 def make_game(spec: GameSpec) -> Game:
-    """Create the game. Raises ConfigError for an unknown name (with the nearest one) or an invalid option."""
+    """Create the game. Raises ConfigError for an unknown name, with the nearest one, or an invalid option."""
     if complaint := games.find_problem(spec.name):
         raise ConfigError(f"{complaint} (arena list games)")
     try:
@@ -162,9 +162,9 @@ async def evaluate(
 ) -> list[Result]:
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    A game of one seat gives one result. `on_finish` is called after each finished match; with `rate` results have the
-    figure `learned`. Matches that keep failing are left out and counted in `failed`. Raises ConfigError if a player
-    cannot take its seat, and PlayError if most matches fail.
+    A game of one seat gives one result. `on_finish` is called after each finished match. With `rate`, results have the
+    figure `learned`. Matches that keep failing are left out; failed attempts are counted in `failed`. Raises
+    ConfigError if a player cannot take its seat, and PlayError if most matches fail.
     """
     check_lineups(contender, opponents, game)
     met = _list_meetings(contender, opponents, game)
@@ -183,7 +183,7 @@ def count_matches(contender: Contender, opponents: Sequence[Contender], game: Ga
 def _list_meetings(
     contender: Contender, opponents: Sequence[Contender], spec: GameSpec
 ) -> list[tuple[Contender, list[dict[str, Contender]]]]:
-    """Return every opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
+    """Return each opponent with its lineups (contender by seat); in a game of one seat, the contender with its own."""
     seats = tuple(make_game(spec).possible_agents)
     others = opponents if len(seats) > 1 else [contender]
     return [(other, list_lineups(contender, other, spec.name, seats)) for other in others]
@@ -204,7 +204,7 @@ def list_lineups(contender: Contender, other: Contender, game: str, seats: Seque
 
 
 def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Sequence[str]:
-    """Return the seats that a contender had in its run of this game; all of `seats` if its run had none, or no run."""
+    """Return the seats that the contender had in its run of this game; all if it has no such run."""
     cast = contender.cast if isinstance(contender, ModelContender) else None
     return cast.seats_in_run(game, seats) if isinstance(cast, Casting) else seats
 
@@ -239,7 +239,7 @@ async def _evaluate_against(
 
 
 def _payoffs_by_seat(played: list[list[MatchOutcome | None]], held: list[list[str]]) -> dict[str, list[float]]:
-    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has all seats."""
+    """Return the contender's payoffs per deal by its seat, NaN for a missing match. In self-play it has every seat."""
     pairs = [(row, seat) for row, own in zip(played, held, strict=True) for seat in own]
     return {seat: [p.payoffs[seat] if p else math.nan for p in row] for row, seat in pairs}
 

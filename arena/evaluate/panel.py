@@ -116,7 +116,7 @@ class PanelPlan:
         )
 
     def best_play(self) -> BestPlay:
-        """Compute the payoffs of best play on these deals, as far as members and game allow it."""
+        """Compute the payoffs of best play on the panel's deals, where members and game allow it."""
         met = [(pairing.member, pairing.seat) for pairing in self.pairings]
         return compute_best_play(met, self.game, draw_deal_seeds(self.panel.seed, self.panel.deals))
 

@@ -133,7 +133,7 @@ async def play_tournament(
 
 
 def count_pairs(contenders: int, game: GameSpec) -> int:
-    """Return how many pairs of players meet; in cooperative games each player also meets itself."""
+    """Return the number of pairs of players that meet. In cooperative games each player also meets itself."""
     return contenders * (contenders + (1 if make_game(game).cooperative else -1)) // 2
 
 

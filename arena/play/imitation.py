@@ -38,14 +38,17 @@ class Imitation:
         seed: int,
         settings_hash: str,
     ) -> None:
-        """Prepare the imitation by policy name. `settings_hash` identifies the run's settings in checkpoints."""
+        """Store the arguments. `specs` are the imitation settings by policy name.
+
+        `settings_hash` is the hash of the run's settings, which identifies its checkpoints.
+        """
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
         self._run, self._seed, self._settings_hash = run, seed, settings_hash
 
     async def run(self, progress: ImitationProgress | None) -> None:
-        """Train the policies; with the `progress` of an interrupted imitation, only the unfinished ones.
+        """Train each policy on matches of its scripted players.
 
-        Raises StoreError if the progress belongs to another imitation.
+        `progress` resumes an interrupted imitation. Raises StoreError if it belongs to another imitation.
         """
         if progress and progress.policy not in self.specs:
             raise self._foreign_error(progress)
@@ -63,7 +66,10 @@ class Imitation:
             await self.policies.serve(name)
 
     async def _learn(self, name: str, plan: Plan, progress: ImitationProgress | None) -> None:
-        """Take the plan's steps that `progress` lacks, with checkpoints. Raises StoreError if it is of another plan."""
+        """Run the plan's optimiser steps, save checkpoints in between, and skip the steps done in `progress`.
+
+        Raises StoreError if `progress` does not fit the plan.
+        """
         total, saved_at, done, skipped = len(plan.steps), perf_counter(), 0, 0
         if progress:
             done = progress.steps

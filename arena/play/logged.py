@@ -1,7 +1,7 @@
 """Source of matches from another run's log, for learning without play.
 
-Tokens and behaviour log-probabilities are the other run's. So the gate between sampler and trainer skips them, and a
-loss's `correction` weights them by the distance of the present policy from that run's.
+Tokens and behaviour log-probabilities are the other run's. The gate between sampler and trainer therefore skips them,
+and a loss's `correction` weights them by the ratio of the current policy to that run's.
 """
 
 from collections import defaultdict
@@ -28,9 +28,9 @@ from games.contracts import MatchId
 
 @dataclass(frozen=True)
 class LogSource:
-    """Source that reads finished matches from another run's log, iteration by iteration or in random order.
+    """Source of matches that reads finished ones from another run's log, by iteration or in random order.
 
-    It starts over at the end.
+    It starts again after the log's last iteration.
     """
 
     run: RunFolder
@@ -44,10 +44,10 @@ class LogSource:
     """The run's seed, for random order."""
 
     async def matches(self, k: int) -> PlayedMatches:
-        """Return the logged matches for iteration `k`, assigned to this run's policies, and write them to its log.
+        """Assign the logged matches for iteration `k` to this run's policies, write them to its log, and return them.
 
-        Matches of incomplete deals and of games without a table are left out. Raises ConfigError if a context is longer
-        than the learner's.
+        Leaves out matches of incomplete deals and of games that this run does not play. Raises ConfigError if a context
+        is longer than the learner's maximum.
         """
         self.watcher.phase(k, f"reading {self.spec.log}")
         log, iteration = self._log, (k - 1) % self._iterations + 1
@@ -88,7 +88,7 @@ class LogSource:
 
     @cached_property
     def _deals(self) -> list[tuple[int, list[str]]]:
-        """Iteration and match ids of each deal of the log. Raises ConfigError if iterations outnumber them."""
+        """Iteration and match ids of each deal of the log. Raises ConfigError for fewer deals than iterations."""
         deals = defaultdict[tuple[Any, ...], list[str]](list)
         for iteration in range(1, self._iterations + 1):
             for row in self._select_usable(self._log.table(iteration, ["id", "game", "seed", "status"]).to_pylist()):
@@ -101,7 +101,7 @@ class LogSource:
         return [(iteration, ids) for (iteration, *_), ids in deals.items()]
 
     def _draw(self, k: int) -> list[dict[str, Any]]:
-        """Return the rows of iteration `k`: its part of the log's deals, in the random order of the current pass."""
+        """Return the rows of iteration `k`'s deals, drawn at random without replacement in each pass over the log."""
         epoch, place = divmod(k - 1, self._iterations)
         order = generator(self.seed, epoch, "log").permutation(len(self._deals))
         drawn = defaultdict[int, set[str]](set)

@@ -22,7 +22,7 @@ from games.slow import EXECUTOR, Executor
 
 Result = TypeVar("Result")
 RunStep = Callable[[Callable[[], None], str, float | None], Awaitable[None]]
-"""Function that runs a step, given a label for errors and a time limit in seconds (None: no limit)."""
+"""Function (step, label, seconds) that runs a game's step within a timeout; `label` names the step in messages."""
 
 MAX_COMPUTING = min(32, count_cores() + 4)
 """Maximum concurrent steps that compute: as many as Python's default thread pool has workers."""

@@ -86,7 +86,7 @@ class Plan:
         return sum(each.iterations for each in self._experiments(arm).values())
 
     def count_iterations(self, run: Run) -> int:
-        """Return how many of the iterations that `iterations` counts are in the run's metrics."""
+        """Return the number of iterations in the run's metrics, of those that `iterations` counts."""
         places = [run.path]
         if is_pipeline(run.path):
             counted = self._experiments(run.arm)

@@ -1,9 +1,9 @@
-"""Patches: an expert's acts replace learners' wrong ones (semi-online learning: UI-S1, Lu et al. 2025).
+"""Patches: an expert's acts replace a learner's wrong acts (semi-online RL: UI-S1, Lu et al. 2025).
 
-At every turn of a learner an expert chooses an act, too. If the acts differ, the learner's becomes a turn of source
+At every turn of a learner, an expert also chooses an act. If the acts differ, the learner's becomes a turn of source
 `replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
-learns, and the learner continues as if it had written that. An act equal to the expert's earns the reward `match` of 1,
-which is not part of the payoff.
+learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is
+not part of the payoff.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from arena.records import MatchRecord
 from games.contracts import CUT, Act, Game, View
 
 MATCH = "match"
-"""Name of the reward of 1 for an act equal to the expert's."""
+"""Name of the reward for an act equal to the expert's, which is 1."""
 
 
 def _check_tables(tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, expert: str, most: int | None) -> None:
@@ -43,38 +43,38 @@ def patch(
 ) -> RolloutPart:
     """Replace learners' wrong acts by an expert's. After `most` patches the match stops at the next wrong act.
 
-    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. An act is wrong if the expert's is
-    different. `most` null is no limit; 0 stops at the first wrong act.
+    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. An act is wrong if it differs from the
+    expert's. `most: null` means no limit; 0 stops the match at the first wrong act.
     """
     return Patch(expert, most)
 
 
 class Patch(RolloutPart):
-    """Replacement of learners' wrong acts by those of an expert."""
+    """Rollout part that replaces learners' wrong acts by an expert's."""
 
     def __init__(self, expert: str, most: int | None) -> None:
         self.expert, self.most = expert, most
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the patches of a match with learners, with one expert per learner; None without learners."""
+        """Return the control that patches a match, with one expert per learner, or None without learners."""
         experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learner_seats(plan)}
         return _Patches(self.expert, experts, self.most) if experts else None
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the section `patches`; see `patch_metrics`."""
+        """Return the section `patches` of the metrics; see `patch_metrics`."""
         figures = patch_metrics(records)
         return {"patches": figures} if figures else {}
 
 
 class _Patches(MatchControl):
-    """Patches of one match."""
+    """Control that patches one match."""
 
     def __init__(self, name: str, experts: Mapping[str, ScriptedPolicy], most: int | None) -> None:
         self.name, self.experts, self.most = name, experts, most
         self.count = 0
 
     def before(self, view: View, act: Act) -> Decision:
-        """Replace a learner's act if it differs from the expert's; reward it otherwise.
+        """Reward a learner's act if it equals the expert's, else replace it, or stop the match after `most` patches.
 
         Raises ScriptedPolicyError if the expert's act is not a text.
         """
@@ -82,7 +82,7 @@ class _Patches(MatchControl):
             return CONTINUE
         expected = expert.act(view)
         if not isinstance(expected, str):
-            raise ScriptedPolicyError(f"{self.name} has to answer with a text, not with {type(expected).__name__}")
+            raise ScriptedPolicyError(f"{self.name} must answer with a text, not with {type(expected).__name__}")
         if normalise_act(act.action) == normalise_act(expected := clean_text(expected)):
             return Continue({MATCH: 1.0})
         self.count += 1
@@ -92,12 +92,12 @@ class _Patches(MatchControl):
 
 
 def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of learners whose wrong acts are patched; {} without patches.
+    """Return metrics of learners whose wrong acts are patched; {} if no act was wrong.
 
-    `count` is the number of patches per match, and `agreed` the share of acts equal to the expert's. The other metrics
-    are UI-S1's semi-online performance: `progress`, the number of acts before the first wrong one as a share of the
-    solution's length; `success`, the share of matches without a wrong act that were not cut off; and their mean, `sop`.
-    The solution's length is `shortest` in the game's report, or else the number of acts that the game read.
+    `count` is the number of patches per match, `agreed` the share of acts equal to the expert's. Three metrics measure
+    semi-online performance (UI-S1): `progress`, the number of acts before the first wrong one as a share of the
+    solution's length; `success`, the share of matches finished without a wrong act; and `sop`, the mean of both. The
+    solution's length is the game's figure `shortest`, or else the number of acts that the game read.
     """
     turns = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
     sources = [[turn.source for turn in each] for each in turns]
