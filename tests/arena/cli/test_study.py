@@ -217,7 +217,7 @@ def test_redraw_needs_only_the_record_and_keeps_the_first_arm(tmp_path: Path) ->
         (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO)
         for arm, seed in runs
     }
-    study_plan = replace(planned, kept=known)
+    study_plan = replace(planned, recorded=known)
     results.write(study_plan, results.collect(study_plan), {})
     folder.mkdir()
     (tmp_path / "one" / "study.json").rename(folder / "study.json")
