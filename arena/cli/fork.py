@@ -123,7 +123,7 @@ def show(console: Console, forked: ForkResults) -> None:
     logged_turn = fork_point.match.turns[fork_point.turn]
     logged_act = " ".join(logged_turn.action.split())[:MAX_ACT]
     act = f"{fork_point.act[:MAX_ACT]} instead of {logged_act}" if fork_point.act else f"was {logged_act}"
-    names = {seat: name or "human" for seat, name in forked.original_players.items()} | forked.new_players
+    names = {seat: name or "human" for seat, name in forked.original_players.items()} | dict(forked.new_players)
     players = ", ".join(f"{seat} = {name}" for seat, name in names.items())
     forks = max(map(len, forked.forked.values()), default=0)
     match, turn = fork_point.match, fork_point.turn
