@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.evaluate.best_of import BestOf
     from arena.evaluate.sampled import Decoding, Scorer
     from arena.evaluate.selection import Rule
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
 
 DEALS = 100
@@ -92,7 +92,7 @@ def _require_known(names: Sequence[str], known: Sequence[Name], option: str) -> 
     return [one for name in names for one in known if one == name]
 
 
-async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: Contenders) -> None:
+async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: ContenderLoader) -> None:
     """Play the matches of `arena eval --best-of`, then write and print the results."""
     from arena.evaluate import best_of as evaluation
     from arena.evaluate.sampled import with_decoding
@@ -115,7 +115,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     with progress(options.deals * (options.n + len(decodings)), shared.as_json, loader.endpoints.status) as step:
         results = await evaluation.play_best_of(
             lineup, seat, spec, n=options.n, deals=options.deals, seed=options.seed, rules=rules, decodings=decodings,
-            scorers=scorers, ended=step,
+            scorers=scorers, on_finish=step,
         )  # fmt: skip
     named = {"judge": judge.name if judge else None, "reward_model": options.reward_model or None}
     write_results("eval", {"seed": options.seed, **named, **results.to_json()}, shared.out, shared.as_json)

@@ -36,14 +36,14 @@ class Imitation:
         *,
         run: Path,
         seed: int,
-        settings: str,
+        settings_hash: str,
     ) -> None:
         """Store the arguments. `specs` are the imitation settings by policy name.
 
-        `settings` is the hash of the run's settings, which identifies its checkpoints.
+        `settings_hash` is the hash of the run's settings, which identifies its checkpoints.
         """
         self.specs, self.demonstrations, self.policies, self.watcher = specs, demonstrations, policies, watcher
-        self._run, self._seed, self._settings = run, seed, settings
+        self._run, self._seed, self._settings_hash = run, seed, settings_hash
 
     async def run(self, progress: ImitationProgress | None) -> None:
         """Train each policy on matches of its scripted players.
@@ -94,7 +94,7 @@ class Imitation:
 
     async def _checkpoint(self, name: str, done: int, total: int) -> None:
         policies = await self.policies.snapshot()
-        metadata = {"experiment": self._settings, "policy": name, "steps": done, "total": total}
+        metadata = {"experiment": self._settings_hash, "policy": name, "steps": done, "total": total}
         metadata |= {"policies": {each: one.state for each, one in policies.items()}}
 
         def fill(folder: Path) -> None:
