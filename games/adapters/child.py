@@ -1,4 +1,4 @@
-"""Child processes, possibly in other Python environments, that exchange lines of JSON with Arena."""
+"""Child processes that exchange lines of JSON with Arena, possibly in another Python environment."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from typing import Any
 from games.adapters import child_server
 from games.base import to_one_line
 
-LONGEST = 32 << 20
+MAX_ANSWER_BYTES = 32 << 20
 """Maximum bytes of an answer."""
 ROOT = Path(__file__).parents[2]
 
 
 class ChildError(RuntimeError):
-    """Raised if a child process fails on a request, or does not answer; the message is one line."""
+    """Raised if a child process reports an error or does not answer; the message is one line."""
 
 
 class Child:
-    """A child process that answers one request at a time, from any thread. It ends with this object or this process.
+    """Child process that answers one request at a time. It is killed when this object or this process ends.
 
-    It serves the class `Server` of `module` (see `child_server`) in the interpreter `python`, which need not have
-    Arena. `environment` has further environment variables; `folder` is removed at its end. Raises ChildError if
-    the process cannot be started.
+    The interpreter `python` runs the class `Server` of `module` (see `child_server`); Arena need not be installed
+    there. `name` identifies the process in errors, `environment` adds environment variables, and `close` removes
+    `folder`. Threads may share the object. Raises ChildError if the process cannot be started.
     """
 
     def __init__(
@@ -47,25 +47,25 @@ class Child:
     ) -> None:
         self.name, self._folder = name, folder
         self._lock = threading.Lock()
-        self._forgotten: list[int] = []
+        self._discarded: list[int] = []
         self.owner: int | None = None
-        """Rollout number of the pending request, or 0 if it has none. None between requests."""
+        """Rollout number of the request in progress, or 0 if it names none. None if no request is in progress."""
         self._buffer = b""
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
+        python_path = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
         command = [python, "-P", child_server.__file__, str(module.__file__)]
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                start_new_session=True, env={**os.environ, "PYTHONPATH": outside, **(environment or {})},
+                start_new_session=True, env={**os.environ, "PYTHONPATH": python_path, **(environment or {})},
             )  # fmt: skip
         except OSError as error:
             raise ChildError(f"{name} cannot be started: {to_one_line(str(error))}") from None
-        self._end = end_process(self, self._process)
+        self._kill = register_kill(self, self._process)
 
     @property
     def is_alive(self) -> bool:
-        """Return True while the process runs."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     @property
@@ -74,16 +74,17 @@ class Child:
         return self._process.pid
 
     def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the answer to a request.
+        """Send a request and return the answer.
 
-        Raises ChildError if the answer is an `error`; or, having ended the process, if none comes within `seconds`.
+        Raises ChildError if the answer is an `error`. If no valid answer arrives within `seconds`, kills the process
+        and raises ChildError.
         """
         with self._lock:
-            dropped, self._forgotten = self._forgotten, []
+            discarded, self._discarded = self._discarded, []
             self.owner = int(request.get("rollout", 0))
             try:
                 answer = self._exchange(
-                    json.dumps({**request, "drop": dropped}).encode() + b"\n", time.monotonic() + seconds
+                    json.dumps({**request, "drop": discarded}).encode() + b"\n", time.monotonic() + seconds
                 )
             except (OSError, ValueError, TimeoutError) as error:
                 self.close()
@@ -94,13 +95,13 @@ class Child:
             raise ChildError(to_one_line(str(answer["error"]), 400))
         return answer
 
-    def forget(self, number: int) -> None:
-        """Have the process drop the rollout of this number, with the next request."""
-        self._forgotten.append(number)
+    def discard_rollout(self, number: int) -> None:
+        """Tell the process, with the next request, to discard the rollout with this number."""
+        self._discarded.append(number)
 
     def close(self) -> None:
-        """Kill the process with its session, and remove its folder."""
-        self._end()
+        """Kill the process and its descendants, and remove `folder`."""
+        self._kill()
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -113,24 +114,26 @@ class Child:
         while b"\n" not in self._buffer:
             if not select.select([stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
                 raise TimeoutError("no answer in time: the process was ended")
-            read = os.read(stdout.fileno(), 1 << 16)
-            if not read or len(self._buffer) > LONGEST:
-                raise ValueError("the process has ended" if not read else "the answer is too long")
-            self._buffer += read
+            chunk = os.read(stdout.fileno(), 1 << 16)
+            if not chunk or len(self._buffer) > MAX_ANSWER_BYTES:
+                raise ValueError("the process has ended" if not chunk else "the answer is too long")
+            self._buffer += chunk
         text, _, self._buffer = self._buffer.partition(b"\n")
         answer = json.loads(text)
         if not isinstance(answer, dict):
-            raise ValueError("the answer is no object")
+            raise ValueError("the answer is not a JSON object")
         return answer
 
 
-def end_process(holder: object, process: subprocess.Popen[bytes]) -> Callable[[], object]:
-    """Return a function that ends a process with its session, and have it called when `holder` or this process ends."""
-    return weakref.finalize(holder, _end, process)
+def register_kill(owner: object, process: subprocess.Popen[bytes]) -> Callable[[], object]:
+    """Return a function that kills a process and its session.
+
+    The function also runs when `owner` is garbage-collected and when this process exits.
+    """
+    return weakref.finalize(owner, _kill_session, process)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child's session and reap it."""
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
     for pipe in (process.stdin, process.stdout):

@@ -1,7 +1,7 @@
-"""Main program of a child process, which answers lines of JSON by the class `Server` of a given file.
+"""Main program of a child process that answers lines of JSON with the class `Server` of a given file.
 
-Neither this file nor that one imports a module of Arena, because their Python may be without it. The process ends with
-its standard input. Prints to standard output are discarded.
+Neither this file nor the given one imports modules of Arena, because their Python may not have it. The process ends
+when its standard input closes. Output printed by the served code is discarded.
 """
 
 import importlib.util
@@ -24,7 +24,7 @@ def make_server(path: Path) -> Any:
 
 
 def main(path: Path) -> None:
-    """Serve until standard input ends."""
+    """Serve requests with the `Server` of the file at `path` until standard input closes."""
     out, requests = os.fdopen(os.dup(1), "w"), SimpleQueue[str]()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 

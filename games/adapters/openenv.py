@@ -1,4 +1,4 @@
-"""Environments that OpenEnv serves as games of one agent, over the WebSocket of a local server."""
+"""OpenEnv's environments as single-agent games, played over the WebSocket of a local server."""
 
 from __future__ import annotations
 
@@ -33,41 +33,43 @@ LOCAL = re.compile(
     rf"(?:http|ws)://(?:{'|'.join(map(re.escape, LOCAL_HOSTS[:2]))}|\[::1\])(?::\d{{1,5}})?(?:/[\w./-]*)?"
 )
 SKIPPED = ("metadata",)
-"""Fields of an action that an agent does not write."""
-MOST_LISTED = 100
+"""Fields of an action that the agent does not fill in."""
+MAX_LISTED = 100
 
 
 def check_name(name: str) -> str:
-    """Return the URL of a server on this machine, or an application as `module:name`.
+    """Return `name` if it is the URL of a server on this machine or an application `module:app`.
 
-    Raises ValueError, in one line, for another form, or without what it needs.
+    Raises ValueError, in one line, for another form, or if a required package is missing.
     """
     if is_url(name):
         if not LOCAL.fullmatch(name):
-            raise ValueError(f"openenv: plays http:// servers on this machine, not {to_one_line(name, 80)}")
+            raise ValueError(f"openenv: supports only http:// servers on this machine, not {to_one_line(name, 80)}")
     elif not APP.fullmatch(name):
-        raise ValueError(f"'{to_one_line(name, 80)}' is no server: write openenv:http://127.0.0.1:8000 or MODULE:app")
+        raise ValueError(
+            f"'{to_one_line(name, 80)}' is not a server: write openenv:http://127.0.0.1:8000 or MODULE:app"
+        )
     require_allowed(f"openenv:{name}")
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
         raise ValueError(f"{PYTHON} names no file: {to_one_line(python)}")
-    lacks = [module for module in ("websockets",) if importlib.util.find_spec(module) is None]
+    missing = [module for module in ("websockets",) if importlib.util.find_spec(module) is None]
     if not (is_url(name) or python) and importlib.util.find_spec("openenv") is None:
-        lacks.append("openenv-core")
-    if lacks:
+        missing.append("openenv-core")
+    if missing:
         raise ValueError(
-            f"openenv:{to_one_line(name, 80)} needs {' and '.join(lacks)}: pip install 'arena-selfplay[openenv]', or "
+            f"openenv:{to_one_line(name, 80)} needs {' and '.join(missing)}: pip install 'arena-selfplay[openenv]', or "
             f"set {PYTHON} to a Python that has openenv-core"
         )
     return name
 
 
 class OpenEnv(ForeignGame):
-    """Game of one agent in an environment of OpenEnv: `env` is the URL of a local server, or `module:app` to serve.
+    """Single-agent game in an OpenEnv environment. `env` is the URL of a local server, or `module:app` to serve.
 
-    An act is the action as a JSON object; if the action has one field, its value alone. The server checks it, and what
-    it refuses is an illegal act. The seed goes to the environment, which may ignore it. Options besides TextGame's:
-    max_turns (default 100), after which the match ends. Reward part "reward": what the environment pays.
+    An act is the action as a JSON object, or only the value if the action has a single field. An action that the server
+    refuses is an illegal act. The environment receives the seed, but may ignore it. Options besides TextGame's:
+    max_turns (default 100), the limit of acts. Reward part "reward": the environment's reward.
     """
 
     name = "openenv"
@@ -91,7 +93,9 @@ class OpenEnv(ForeignGame):
         except ServerError as error:
             raise ValueError(f"openenv:{env} cannot be played: {error}") from None
         fields = schema.get("properties", {})
-        self._fields: dict[str, Any] = {name: about for name, about in fields.items() if name not in SKIPPED}
+        self._fields: dict[str, Any] = {
+            name: field_schema for name, field_schema in fields.items() if name not in SKIPPED
+        }
         self._required = [name for name in schema.get("required", ()) if name in self._fields]
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -105,8 +109,10 @@ class OpenEnv(ForeignGame):
             self.end("over", "The match is over.")
 
     def rules(self) -> str:
-        """Return how to act, with the fields of an action."""
-        fields = "; ".join(_describe_field(name, about, name in self._required) for name, about in self._fields.items())
+        """Return how to act, including the fields of an action."""
+        fields = "; ".join(
+            _describe_field(name, field_schema, name in self._required) for name, field_schema in self._fields.items()
+        )
         if len(self._fields) == 1:
             return f"{self.title}, by the rules of OpenEnv. Each turn write {fields}."
         return f"{self.title}, by the rules of OpenEnv. Each turn write a JSON object with {fields or 'any fields'}."
@@ -120,12 +126,12 @@ class OpenEnv(ForeignGame):
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the values of an action's only field if the schema lists them, else None."""
+        """Return the values that the schema lists if an action has a single field, else None."""
         if len(self._fields) != 1:
             return None
-        (about,) = self._fields.values()
-        listed = ["true", "false"] if about.get("type") == "boolean" else about.get("enum")
-        if not isinstance(listed, list) or not 0 < len(listed) <= MOST_LISTED:
+        (field_schema,) = self._fields.values()
+        listed = ["true", "false"] if field_schema.get("type") == "boolean" else field_schema.get("enum")
+        if not isinstance(listed, list) or not 0 < len(listed) <= MAX_LISTED:
             return None
         return [value if isinstance(value, str) else json.dumps(value) for value in listed]
 
@@ -134,14 +140,14 @@ class OpenEnv(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Send an action. Raises IllegalAct if it cannot be parsed or the server refuses it."""
+        """Send an action and return its text in one line. Raises IllegalAct if it is malformed or refused."""
         text = act.strip().encode("utf-8", "replace").decode("utf-8")
         action = self._parse_action(text)
         try:
             answer = self.env.ask("step", action)
             reward = float(answer.get("reward") or 0.0)
         except RequestRefused as refused:
-            if refused.code != "VALIDATION_ERROR":  # the environment itself failed, maybe half-way
+            if refused.code != "VALIDATION_ERROR":  # the environment failed, perhaps in the middle of the step
                 self.faults.append(to_one_line(f"{refused.code}: {refused}"))
                 self.env = self.copy_env()
             raise IllegalAct(str(refused).rstrip(".") or "the environment refuses it") from None
@@ -156,11 +162,11 @@ class OpenEnv(ForeignGame):
         return to_one_line(text, ACTION_LENGTH)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `faults`, and `reward`, the sum of the environment's rewards."""
+        """Return `faults` and `reward`, the sum of the environment's rewards."""
         return {**super().figures(), REWARD: self.total}
 
     def copy_env(self) -> Any:
-        """Return another session in which the same actions were done; None if the match has ended."""
+        """Return a new session in which the same actions were repeated, or None if the match has ended."""
         if self.env is None:
             return None
         session, _ = self._begin_session()
@@ -181,14 +187,14 @@ class OpenEnv(ForeignGame):
             raise ServerError(f"openenv:{self.title} cannot be reset: {refused}") from None
 
     def _parse_action(self, text: str) -> dict[str, Any]:
-        """Return the action that a text stands for. Raises IllegalAct if it is none."""
+        """Parse an act's text into an action. Raises IllegalAct if it is malformed."""
         if not text:
             raise IllegalAct("write an act")
         if len(self._fields) == 1:
-            (name, about), *_ = self._fields.items()
+            (name, field_schema), *_ = self._fields.items()
             return {
                 name: text
-                if about.get("type") == "string" or ("enum" in about and text in about["enum"])
+                if field_schema.get("type") == "string" or ("enum" in field_schema and text in field_schema["enum"])
                 else _parse_json(text)
             }
         value = _parse_json(text)
@@ -199,15 +205,15 @@ class OpenEnv(ForeignGame):
         return value
 
     def _show(self, answer: Mapping[str, Any]) -> None:
-        """Send the agent its observation: a single text, or fields by name."""
-        seen = {str(name): value for name, value in answer["observation"].items() if value is not None}
-        told = "\n".join(
-            f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in seen.items()
+        """Send the agent an observation: the value of its single field, or all fields with their names."""
+        fields = {str(name): value for name, value in answer["observation"].items() if value is not None}
+        text = "\n".join(
+            f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items()
         )
-        if len(seen) == 1:
-            (only,) = seen.values()
-            told = only if isinstance(only, str) else json.dumps(only)
-        self.tell(shorten(sanitise(told), ACTION_LENGTH) or "nothing")
+        if len(fields) == 1:
+            (single,) = fields.values()
+            text = single if isinstance(single, str) else json.dumps(single)
+        self.tell(shorten(sanitise(text), ACTION_LENGTH) or "nothing")
 
 
 def _parse_json(text: str) -> Any:
@@ -220,9 +226,11 @@ def _parse_json(text: str) -> Any:
     return value
 
 
-def _describe_field(name: str, about: Mapping[str, Any], is_required: bool) -> str:
-    """Return a field of an action as text, with its type and description."""
-    listed = about.get("enum")
-    kind = "one of " + ", ".join(map(str, listed[:MOST_LISTED])) if listed else str(about.get("type", "any"))
-    described = f", {to_one_line(str(about['description']).rstrip('.'))}" if about.get("description") else ""
+def _describe_field(name: str, field_schema: Mapping[str, Any], is_required: bool) -> str:
+    """Return a text about a field of an action: its name, type and description."""
+    listed = field_schema.get("enum")
+    kind = "one of " + ", ".join(map(str, listed[:MAX_LISTED])) if listed else str(field_schema.get("type", "any"))
+    described = (
+        f", {to_one_line(str(field_schema['description']).rstrip('.'))}" if field_schema.get("description") else ""
+    )
     return f"{to_one_line(name, 60)} ({to_one_line(kind, 1000)}{described}{'' if is_required else ', optional'})"

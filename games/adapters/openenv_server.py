@@ -1,4 +1,4 @@
-"""OpenEnv servers: running ones by URL, or applications that a child process serves on this machine."""
+"""Connections to OpenEnv servers: running ones by URL, or applications served by a child process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from games.adapters.child import ROOT, end_process
+from games.adapters.child import ROOT, register_kill
 from games.base import to_one_line
 
 PYTHON = "ARENA_OPENENV_PYTHON"
-"""Environment variable with the path of the Python that has openenv-core, if it is not Arena's own."""
+"""Environment variable with the path of a Python that has openenv-core. Defaults to Arena's Python."""
 START_SECONDS, STEP_SECONDS = 120.0, 100.0
 ENDING_SECONDS = 1.0
 OPEN_SECONDS = 60.0
-"""Time limit of a new session's handshake."""
-LONGEST = 32 << 20
+"""Timeout of a new session's handshake."""
+MAX_MESSAGE_BYTES = 32 << 20
 """Maximum bytes of a message."""
-MOST_PROCESSES = 8
+MAX_PROCESSES = 8
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 FULL = "CAPACITY_REACHED"
 
@@ -41,8 +41,8 @@ class ServerError(RuntimeError):
 class RequestRefused(Exception):
     """Raised if the server refuses a request; `code` is OpenEnv's error code."""
 
-    def __init__(self, code: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
@@ -57,20 +57,27 @@ class Session:
                 self._socket = client.unix_connect(
                     server.path,
                     "ws://localhost/ws",
-                    max_size=LONGEST,
+                    max_size=MAX_MESSAGE_BYTES,
                     open_timeout=OPEN_SECONDS,
                     ping_interval=None,
                 )
             else:
                 self._socket = client.connect(
-                    server.socket_url, max_size=LONGEST, open_timeout=OPEN_SECONDS, ping_interval=None, proxy=None
+                    server.socket_url,
+                    max_size=MAX_MESSAGE_BYTES,
+                    open_timeout=OPEN_SECONDS,
+                    ping_interval=None,
+                    proxy=None,
                 )
         except Exception as error:  # noqa: BLE001 sockets and handshakes fail in many ways
             server.close()  # so that the next session starts another process
             raise ServerError(f"{server.name} cannot be reached: {to_one_line(str(error))}") from None
 
     def ask(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and return the answer. Raises RequestRefused for an error answer, ServerError without one."""
+        """Send a message and return the answer's data.
+
+        Raises RequestRefused if the server answers with an error, and ServerError if it gives no valid answer.
+        """
         self._is_waiting = True
         try:
             with contextlib.suppress(
@@ -78,33 +85,33 @@ class Session:
             ):  # a full server sends an error and closes; it can still be read
                 self._socket.send(json.dumps({"type": kind, "data": data}))
             answer = json.loads(self._socket.recv(timeout=STEP_SECONDS))
-            found = answer["data"]
+            payload = answer["data"]
             if answer["type"] == "error":
-                raise RequestRefused(str(found.get("code")), _describe_error(found))
-            if not isinstance(found["observation"], dict):
-                raise ValueError("an observation is no object")
+                raise RequestRefused(str(payload.get("code")), _describe_error(payload))
+            if not isinstance(payload["observation"], dict):
+                raise ValueError("an observation is not a JSON object")
         except RequestRefused:
             raise
         except TimeoutError:
             self.server.close()
-            self._hang_up()
+            self._disconnect()
             raise ServerError(f"{self.server.name} gave no answer within {STEP_SECONDS:g} s") from None
         except Exception as error:  # noqa: BLE001 a server may end, or answer anything
             self.server.await_end()
-            self._hang_up()
+            self._disconnect()
             raise ServerError(f"{self.server.name} failed: {to_one_line(f'{type(error).__name__}: {error}')}") from None
         finally:
             self._is_waiting = False
-        return dict(found)
+        return dict(payload)
 
     def close(self) -> None:
-        """End the session. Ends the server too if an answer is pending, as after a turn's time limit."""
+        """End the session. Also ends the child process if an answer is pending, as after a turn's timeout."""
         if self._is_waiting:
             self.server.close()
-        self._hang_up()
+        self._disconnect()
 
-    def _hang_up(self) -> None:
-        """Close the socket and end its thread."""
+    def _disconnect(self) -> None:
+        """Close the socket, which ends its thread."""
         with contextlib.suppress(Exception):
             self._socket.close_timeout = 0.5
             self._socket.close()
@@ -115,7 +122,7 @@ class Session:
 
 
 class Server:
-    """Server at a URL, or child process that serves an application `module:name` on a socket of this machine."""
+    """OpenEnv server: a running one at a URL, or a child process that serves `module:app` on a Unix socket."""
 
     def __init__(self, env: str) -> None:
         self.name = f"the server of openenv:{env}"
@@ -132,19 +139,19 @@ class Server:
         self.path = str(Path(self._folder.name, "socket"))
         python = os.environ.get(PYTHON) or sys.executable
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        outside = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
+        python_path = os.pathsep.join(path for path in paths if path and Path(path).resolve() != ROOT)
         command = [python, "-P", "-c", SERVER_PROGRAM, env, self.path]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 the process writes to it as long as it lives
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
-            env={**os.environ, "PYTHONPATH": outside},
+            env={**os.environ, "PYTHONPATH": python_path},
         )  # fmt: skip
-        self._end = end_process(self, self._process)
+        self._kill = register_kill(self, self._process)
         self._await_start()
 
     @property
     def is_alive(self) -> bool:
-        """Return True if the child process is running, or for a server at a URL."""
+        """Return whether the child process is running; True for a server at a URL."""
         return self._process is None or self._process.poll() is None
 
     @property
@@ -161,7 +168,7 @@ class Server:
                 else http.client.HTTPConnection(self.host, self.port, timeout=20)
             )
             connection.request("GET", f"{self.base}/schema", headers={"Host": "localhost"})
-            text = connection.getresponse().read(LONGEST)
+            text = connection.getresponse().read(MAX_MESSAGE_BYTES)
             connection.close()
             action = json.loads(text)["action"]
             return dict(action)
@@ -171,20 +178,20 @@ class Server:
             ) from None
 
     def await_end(self) -> None:
-        """Wait briefly in case the process is ending, so that no further session starts there."""
+        """Wait up to `ENDING_SECONDS` for the child process to end, so that no new session uses a dying server."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(ENDING_SECONDS)
 
     def close(self) -> None:
-        """End the child process, if there is one, and delete its files."""
+        """Kill the child process, if there is one, and delete its files."""
         if self._process is not None:
-            self._end()
+            self._kill()
             self._errors.close()
             self._folder.cleanup()
 
     def _await_start(self) -> None:
-        """Wait until the process listens. If it does not, raises ServerError with the last line of its stderr."""
+        """Wait until the process accepts connections. Otherwise raises ServerError with the last line of its stderr."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_alive:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trial:
@@ -215,7 +222,7 @@ resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
 import uvicorn
 uvicorn.run(sys.argv[1], uds=sys.argv[2], log_level="error")
 """
-"""Program that serves an application until its standard input closes, as when the parent ends. Removes the socket."""
+"""Program that serves an application until its standard input closes, as when the parent ends. Removes its folder."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -238,7 +245,7 @@ _STARTING = threading.Lock()
 
 
 def get_server(env: str) -> Server:
-    """Return the first running server of an environment, or start one. Raises ServerError if it does not start."""
+    """Return a running server of an environment, started if necessary. Raises ServerError if it does not start."""
     with _STARTING:
         return _find_living_servers(env)[0]
 
@@ -246,8 +253,7 @@ def get_server(env: str) -> Server:
 def action_schema(env: str) -> dict[str, Any]:
     """Return the JSON schema of an environment's actions. Raises ServerError if the server does not answer.
 
-    The schema of an application is cached, so that a game can be made even if its server has just ended. Only its
-    matches fail then.
+    An application's schema is cached, so that creating a game does not fail if its server has just ended.
     """
     key = os.environ.get(PYTHON), env
     if key not in _SCHEMAS or is_url(env):
@@ -256,14 +262,14 @@ def action_schema(env: str) -> dict[str, Any]:
 
 
 def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
-    """Open a session, reset it with a seed, and return it with the answer to the reset.
+    """Open a session and reset it with a seed. Returns the session and the answer to the reset.
 
-    If all child processes of an application are full, another is started, up to `MOST_PROCESSES`. Raises ServerError
-    if there is no free session, and RequestRefused for other errors of the environment.
+    Starts another child process of an application if all are full, up to `MAX_PROCESSES`. Raises ServerError if no
+    session is free, and RequestRefused for other errors of the environment.
     """
     with _STARTING:
         servers = list(_find_living_servers(env))
-    for count in range(MOST_PROCESSES + 1):
+    for count in range(MAX_PROCESSES + 1):
         if count == len(servers):
             with _STARTING:
                 servers.append(Server(env))
@@ -275,32 +281,32 @@ def begin_session(env: str, seed: int) -> tuple[Session, dict[str, Any]]:
             session.close()
             if refused.code != FULL:
                 raise
-            if is_url(env) or count + 1 >= MOST_PROCESSES:
+            if is_url(env) or count + 1 >= MAX_PROCESSES:
                 raise ServerError(f"{servers[count].name} takes no further session: {refused}") from None
     raise ServerError(f"openenv:{env} has too many sessions")
 
 
 def _find_living_servers(env: str) -> list[Server]:
-    known = _SERVERS.setdefault((os.getpid(), env), [])
-    for each in [each for each in known if not each.is_alive]:
-        each.close()
-        known.remove(each)
-    if not known:
-        known.append(Server(env))
-    return known
+    servers = _SERVERS.setdefault((os.getpid(), env), [])
+    for server in [server for server in servers if not server.is_alive]:
+        server.close()
+        servers.remove(server)
+    if not servers:
+        servers.append(Server(env))
+    return servers
 
 
 def is_url(env: str) -> bool:
-    """Return True if the environment is the URL of a server."""
+    """Return whether the environment is given by a server's URL."""
     return env.startswith(("http://", "ws://", "https://", "wss://"))
 
 
-def _describe_error(found: dict[str, Any]) -> str:
-    """Return an error's message with the first three of pydantic's details."""
-    errors = found.get("errors")
+def _describe_error(payload: dict[str, Any]) -> str:
+    """Return an error answer's message with the first three of pydantic's details."""
+    errors = payload.get("errors")
     details = [
-        f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}"
-        for each in errors or []
-        if isinstance(each, dict)
+        f"{'.'.join(map(str, detail.get('loc', ())))}: {detail.get('msg')}"
+        for detail in errors or []
+        if isinstance(detail, dict)
     ]
-    return to_one_line("; ".join([str(found.get("message")), *details[:3]]), 300)
+    return to_one_line("; ".join([str(payload.get("message")), *details[:3]]), 300)

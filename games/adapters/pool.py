@@ -1,4 +1,7 @@
-"""Pool of child processes that hold one world each, shared by more worlds than there are processes."""
+"""Pool of child processes with one world each, which more worlds than processes can share.
+
+A world is an environment's state in one match. It can be loaded again in another process.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from games.adapters.child import Child, ChildError
 
 
 class _Borrowed:
-    """Context in which a world keeps its process."""
+    """Context during which no other world can take this world's process."""
 
     def __init__(self, pool: Pool, world: object) -> None:
         self.pool, self.world = pool, world
@@ -20,40 +23,43 @@ class _Borrowed:
         return self.child, is_new
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:  # its process may be gone, or half-way through an act
+        if kind is not None:  # the process may have ended, or be in the middle of an act
             self.child.close()
         self.pool.mark_unused(id(self.world))
 
 
 class Pool:
-    """Processes by the worlds that use them, longest unused first, and idle ones.
+    """Pool of at most `max_children` processes.
 
-    There are at most `max_children`. If all are taken, a world gets the process of the world that was unused longest,
-    which has to load again at its next step. So no match waits for another to end.
+    If all are taken, a world gets the process of the least recently used world, which has to be loaded again at its
+    next step. So no match waits for another to end.
     """
 
     def __init__(self, start: Callable[[], Child], max_children: int) -> None:
         self._start, self._max_children = start, max_children
         self._changed = threading.Condition()
-        self._held: dict[int, Child] = {}
+        self._held: dict[int, Child] = {}  # by world, least recently used first
         self._idle: list[Child] = []
         self._busy: set[int] = set()
         self._pid = os.getpid()
 
     def borrow(self, world: object) -> _Borrowed:
-        """Return a context that yields the world's process, and whether the world has yet to be loaded there."""
+        """Return a context that yields the world's process, and whether the world must be loaded there first."""
         return _Borrowed(self, world)
 
     def take(self, key: int) -> tuple[Child, bool]:
-        """Return a process for a world, and whether it is new to the world. Raises ChildError if its own has ended."""
+        """Return a process for a world, and whether it is new to the world.
+
+        Raises ChildError if the world's process has ended.
+        """
         with self._changed:
             if self._pid != os.getpid():  # a fork: those processes are the parent's
                 self._held, self._idle, self._busy, self._pid = {}, [], set(), os.getpid()
-            held = self._held.pop(key, None)
-            if held is not None and not held.is_alive:
-                held.close()  # and its own children, such as a browser
+            process = self._held.pop(key, None)
+            if process is not None and not process.is_alive:
+                process.close()  # ends its own children too, such as a browser
                 raise ChildError("the process has ended")
-            while held is None:
+            while process is None:
                 for child in [each for each in self._idle if not each.is_alive]:
                     child.close()
                     self._idle.remove(child)
@@ -70,9 +76,9 @@ class Pool:
                 self._held[key] = child
                 self._busy.add(key)
                 return child, True
-            self._held[key] = held
+            self._held[key] = process
             self._busy.add(key)
-            return held, False
+            return process, False
 
     def mark_unused(self, key: int) -> None:
         """Mark a world as unused, so that another world may take its process."""
@@ -81,7 +87,7 @@ class Pool:
             self._changed.notify()
 
     def release(self, key: int) -> None:
-        """Make a world's process idle, if it has one. Ends one that has yet to answer, as after a turn's timeout."""
+        """Make a world's process idle, if it has one. Kills it if an answer is pending, as after a turn's timeout."""
         if key not in self._held:
             return
         with self._changed:

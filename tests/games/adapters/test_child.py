@@ -48,7 +48,7 @@ def child(tmp_path: Path) -> Iterator[Child]:
 
 
 def test_answers_exclude_printed_output_and_errors_keep_the_state(child: Child) -> None:
-    child.forget(7)
+    child.discard_rollout(7)
     assert child.ask({}, 30) == {"asked": 1, "dropped": [7], "bad": None}
     with pytest.raises(ChildError, match=r"^ZeroDivisionError: division by zero$"):
         child.ask({"divide": 0}, 30)
