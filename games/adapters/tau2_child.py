@@ -1,4 +1,4 @@
-"""Child process that serves the environments of a tau2 domain, started by `games.adapters.tau2`.
+"""Child process that runs the environments of a tau2 domain, started by `games.adapters.tau2`.
 
 Requests are {load}, {rollout, task} and {rollout, reply}, each optionally with {drop}. A reply is {by, text},
 {by, calls} or {by, text, end}, where `by` is "assistant" or "user". Imports no other module of Arena.
@@ -37,15 +37,15 @@ class Rollout:
         self.messages.append(self.kinds[by](role=by, content=text))
 
     def call_tools(self, by: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Call tools and return each result as `text`, and whether it is an `error`."""
-        made = [self.call(requestor=by, **call) for call in calls]
-        self.messages.append(self.kinds[by](role=by, content=None, tool_calls=made))
-        answers = [self.env.get_response(call) for call in made]
+        """Call tools. Returns a dict per call, with its result `text` and whether it is an `error`."""
+        tool_calls = [self.call(requestor=by, **call) for call in calls]
+        self.messages.append(self.kinds[by](role=by, content=None, tool_calls=tool_calls))
+        answers = [self.env.get_response(call) for call in tool_calls]
         self.messages += answers
         return [{"text": str(answer.content), "error": bool(answer.error)} for answer in answers]
 
     def score(self, end: str) -> dict[str, Any]:
-        """Return tau2's reward for the conversation and its parts. `end` is tau2's reason of termination."""
+        """Return tau2's reward for the conversation, and its parts. `end` is tau2's termination reason."""
         data = importlib.import_module("tau2.data_model.simulation")
         evaluator = importlib.import_module("tau2.evaluator.evaluator")
         run = data.SimulationRun(
@@ -53,13 +53,13 @@ class Rollout:
             termination_reason=data.TerminationReason(end), messages=self.messages,
         )  # fmt: skip
         kind = evaluator.EvaluationType.ALL
-        found = evaluator.evaluate_simulation(run, self.task, kind, solo_mode=False, domain=self.domain)
-        parts = {getattr(name, "value", str(name)): value for name, value in (found.reward_breakdown or {}).items()}
-        return {"done": True, "reward": float(found.reward), "parts": parts}
+        result = evaluator.evaluate_simulation(run, self.task, kind, solo_mode=False, domain=self.domain)
+        parts = {getattr(name, "value", str(name)): value for name, value in (result.reward_breakdown or {}).items()}
+        return {"done": True, "reward": float(result.reward), "parts": parts}
 
 
 class Server:
-    """Request handler with a domain's tasks and the running rollouts by number."""
+    """Request handler with a domain's tasks, and the running rollouts by number."""
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -92,20 +92,20 @@ class Server:
         registry = importlib.import_module("tau2.registry").registry
         self.domain, env = domain, registry.get_env_constructor(domain)()
         self.tasks = {task.id: task for task in registry.get_tasks_loader(domain)(None)}
-        told = [tool.openai_schema["function"] for tool in env.get_tools()]
-        own = [tool.openai_schema["function"] for tool in env.get_user_tools()] if env.user_tools else []
+        agent_tools = [tool.openai_schema["function"] for tool in env.get_tools()]
+        user_tools = [tool.openai_schema["function"] for tool in env.get_user_tools()] if env.user_tools else []
         splits = registry.get_task_splits_loader(domain)()
-        return {"policy": env.get_policy(), "tools": {"assistant": told, "user": own}, "splits": splits}
+        return {"policy": env.get_policy(), "tools": {"assistant": agent_tools, "user": user_tools}, "splits": splits}
 
     @staticmethod
     def describe(task: Any) -> dict[str, Any]:
-        """Return a task's persona and scenario, and the acts and facts of its solution."""
-        said, wanted = task.user_scenario.instructions, task.evaluation_criteria
-        parts = {"": said} if isinstance(said, str) else said.model_dump()
-        acts = [{"by": act.requestor, "name": act.name, "arguments": act.arguments} for act in wanted.actions or []]
+        """Return a task's persona and scenario, and its solution's calls and facts."""
+        instructions, criteria = task.user_scenario.instructions, task.evaluation_criteria
+        parts = {"": instructions} if isinstance(instructions, str) else instructions.model_dump()
+        acts = [{"by": act.requestor, "name": act.name, "arguments": act.arguments} for act in criteria.actions or []]
         return {
             "persona": str(task.user_scenario.persona or ""),
             "scenario": {name: str(text) for name, text in parts.items() if text and name != "domain"},
             "solution": acts,
-            "facts": list(wanted.communicate_info or []),
+            "facts": list(criteria.communicate_info or []),
         }

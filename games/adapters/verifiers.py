@@ -1,4 +1,4 @@
-"""Environments of Prime Intellect's verifiers as games of one agent, run with their rubric in a separate process."""
+"""Environments of Prime Intellect's verifiers as single-agent games, run and scored in a child process."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from games.untrusted_json import decode_text
 
 REWARD = "reward"
 PYTHON = "ARENA_VERIFIERS_PYTHON"
-"""Environment variable with the Python that has verifiers."""
+"""Environment variable with the path of a Python that has verifiers. Defaults to Arena's Python."""
 START_SECONDS, STEP_SECONDS = 300.0, 600.0
 PROMPT_LENGTH = 16_000
-MOST_CALLS = 8
+MAX_CALLS = 8
 ID = re.compile(r"[\w./-]+")
 MODULE = re.compile(r"[\w.]+:\w+")
 _CHILDREN: dict[tuple[Any, ...], Child] = {}
@@ -39,9 +39,9 @@ _STARTING = threading.Lock()
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the id and settings in `wordle(num_train_examples=50)`, or `module:callable` and settings.
+    """Split a name such as `wordle(num_train_examples=50)` or `module:callable(…)` into id and settings.
 
-    Raises ValueError, in one line, for another form, or if there is no Python that has verifiers.
+    Raises ValueError, in one line, for another form, or if no Python with verifiers is found.
     """
     id, settings = split_settings(name)
     if not (ID.fullmatch(id) or MODULE.fullmatch(id)):
@@ -52,16 +52,16 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"{PYTHON} names no file: {to_one_line(python)}")
     if not python and importlib.util.find_spec("verifiers") is None:
         raise ValueError(
-            f"verifiers:{to_one_line(id, 80)} needs verifiers, in a Python without Arena: python -m venv V; "
+            f"verifiers:{to_one_line(id, 80)} needs verifiers in a Python without Arena: python -m venv V; "
             f"V/bin/pip install 'verifiers<0.2'; export {PYTHON}=$PWD/V/bin/python"
         )
     return id, settings
 
 
 def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str, int]]:
-    """Return the process of an environment, shared by its matches, and the numbers of rows by split.
+    """Return the child process of an environment, started if necessary, and the numbers of data rows by split.
 
-    Raises ChildError if the environment cannot be loaded.
+    The environment's matches share the process. Raises ChildError if the environment cannot be loaded.
     """
     python = os.environ.get(PYTHON) or sys.executable
     key = (os.getpid(), python, id, json.dumps(settings, sort_keys=True, default=str))
@@ -69,7 +69,7 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
         child = _CHILDREN.get(key)
         if child is None or not child.is_alive:
             if child is not None:
-                child.close()  # and its own children
+                child.close()  # ends the processes that it started
             child = Child(python, verifiers_child, f"the process of verifiers:{id}")
             _SIZES[key] = child.ask({"load": id, "settings": dict(settings)}, START_SECONDS)
             _CHILDREN[key] = child
@@ -77,7 +77,7 @@ def start_process(id: str, settings: Mapping[str, Any]) -> tuple[Child, dict[str
 
 
 class Rollout:
-    """Rollout in a child process, with its first request and the replies so far."""
+    """Rollout in a child process, with its first request and the replies so far, from which it can be repeated."""
 
     numbers = itertools.count(1)
 
@@ -88,25 +88,25 @@ class Rollout:
         self.is_over = False
 
     def begin(self) -> dict[str, Any]:
-        """Begin the rollout and return its first messages and tools."""
+        """Start the rollout and return the child's answer, such as the first messages and tools."""
         return self._ask(self.first_request)
 
     def reply(self, reply: dict[str, Any]) -> dict[str, Any]:
-        """Send a reply and return the next messages and tools, or the end."""
+        """Send a reply and return the child's answer, such as the next messages and tools, or the final rewards."""
         answer = self._ask({"reply": reply})
         self.replies.append(reply)
         return answer
 
     def replay(self) -> Rollout:
-        """Return a copy of the rollout, made by repeating its replies."""
-        twin = Rollout(self.child, self.first_request)
+        """Return a new rollout in which the same replies were repeated."""
+        copied = Rollout(self.child, self.first_request)
         if self.is_over:
-            twin.is_over = True
-            return twin
-        twin.begin()
+            copied.is_over = True
+            return copied
+        copied.begin()
         for reply in self.replies:
-            twin.reply(reply)
-        return twin
+            copied.reply(reply)
+        return copied
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         answer = self.child.ask({"rollout": self.number, **request}, STEP_SECONDS)
@@ -114,25 +114,25 @@ class Rollout:
         return answer
 
     def drop(self) -> None:
-        """Have the process drop the rollout. Ends a process that has yet to answer, as after a turn's timeout."""
+        """Discard the rollout in the process. Kills the process if an answer is pending, as after a turn's timeout."""
         if self.child.owner == self.number:
             self.child.close()
         elif not self.is_over and self.child.is_alive:
             self.is_over = True
-            self.child.forget(self.number)
+            self.child.discard_rollout(self.number)
 
     def __del__(self) -> None:
         self.drop()
 
 
 class Verifiers(ForeignGame):
-    """Game of one agent in an environment of verifiers, `env`: its id, or `module:callable`, with settings.
+    """Single-agent game in the verifiers environment `env`: its id, or `module:callable`, with settings in brackets.
 
-    The seed draws a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
-    rollout loop and rubric run in a process that has verifiers; an act takes the place of the model's reply. With tools
-    an act may be calls, as JSON, in <tool_call> marks, or as Python. Options besides TextGame's and the environment's:
-    max_turns (default 32), after which the rollout ends as one whose prompt is too long. Reward part "reward": the
-    rubric's weighted sum, at the end.
+    The seed selects a row of the data set of the `split`, "train" or "test" (the evaluation set). The environment's own
+    rollout loop and rubric run in a child process; an act takes the place of the model's reply. If the environment has
+    tools, an act may be tool calls as JSON, in <tool_call> marks, or as Python. Options besides those of TextGame and
+    the environment: max_turns (default 32), after which the rollout ends as if its prompt were too long. Reward part
+    "reward": the rubric's weighted sum, at the end.
     """
 
     name = "verifiers"
@@ -161,7 +161,7 @@ class Verifiers(ForeignGame):
             raise ValueError(f"verifiers:{self.id} has no rows in the split {self.split}")
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Begin a rollout of a row that `rng` draws, and show its prompt."""
+        """Start a rollout of a row drawn with `rng`, and show its prompt."""
         child, sizes = start_process(self.id, self.settings)
         self.row = int(rng.integers(sizes[self.split]))
         self.reward, self.metrics, self.stopped = 0.0, dict[str, float](), ""
@@ -179,12 +179,12 @@ class Verifiers(ForeignGame):
         return {"turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the environment's system prompt as `prompt`, and its `tools`, if there are such."""
-        told = {"prompt": self._prompt} if self._prompt else {}
-        return {**told, "tools": describe_tools(self._tools)} if self._tools else told
+        """Return the environment's system prompt as `prompt`, and its `tools`. Each is left out if there is none."""
+        facts = {"prompt": self._prompt} if self._prompt else {}
+        return {**facts, "tools": describe_tools(self._tools)} if self._tools else facts
 
     def definitions(self, seat: str) -> list[dict[str, Any]]:
-        """Return the tools' definitions, as in OpenAI's API."""
+        """Return the tools in the format of OpenAI's API."""
         return [
             {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters")}}
             for tool in self._tools
@@ -195,7 +195,10 @@ class Verifiers(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Give the act as the model's reply. Raises IllegalAct for an empty one or for calls that cannot be read."""
+        """Send the act as the model's reply, and return it in one line.
+
+        Raises IllegalAct for an empty reply or malformed calls.
+        """
         text = sanitise(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a reply")
@@ -209,22 +212,22 @@ class Verifiers(ForeignGame):
         return to_one_line(text, ACTION_LENGTH)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the rubric's `reward`, each of its functions as `metric_…`, the `row`, and `stopped`, why it ended."""
+        """Return `faults`, `reward`, the rubric's functions as `metric_…`, `row`, and `stopped`, the stop reason."""
         metrics = {f"metric_{name}": value for name, value in self.metrics.items()}
-        told = {"row": str(self.row), "stopped": self.stopped}
-        return {**super().figures(), REWARD: self.reward, **metrics, **told}
+        facts = {"row": str(self.row), "stopped": self.stopped}
+        return {**super().figures(), REWARD: self.reward, **metrics, **facts}
 
     def copy_env(self) -> Any:
-        """Return a rollout in which the same replies were given."""
+        """Return a new rollout in which the same replies were repeated."""
         return None if self.env is None else self.env.replay()
 
     def close(self) -> None:
-        """Let the process forget the rollout."""
+        """Discard the rollout in the child process."""
         if self.env is not None:
             self.env.drop()
 
     def _read(self, answer: Mapping[str, Any]) -> None:
-        """Send the agent the new messages. At the end, store the rubric's results."""
+        """Send the agent the new messages of an answer. At the end, store the rubric's results."""
         self._tools: list[dict[str, Any]] = [] if answer.get("done") else list(answer["tools"])
         for message in answer["messages"]:
             text = shorten(sanitise(str(message["text"])), PROMPT_LENGTH)
@@ -236,48 +239,49 @@ class Verifiers(ForeignGame):
             self.reward, self.metrics = float(answer["reward"]), dict(answer["metrics"])
             self.stopped = to_one_line(str(answer["stop"]))
 
-    def _number_call(self, name: str, given: Mapping[str, Any]) -> dict[str, str]:
+    def _number_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         self._calls += 1
-        return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(given)}
+        return {"id": f"call_{self._calls}", "name": name, "arguments": json.dumps(arguments)}
 
 
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Return tools as text, one a line, by their names, parameters and descriptions."""
+    """Return one line of text per tool, with its name, parameters and description."""
     return "\n".join(
         f"{tool['name']}({', '.join(_describe_parameters(tool))}): {to_one_line(tool['description'])}" for tool in tools
     )
 
 
 def _describe_parameters(tool: Mapping[str, Any]) -> list[str]:
-    """Return a tool's parameters as text, with their types and a mark for optional ones."""
+    """Return a text per parameter of a tool: its name, "?" if it is optional, and its type."""
     schema = tool["parameters"]
     required = schema.get("required", ())
     return [
-        f"{to_one_line(name, 64)}{'' if name in required else '?'}: {to_one_line(str(about.get('type', 'any')), 64)}"
-        for name, about in schema.get("properties", {}).items()
+        f"{to_one_line(name, 64)}{'' if name in required else '?'}: {to_one_line(str(value.get('type', 'any')), 64)}"
+        for name, value in schema.get("properties", {}).items()
     ]
 
 
 def parse_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the tool calls of a reply as names and arguments by name; [] if it is plain text.
+    """Return the tool calls of a reply as pairs of name and named arguments, or [] if it is plain text.
 
-    Arguments without a name take the tool's parameters in order. Raises IllegalAct, with the reason, for calls that
-    cannot be read.
+    Positional arguments are assigned to the tool's parameters in order. Raises IllegalAct, with the reason, for
+    malformed calls.
     """
-    found = []
-    for call in read_calls(text, MOST_CALLS):
+    calls = []
+    for call in read_calls(text, MAX_CALLS):
         parameters: Mapping[str, Any] = next(
             (tool["parameters"].get("properties", {}) for tool in tools if tool["name"] == call.name), {}
         )
         if call.problem or len(call.positional) > len(parameters):
             raise IllegalAct(f"the call cannot be read: {to_one_line(call.problem or 'it has too many arguments')}")
-        given = dict(zip(parameters, call.positional, strict=False)) | dict(call.arguments)
+        arguments = dict(zip(parameters, call.positional, strict=False)) | dict(call.arguments)
         if call.as_text:
-            given = {
-                name: text if _is_string(parameters.get(name)) else decode_text(text) for name, text in given.items()
+            arguments = {
+                name: text if _is_string(parameters.get(name)) else decode_text(text)
+                for name, text in arguments.items()
             }
-        found.append((call.name[:64], given))
-    return found
+        calls.append((call.name[:64], arguments))
+    return calls
 
 
 def _is_string(parameter: Any) -> bool:

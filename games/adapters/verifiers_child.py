@@ -1,8 +1,8 @@
-"""Server of a child process that runs rollouts of one environment of verifiers 0.1, for `games.adapters.verifiers`.
+"""Child process that runs rollouts of one verifiers 0.1 environment, started by `games.adapters.verifiers`.
 
-Answers {load, settings}, {rollout, split, row, seed} and {rollout, reply}, each with {drop}. The environment's own
-rollout loop runs; in place of a model it asks a client that waits for the next reply. Only one rollout advances at a
-time, with random numbers of its own. Imports no other module of Arena.
+Requests are {load, settings}, {rollout, split, row, seed} and {rollout, reply}, each with {drop}. The environment's own
+rollout loop runs, with a client that waits for the next reply in place of a model. Only one rollout advances at a time,
+each with its own random state. Imports no other module of Arena.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ MEMORY = 16 << 30
 
 
 def to_plain(message: Any) -> dict[str, Any]:
-    """Return a message's role and its text, with placeholders for parts that are no text."""
+    """Return a message's role and text, with placeholders for parts that are not text."""
     content = getattr(message, "content", "")
     if isinstance(content, list):
         parts = [part if isinstance(part, dict) else part.model_dump() for part in content]
@@ -25,7 +25,7 @@ def to_plain(message: Any) -> dict[str, Any]:
 
 
 class Rollout:
-    """A rollout of the environment that waits for replies."""
+    """Rollout of the environment, which pauses whenever it needs a reply."""
 
     def __init__(self, env: Any, row: dict[str, Any], seed: int) -> None:
         self.env, self.row, self.shown = env, row, 0
@@ -39,7 +39,10 @@ class Rollout:
         self.task: asyncio.Task[None] | None = None
 
     async def advance(self, reply: dict[str, Any] | None) -> dict[str, Any]:
-        """Send a reply, or begin, and return the new messages, with rewards if the rollout has ended."""
+        """Start the rollout or send it a reply, and run it to its next prompt or its end.
+
+        Returns the new messages, with the tools or, at the end, the rewards.
+        """
         random.setstate(self.random)
         set_numpy_state(self.numpy)
         self.changed.clear()
@@ -59,7 +62,7 @@ class Rollout:
         return {"messages": [to_plain(message) for message in news], "tools": self.tools}
 
     async def run(self) -> None:
-        """Run the environment's rollout and its rubric."""
+        """Run the environment's rollout, then score it with the rubric."""
         env, rubric = self.env, self.env.rubric
         state = self.state = await env.rollout(self.row, make_client(self), "arena", {})
         if state.get("error") is not None:
@@ -71,7 +74,7 @@ class Rollout:
         await rubric.cleanup(state)
 
     def summarise_end(self) -> dict[str, Any]:
-        """Return reward, metrics, stop reason, and the messages after the last reply."""
+        """Return the reward, metrics, stop reason, and the messages after the last reply."""
         state = self.state
         messages = [*state["prompt"], *(state.get("completion") or [])]
         metrics = {str(name): float(value) for name, value in (state.get("metrics") or {}).items()}
@@ -84,7 +87,7 @@ class Rollout:
         }
 
     async def wait_for_reply(self, prompt: list[Any], tools: list[Any] | None) -> dict[str, Any]:
-        """Wait for the reply to a prompt of the environment."""
+        """Publish a prompt of the environment, and wait for the reply."""
         if len(prompt) < self.shown or prompt[: len(self.conversation)] != self.conversation:
             self.shown = 0  # the environment rewrote the conversation
         self.conversation, self.tools = list(prompt), [tool.model_dump(exclude_none=True) for tool in tools or ()]
@@ -94,7 +97,7 @@ class Rollout:
 
 
 def numpy_state(seed: int | None) -> Any:
-    """Return the state of numpy's global generator, or that of a seed; None if numpy is not loaded."""
+    """Return the state of numpy's global generator, or that for a seed. Returns None if numpy is not loaded."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return None
@@ -102,13 +105,13 @@ def numpy_state(seed: int | None) -> Any:
 
 
 def set_numpy_state(state: Any) -> None:
-    """Set numpy's global generator, if there is a state."""
+    """Set the state of numpy's global generator, unless it is None."""
     if state is not None:
         sys.modules["numpy"].random.set_state(state)
 
 
 def make_client(rollout: Rollout) -> Any:
-    """Return a client of verifiers that takes the rollout's replies."""
+    """Return a client for verifiers that answers each prompt with the rollout's next reply."""
     clients, types = importlib.import_module("verifiers.clients"), importlib.import_module("verifiers.types")
     vf = importlib.import_module("verifiers")
 
@@ -127,7 +130,7 @@ def make_client(rollout: Rollout) -> Any:
 
 
 def load(name: str, settings: dict[str, Any]) -> Any:
-    """Return the environment of an id, made by its `load_environment`, or of `module:callable`."""
+    """Create an environment by verifiers' `load_environment` for an id, or by the callable in `module:callable`."""
     vf = importlib.import_module("verifiers")
     if not hasattr(vf, "load_environment") or not hasattr(vf, "MultiTurnEnv"):
         raise RuntimeError("verifiers 0.2 and later have no MultiTurnEnv: pip install 'verifiers<0.2'")
@@ -136,12 +139,12 @@ def load(name: str, settings: dict[str, Any]) -> Any:
         getattr(importlib.import_module(module), member)(**settings) if colon else vf.load_environment(name, **settings)
     )
     if not isinstance(env, vf.MultiTurnEnv):
-        raise RuntimeError(f"{name} is no MultiTurnEnv but a {type(env).__name__}")
+        raise RuntimeError(f"{name} is not a MultiTurnEnv but a {type(env).__name__}")
     return env
 
 
 class Server:
-    """Request handler: the environment, its rows by split, and the rollouts by number."""
+    """Request handler with the environment, its data rows by split, and the running rollouts by number."""
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -152,14 +155,14 @@ class Server:
         self.rollouts: dict[int, Rollout] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request. Raises the cause of verifiers' own errors."""
+        """Handle a request and return its answer. If verifiers wraps an error in its own, raises the original error."""
         try:
             return self.loop.run_until_complete(self.advance(request))
         except Exception as error:  # noqa: BLE001 environments of others fail in any way
             raise (error.__cause__ or error) from None
 
     async def advance(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a request, which advances its rollout."""
+        """Discard the rollouts in `drop`, then load the environment or advance the requested rollout."""
         for number in request.get("drop", ()):
             dropped = self.rollouts.pop(number, None)
             if dropped is not None and dropped.task is not None:
