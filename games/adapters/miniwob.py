@@ -1,4 +1,4 @@
-"""MiniWoB++'s web pages as games of one agent (Liu et al. 2018), told by their elements or shown."""
+"""MiniWoB++'s web pages as single-agent games (Liu et al. 2018), shown as a list of elements or as a picture."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ from games.png import Album
 
 REWARD = "reward"
 MAX_BROWSERS = 4
-"""Browsers at once in this process, of about 0.9 GB each."""
+"""Maximum number of simultaneous browsers of this process, about 0.9 GB each."""
 SECONDS = 100.0
-"""Limit of a request, below that of a turn. A browser starts in 3 to 10 s."""
+"""Timeout of a request, below that of a turn. A browser starts in 3 to 10 s."""
 ACT = re.compile(r"(?:click -?\d{1,9}|type -?\d{1,9} (.{1,200})|press \S{1,20})")
-TYPED = ("input_text", "input_password", "input_number", "input_date", "input_time", "textarea", "select")
-"""Elements that take texts, so that acts cannot be listed; of a `select` the text chooses an option."""
+TEXT_INPUTS = ("input_text", "input_password", "input_number", "input_date", "input_time", "textarea", "select")
+"""Tags of elements that take text, so that acts cannot be listed. In a `select` the text chooses an option."""
 QUOTED = re.compile(r'"([^"]+)"|\b([A-Z][\w@.-]+)')
+"""Quoted text or capitalised word in a task."""
 
 
 def find_task(name: str) -> str:
-    """Return the task of this name, such as `click-button`.
+    """Return `name` if MiniWoB++ has a task of that name, such as `click-button`.
 
-    Raises ValueError, in one line with the nearest name, if there is none, or if MiniWoB++ or a browser is missing.
+    Raises ValueError, in one line, for an unknown task, or if MiniWoB++ or a browser is missing.
     """
     try:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("gymnasium").register_envs(importlib.import_module("miniwob"))
     except ImportError as error:
-        why = f"miniwob:{to_one_line(name, 80)} needs MiniWoB++ ({to_one_line(str(error))})"
-        raise ValueError(f"{why}: pip install 'arena-selfplay[miniwob]'") from None
+        reason = f"miniwob:{to_one_line(name, 80)} needs MiniWoB++ ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[miniwob]'") from None
     if shutil.which("chromedriver") is None:
         raise ValueError(f"miniwob:{to_one_line(name, 80)} needs a browser: apt-get install chromium chromium-driver")
     registry = importlib.import_module("gymnasium").registry
@@ -57,7 +58,7 @@ def find_task(name: str) -> str:
 
 
 def _start_process() -> Child:
-    """Return a new process; its browser starts with the first request, and its files are removed after its end."""
+    """Start a child process. Its browser starts with the first request; its files are removed when it is closed."""
     folder = tempfile.TemporaryDirectory(prefix="arena-miniwob-", ignore_cleanup_errors=True)
     environment = {"TMPDIR": folder.name, "HOME": folder.name}
     return Child(sys.executable, miniwob_child, "the process of the browser", environment, folder)
@@ -67,7 +68,7 @@ POOL = Pool(_start_process, MAX_BROWSERS)
 
 
 class Page:
-    """A task's page and the acts done on it. Copies share only the pool of browsers."""
+    """Page of a task, with the acts performed so far, which a browser of the pool replays when necessary."""
 
     def __init__(self, task: str, seed: int, picture: bool, acts: tuple[str, ...] = ()) -> None:
         self.task, self.seed, self.picture, self.acts = task, seed, picture, acts
@@ -78,7 +79,7 @@ class Page:
             return browser.ask(self._load_request(), SECONDS)
 
     def step(self, act: str) -> dict[str, Any]:
-        """Do an act and return the observation, with `refused` if it could not be done."""
+        """Perform an act and return the observation. Its `refused` is the reason if the act is impossible, else ""."""
         with POOL.borrow(self) as (browser, is_new):
             if is_new:
                 browser.ask(self._load_request(), SECONDS)
@@ -88,7 +89,7 @@ class Page:
         return answer
 
     def close(self) -> None:
-        """Give the browser back."""
+        """Return the browser to the pool, if the page has one."""
         POOL.release(id(self))
 
     def _load_request(self) -> Mapping[str, Any]:
@@ -99,11 +100,11 @@ class Page:
 
 
 class MiniWob(ForeignGame):
-    """Game of one agent on a page of MiniWoB++, of the task `env`, such as click-button.
+    """Single-agent game on a web page of the MiniWoB++ task `env`, such as click-button.
 
-    Acts: click REF, type REF TEXT, press KEY, with the references of the elements that the agent is told. The page's
-    clock is off. Options besides TextGame's: view "text", "picture" (with the references) or "both"; max_turns (default
-    10). Reward part "reward": the page's own, without its discount for time; failures pay 0.
+    Acts: click REF, type REF TEXT, press KEY, where REF is an element's number in the observation. The page's clock is
+    off. Options besides TextGame's: view "text", "picture" (with the elements' numbers) or "both"; max_turns (default
+    10). Reward part "reward": the page's own reward without its discount for time; failures pay 0.
     """
 
     name = "miniwob"
@@ -127,7 +128,7 @@ class MiniWob(ForeignGame):
         super().__init__(env, self.seats, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Load the page that `rng` draws, and show it."""
+        """Load a page with a seed from `rng`, and show it."""
         self.close()
         self.album = Album()
         self.env = Page(self.task, int(rng.integers(2**31)), self.view != "text")
@@ -141,77 +142,79 @@ class MiniWob(ForeignGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the `task` in words and `turns_left`."""
-        return {"task": self._wanted, "turns_left": self.max_turns - self.turns}
+        """Return the `task` in words and `turns_left`, the number of remaining acts."""
+        return {"task": self._task_text, "turns_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return {}: observations are messages."""
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return a click on each element, or None if the page has elements that take texts."""
-        if any(element["tag"] in TYPED for element in self.elements):
+        """Return a click on each element, or None if an element of the page takes text."""
+        if any(element["tag"] in TEXT_INPUTS for element in self.elements):
             return None
         return [f"click {element['ref']}" for element in self.elements]
 
     def hides_nothing(self) -> bool:
-        """Return False: pages do more than they show, so search players may not look ahead."""
+        """Return False: pages have hidden behaviour, so search players may not look ahead."""
         return False
 
     def picture(self, hash: str) -> bytes:
-        """Return a picture of this match. Raises KeyError for another hash."""
+        """Return the picture with this hash. Raises KeyError if the match has shown none."""
         return self.album.pictures[hash]
 
     def play(self, seat: str, act: str) -> str:
-        """Do an act on the page. Raises IllegalAct for one that cannot be read or done."""
+        """Perform an act on the page and return it in one line. Raises IllegalAct for a malformed or impossible act."""
         word = to_one_line(act, ACTION_LENGTH)
         if not ACT.fullmatch(word):
             raise IllegalAct("write click REF, type REF TEXT or press KEY")
-        seen = self.env.step(word)
-        if seen["refused"]:
-            raise IllegalAct(seen["refused"])
-        self.reward = max(float(seen["reward"]), 0.0)
-        if seen["done"] or self.turns + 1 >= self.max_turns:
+        observation = self.env.step(word)
+        if observation["refused"]:
+            raise IllegalAct(observation["refused"])
+        self.reward = max(float(observation["reward"]), 0.0)
+        if observation["done"] or self.turns + 1 >= self.max_turns:
             if self.reward:
                 self.pay(seat, REWARD, self.reward)
-            self.end("over" if seen["done"] else "turns", "The match is over.")
+            self.end("over" if observation["done"] else "turns", "The match is over.")
             self.env.close()
         else:
-            self._show(seen)
+            self._show(observation)
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, whether the page paid, its `reward`, and `faults`."""
+        """Return the page's `reward`, `success` (whether it is positive), and `faults`."""
         return {**super().figures(), "success": self.reward > 0, REWARD: self.reward}
 
     def copy_env(self) -> Any:
-        """Return a page with the same acts, which is built when it is used."""
+        """Return a page with the same acts, which are repeated when it is first used."""
         return None if self.env is None else Page(self.env.task, self.env.seed, self.env.picture, self.env.acts)
 
     def close(self) -> None:
-        """Give the page's browser back to the pool."""
+        """Return the page's browser to the pool."""
         if self.env is not None:
             self.env.close()
 
-    def _show(self, seen: Mapping[str, Any]) -> None:
-        """Send the agent the page, by the option `view`."""
-        self._wanted, self.reward = sanitise(str(seen["task"])), 0.0
-        parents = {each["parent"] for each in seen["elements"]}
+    def _show(self, observation: Mapping[str, Any]) -> None:
+        """Send the agent the page in the form that the option `view` sets."""
+        self._task_text, self.reward = sanitise(str(observation["task"])), 0.0
+        parents = {element["parent"] for element in observation["elements"]}
         self.elements = [
-            each for each in seen["elements"] if each["text"] or each["value"] or each["ref"] not in parents
+            element
+            for element in observation["elements"]
+            if element["text"] or element["value"] or element["ref"] not in parents
         ]
-        told = "\n".join(_describe_element(each) for each in self.elements)
+        text = "\n".join(_describe_element(element) for element in self.elements)
         images: tuple[Image, ...] = ()
-        if "pixels" in seen:
-            pixels = np.frombuffer(base64.b64decode(seen["pixels"]), np.uint8).reshape(seen["shape"])
+        if "pixels" in observation:
+            pixels = np.frombuffer(base64.b64decode(observation["pixels"]), np.uint8).reshape(observation["shape"])
             images = (self.album.add(pixels),)
         if self.view == "picture":
-            told = " ".join(f"{each['ref']} {each['tag']}" for each in self.elements)
-        self.tell(shorten(told, ACTION_LENGTH) or "The page is empty.", images=images)
+            text = " ".join(f"{element['ref']} {element['tag']}" for element in self.elements)
+        self.tell(shorten(text, ACTION_LENGTH) or "The page is empty.", images=images)
 
 
 def _describe_element(element: Mapping[str, Any]) -> str:
-    """Return an element as a line: its reference, kind, text and value."""
+    """Return one line about an element: its number, kind, text and value."""
     kind = "text" if element["tag"] == "t" else element["tag"].replace("_", " ")
     text, value = to_one_line(sanitise(element["text"])), to_one_line(sanitise(element["value"]))
     focused = " (focused)" if element["focused"] and element["tag"] != "body" else ""
@@ -219,16 +222,16 @@ def _describe_element(element: Mapping[str, Any]) -> str:
 
 
 def _random(game: MiniWob, seed: int) -> Callable[[View], str]:
-    """Return a player that clicks on random elements, and types words that the task quotes or capitalises."""
-    chance = random.Random(seed)
+    """Return a player that picks random elements, and clicks them or types a quoted or capitalised word of the task."""
+    rng = random.Random(seed)
 
     def act(view: View) -> str:
         if not game.elements:
             return "press Enter"
-        element = chance.choice(game.elements)
+        element = rng.choice(game.elements)
         words = ["".join(found) for found in QUOTED.findall(game.public()["task"])] or ["1"]
-        typed = element["tag"] in TYPED
-        return f"type {element['ref']} {chance.choice(words)}" if typed else f"click {element['ref']}"
+        takes_text = element["tag"] in TEXT_INPUTS
+        return f"type {element['ref']} {rng.choice(words)}" if takes_text else f"click {element['ref']}"
 
     return act
 

@@ -1,6 +1,6 @@
-"""Server for a child process with one browser on a page of MiniWoB++, started by `games.adapters.miniwob`.
+"""Child process with a browser on one page of MiniWoB++, started by `games.adapters.miniwob`.
 
-It answers requests {load, seed, acts, picture} and {act, picture}. It imports no other module of Arena.
+Requests are {load, seed, acts, picture} and {act, picture}. Imports no other module of Arena.
 """
 
 import base64
@@ -11,11 +11,11 @@ from typing import Any
 
 ACT = re.compile(r"(click|type|press) (-?\d+|\S+)(?: (.*))?", re.S)
 STOP_CLOCK = "core.EPISODE_MAX_TIME = 1e9; clearTimeout(core.EP_TIMER)"
-"""Script that stops a page's clock, which would end the task after ten seconds."""
+"""Script that stops the page's clock, which would end the task after ten seconds."""
 
 
 class Server:
-    """Request handler with a browser, which is reused while the task stays the same."""
+    """Request handler with a browser, which is restarted only for another task."""
 
     def __init__(self) -> None:
         os.environ["SE_OFFLINE"] = "true"  # else selenium would download drivers
@@ -25,18 +25,18 @@ class Server:
         self.reward, self.is_over = 0.0, False
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a request and return the observation, with the reason in `refused` if an act cannot be done."""
-        why = ""
+        """Return the observation after a request. Its `refused` is the reason if the act is impossible, else ""."""
+        refusal = ""
         if "load" in request:
             self.load(request["load"], request["seed"])
             for act in request["acts"]:
                 self.act(act)
         else:
-            why = self.act(request["act"])
-        return {"refused": why, **self.observe(request["picture"])}
+            refusal = self.act(request["act"])
+        return {"refused": refusal, **self.observe(request["picture"])}
 
     def load(self, task: str, seed: int) -> None:
-        """Load the task's page that the seed determines."""
+        """Load the task's page for a seed."""
         gymnasium, miniwob = importlib.import_module("gymnasium"), importlib.import_module("miniwob")
         if self.task != task:
             if self.env is not None:
@@ -50,25 +50,25 @@ class Server:
         self.env.unwrapped.instance.driver.execute_script(STOP_CLOCK)
 
     def act(self, text: str) -> str:
-        """Carry out an act on the page. Returns "", or the reason if it cannot be done."""
+        """Perform an act on the page. Returns "", or the reason if it is impossible."""
         kinds, inner = importlib.import_module("miniwob.action").ActionTypes, self.env.unwrapped
-        read = ACT.fullmatch(text)
-        if read is None:
+        match = ACT.fullmatch(text)
+        if match is None:
             return "no such act"
-        verb, where, rest = read.groups()
+        verb, target, typed_text = match.groups()
         refs = [int(element["ref"]) for element in self.seen["dom_elements"]]
         if verb == "press":
             keys = inner.action_space_config.allowed_keys
-            if f"<{where}>" not in keys and where not in keys:
-                return f"there is no key {where}"
-            key = f"<{where}>" if f"<{where}>" in keys else where
+            if f"<{target}>" not in keys and target not in keys:
+                return f"there is no key {target}"
+            key = f"<{target}>" if f"<{target}>" in keys else target
             action = inner.create_action(kinds.PRESS_KEY, key=keys.index(key))
-        elif int(where) not in refs:
-            return f"the page has no element {where}"
+        elif int(target) not in refs:
+            return f"the page has no element {target}"
         elif verb == "click":
-            action = inner.create_action(kinds.CLICK_ELEMENT, ref=int(where))
+            action = inner.create_action(kinds.CLICK_ELEMENT, ref=int(target))
         else:
-            action = inner.create_action(kinds.FOCUS_ELEMENT_AND_TYPE_TEXT, ref=int(where), text=rest)
+            action = inner.create_action(kinds.FOCUS_ELEMENT_AND_TYPE_TEXT, ref=int(target), text=typed_text)
         try:
             self.seen, reward, is_over, is_cut, _ = self.env.step(action)
         except Exception:  # noqa: BLE001 selenium raises many classes of errors
@@ -84,7 +84,8 @@ class Server:
              "value": str(each["value"]), "focused": bool(each["flags"][0])}
             for each in self.seen["dom_elements"]
         ]  # fmt: skip
-        shown = self.seen["screenshot"]
-        pixels = {"pixels": base64.b64encode(shown.tobytes()).decode(), "shape": list(shown.shape)} if picture else {}
-        told = {"task": str(self.seen["utterance"]), "elements": elements, **pixels}
-        return {**told, "reward": self.reward, "done": self.is_over}
+        screenshot = self.seen["screenshot"]
+        data = base64.b64encode(screenshot.tobytes()).decode() if picture else ""
+        pixels = {"pixels": data, "shape": list(screenshot.shape)} if picture else {}
+        observation = {"task": str(self.seen["utterance"]), "elements": elements, **pixels}
+        return {**observation, "reward": self.reward, "done": self.is_over}

@@ -1,4 +1,4 @@
-"""ScienceWorld's tasks as games of one agent (Wang et al. 2022), whose gold paths are the player `expert`."""
+"""ScienceWorld's tasks as single-agent games (Wang et al. 2022), with their gold paths as the player `expert`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SIMPLIFICATIONS = (
     "easy", "teleportAction", "selfWateringFlowerPots", "openContainers", "openDoors", "noElectricalAction",
 )  # fmt: skip
 WAIT = "look around"
-FULL = 100
+FULL_SCORE = 100
 LONGEST_ACT = 200
 
 
 class ScienceWorld(ForeignGame):
-    """Game of one agent in the ScienceWorld task `env`, such as boil, or in any of its 30 tasks (`all`).
+    """Single-agent game in the ScienceWorld task `env`, such as boil, or in a random one of its 30 tasks (`all`).
 
-    The seed draws the variation, from the split "train", "dev" or "test", or from "all" three. Options besides
-    TextGame's: simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed,
-    whether the valid acts are listed (default true; listing takes most of a step's time; other acts may be valid, too);
-    max_turns (default 100); pays, the reward parts to pay: "score" (default) and "win".
+    The seed selects a variation of the task. Options besides TextGame's: split "train", "dev", "test" or "all" three;
+    simplify, names of simplifications separated by commas, or "" (default "easy", which sets all); listed, whether to
+    list the valid acts (default true), which takes most of a step's time (unlisted acts may be valid, too); max_turns
+    (default 100); pays, the reward parts to pay: "score" (default) and "win".
     """
 
     name = "scienceworld"
@@ -66,23 +66,23 @@ class ScienceWorld(ForeignGame):
         super().__init__(env, self.seats, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a variation, load it, and show the room."""
+        """Draw a task and a variation, load it, and show the room."""
         self.close()
         self.task = str(rng.choice(self.tasks))
-        known = load_splits(self.task)
+        splits = load_splits(self.task)
         variations = (
-            sorted({*known["train"], *known["dev"], *known["test"]}) if self.split == "all" else known[self.split]
+            sorted({*splits["train"], *splits["dev"], *splits["test"]}) if self.split == "all" else splits[self.split]
         )
         self.variation = int(rng.choice(variations))
         simplify = self.simplify
         if "conductivity" in self.task or "power-component" in self.task:  # these tasks need electrical acts
             simplify = ",".join(each for each in simplify.split(",") if each != "noElectricalAction")
         self.env = World(self.task, self.variation, simplify, self.listed)
-        seen = self.env.load()
-        self._task = clean_text(str(seen["task"])).removeprefix("Task Description:\n")
-        self._read(seen)
+        state = self.env.load()
+        self._task = clean_text(str(state["task"])).removeprefix("Task Description:\n")
+        self._store_state(state)
         self.start = self.score
-        self.tell(self._look)
+        self.tell(self._room)
 
     def rules(self) -> str:
         """Return how to act, as text."""
@@ -90,15 +90,15 @@ class ScienceWorld(ForeignGame):
         return f"You are in a text world and have a task. Each turn write {how}. Focus only on what the task names."
 
     def public(self) -> dict[str, Any]:
-        """Return the `task`, the `score` and `steps_left`."""
+        """Return the `task`, the `score` and `steps_left`, the number of remaining acts."""
         return {"task": self._task, "score": self.score, "steps_left": self.max_turns - self.turns}
 
     def private(self, seat: str) -> dict[str, Any]:
         """Return the current descriptions of the `room` and the `inventory`."""
-        return {"room": self._look, "inventory": self._inventory}
+        return {"room": self._room, "inventory": self._inventory}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return ScienceWorld's valid acts, sorted; None with `listed: false`."""
+        """Return ScienceWorld's valid acts, sorted, or None with `listed: false`."""
         return list(self._acts) if self.listed else None
 
     def hides_nothing(self) -> bool:
@@ -106,7 +106,7 @@ class ScienceWorld(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Carry out an act. Raises IllegalAct for an act that is neither listed nor understood.
+        """Perform an act and return it. Raises IllegalAct for an act that is neither listed nor understood.
 
         ScienceWorld does not understand a few acts that it lists; they have no effect.
         """
@@ -115,30 +115,30 @@ class ScienceWorld(ForeignGame):
         if not word:
             raise IllegalAct("write an act")
         word = listed or word
-        seen = self.env.step(word)
-        if listed is None and not self.env.is_understood(seen):
+        state = self.env.step(word)
+        if listed is None and not self.env.is_understood(state):
             raise IllegalAct("no known action: write one of the listed acts" if self.listed else "no known action")
         before = self.score
-        self._read(seen)
+        self._store_state(state)
         change = max(self.score, self.start) - max(before, self.start)
-        is_won = self.score >= FULL
-        for part, value in ((SCORE, change / FULL), (WIN, float(is_won))):
+        is_won = self.score >= FULL_SCORE
+        for part, value in ((SCORE, change / FULL_SCORE), (WIN, float(is_won))):
             if value and part in self.pays:
                 self.pay(seat, part, value)
-        self.tell(clean_text(str(seen["text"])))
-        if is_won or self.score < 0 or seen["done"] or self.turns + 1 >= self.max_turns:
-            is_lost = self.score < 0 or (seen["done"] and not is_won)
+        self.tell(clean_text(str(state["text"])))
+        if is_won or self.score < 0 or state["done"] or self.turns + 1 >= self.max_turns:
+            is_lost = self.score < 0 or (state["done"] and not is_won)
             self.end("won" if is_won else "lost" if is_lost else "turns", "The match is over.")
             self.env.close()
         return word
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `success`, ScienceWorld's `score` (-100 to 100), `task` and `variation`, and `faults`."""
-        known = {"task": self.task, "variation": str(self.variation)}
-        return {**super().figures(), "success": self.score >= FULL, "score": self.score, **known}
+        variation = {"task": self.task, "variation": str(self.variation)}
+        return {**super().figures(), "success": self.score >= FULL_SCORE, "score": self.score, **variation}
 
     def copy_env(self) -> Any:
-        """Return a copy of the world, which repeats the same acts when it is first used."""
+        """Return a copy of the world, in which the same acts are repeated at its first use."""
         return None if self.env is None else self.env.copy()
 
     def close(self) -> None:
@@ -146,22 +146,22 @@ class ScienceWorld(ForeignGame):
         if self.env is not None:
             self.env.close()
 
-    def _read(self, seen: Mapping[str, Any]) -> None:
-        """Store the score, texts and acts of an answer."""
-        self.score = int(seen["score"])
-        self._look = clean_text(str(seen["look"]))
-        self._inventory = clean_text(str(seen["inventory"]))
-        self._acts: list[str] = list(seen["acts"] or ())
+    def _store_state(self, state: Mapping[str, Any]) -> None:
+        """Store the score, room, inventory and valid acts of a state."""
+        self.score = int(state["score"])
+        self._room = clean_text(str(state["look"]))
+        self._inventory = clean_text(str(state["inventory"]))
+        self._acts: list[str] = list(state["acts"] or ())
 
 
 def clean_text(text: str) -> str:
-    """Return a text of ScienceWorld without empty lines and control characters, at most as long as a message."""
+    """Return a text of ScienceWorld without empty lines and control characters, cut to the length of a message."""
     lines = (line.strip() for line in sanitise(text).split("\n"))
     return shorten("\n".join(line for line in lines if line), ACTION_LENGTH)
 
 
 class Expert:
-    """Player that follows ScienceWorld's gold path, and writes "look around" after its end."""
+    """Player that follows ScienceWorld's gold path (its own solution), and then writes "look around"."""
 
     def __init__(self, game: ScienceWorld) -> None:
         self.game, self._done = game, 0
@@ -175,7 +175,7 @@ class Expert:
 
 
 def _expert(game: ScienceWorld, seed: int) -> Callable[[View], str]:
-    """Return the gold path as a player."""
+    """Return a player that follows the gold path."""
     return Expert(game)
 
 

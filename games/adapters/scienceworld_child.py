@@ -1,6 +1,6 @@
-"""Server of a child process with one ScienceWorld and its Java machine, for `games.adapters.scienceworld_worlds`.
+"""Child process with one ScienceWorld and its Java machine, started by `games.adapters.scienceworld_worlds`.
 
-Answers {load, variation, simplify, gold, acts, listed} and {act, listed}. Imports no other module of Arena.
+Requests are {load, variation, simplify, gold, acts, listed} and {act, listed}. Imports no other module of Arena.
 """
 
 import importlib
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def observe(env: Any, text: str, listed: bool) -> dict[str, Any]:
-    """Return the state after an act. Valid acts are listed only on request, as that takes 0.1 s."""
+    """Return the state after an act that was answered with `text`. Lists valid acts, in 0.1 s, only if `listed`."""
     server = env.server
     return {
         "text": text,
@@ -21,7 +21,7 @@ def observe(env: Any, text: str, listed: bool) -> dict[str, Any]:
 
 
 def load(env: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Load a variation, do the acts that were done in it, and return the state, the task and the variations."""
+    """Load a variation and repeat its acts. Returns the state, the task, the splits and the gold path if requested."""
     env.load(request["load"], request["variation"], request["simplify"], generateGoldPath=request["gold"])
     server = env.server
     server.reset()
@@ -38,13 +38,13 @@ def load(env: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 class Server:
-    """Request handler with a ScienceWorld, which starts with the first request."""
+    """Request handler with a ScienceWorld, which is started at the first request."""
 
     def __init__(self) -> None:
         self.env: Any = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the state after a request."""
+        """Handle a request and return the state after it."""
         if self.env is None:
             self.env = importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6)
         if "load" in request:

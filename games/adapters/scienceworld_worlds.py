@@ -1,4 +1,4 @@
-"""Worlds of ScienceWorld, in a pool of at most eight child processes with a Java machine of about 0.4 GB each."""
+"""Worlds of ScienceWorld in a pool of at most eight child processes, each with a Java machine of about 0.4 GB."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from games.base import to_one_line
 MAX_MACHINES = 8
 """Maximum number of Java machines of this process."""
 SECONDS = 100.0
-"""Time limit of a request, below that of a turn. Loading with a solution takes up to 16 s."""
+"""Timeout of a request, below that of a turn. Loading with the gold path takes up to 16 s."""
 JAVA = "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockExperimentalVMOptions -XX:hashCode=2"
-"""Java's options: bounded memory, and hash codes that keep objects in the same order at every load."""
+"""Java's options: limited memory, and constant hash codes, so that objects have the same order at every load."""
 ALL = "all"
 UNKNOWN = "No known action matches that input."
 
 
 def find_tasks(name: str) -> tuple[str, ...]:
-    """Return the tasks of this name, such as `boil`, or all 30 for `all`.
+    """Return the task of this name, such as `boil`, or all 30 tasks for `all`.
 
-    Raises ValueError, in one line, if there is none, or if ScienceWorld or Java is not installed.
+    Raises ValueError, in one line, for an unknown task, or if ScienceWorld or Java is not installed.
     """
     try:
         tasks = tuple(importlib.import_module("scienceworld.constants").ID2TASK.values())
     except ImportError as error:
-        why = f"scienceworld:{to_one_line(name, 80)} needs ScienceWorld ({to_one_line(str(error))})"
-        raise ValueError(f"{why}: pip install 'arena-selfplay[scienceworld]'") from None
+        reason = f"scienceworld:{to_one_line(name, 80)} needs ScienceWorld ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[scienceworld]'") from None
     if shutil.which("java") is None:
         raise ValueError(f"scienceworld:{to_one_line(name, 80)} needs Java: apt-get install default-jre-headless")
     if name == ALL:
@@ -47,7 +47,7 @@ def find_tasks(name: str) -> tuple[str, ...]:
 
 
 class World:
-    """Variation of a task with the acts done so far, which a Java machine of the pool replays when necessary."""
+    """Variation of a task, with the acts performed so far, which a Java machine of the pool replays when necessary."""
 
     def __init__(self, task: str, variation: int, simplify: str, listed: bool, acts: tuple[str, ...] = ()) -> None:
         self.task, self.variation, self.simplify, self.listed, self.acts = task, variation, simplify, listed, acts
@@ -58,7 +58,7 @@ class World:
             return machine.ask(self._load_request(gold), SECONDS)
 
     def step(self, act: str) -> dict[str, Any]:
-        """Do an act and return the observation. An act that ScienceWorld does not understand is not recorded."""
+        """Perform an act and return the observation. An act that ScienceWorld does not understand is not recorded."""
         with POOL.borrow(self) as (machine, is_new):
             if is_new:
                 machine.ask(self._load_request(), SECONDS)
@@ -69,15 +69,15 @@ class World:
 
     @staticmethod
     def is_understood(answer: Mapping[str, Any]) -> bool:
-        """Return False if the answer says that the act was not understood, which leaves the world unchanged."""
+        """Return whether ScienceWorld understood the act. If not, the world is unchanged."""
         return not str(answer["text"]).startswith(UNKNOWN)
 
     def copy(self) -> World:
-        """Return an independent copy with the same acts. It takes a Java machine from the pool at its first use."""
+        """Return an independent copy with the same acts. Its first use takes a Java machine from the pool."""
         return World(self.task, self.variation, self.simplify, self.listed, self.acts)
 
     def close(self) -> None:
-        """Release the Java machine, if the world has one."""
+        """Return the Java machine to the pool, if the world has one."""
         POOL.release(id(self))
 
     def _load_request(self, gold: bool = False) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ class World:
 
 
 def _start_process() -> Child:
-    """Start a child process, whose Java machine starts with the first request."""
+    """Start a child process. Its Java machine starts with the first request."""
     return Child(sys.executable, scienceworld_child, "the process of ScienceWorld", {"JAVA_TOOL_OPTIONS": JAVA})
 
 
@@ -106,8 +106,8 @@ def load_splits(task: str) -> dict[str, list[int]]:
 
 @functools.lru_cache(maxsize=512)
 def find_gold_path(task: str, variation: int, simplify: str) -> tuple[str, ...]:
-    """Return ScienceWorld's own plan to the full score, without acts that ScienceWorld itself does not understand."""
-    played = World(task, variation, simplify, False)
+    """Return ScienceWorld's own solution of a variation, without those of its acts that it does not understand."""
+    world = World(task, variation, simplify, False)
     for act in World(task, variation, simplify, False).load(gold=True)["gold"]:
-        played.step(act)
-    return played.acts
+        world.step(act)
+    return world.acts

@@ -1,4 +1,4 @@
-"""TextArena's environments as text games (Guertler et al. 2025), with fewer crashes, fair penalties and exact seeds."""
+"""TextArena's environments as text games (Guertler et al. 2025), with fair penalties and reproducible seeds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import Message
 
 OUTCOME = "outcome"
-MOST_PLAYERS = 15
+MAX_PLAYERS = 15
 PROMPT_LENGTH = 16_000
-"""Limit of a seat's prompt in characters; a role's template can print 20,000."""
+"""Maximum characters of a seat's prompt. A role's template can print 20,000."""
 LISTED = re.compile(r"(?:available|legal|valid) (?:moves|actions)[^:\n]*:(.*)", re.IGNORECASE)
 
 
@@ -32,29 +32,31 @@ def _refuse(reason: object = "", *_: object, **__: object) -> NoReturn:
 
 
 def find_environment(name: str) -> Any:
-    """Return TextArena's registry entry of this environment id (`TicTacToe-v0`).
+    """Return TextArena's registry entry for an environment id such as `TicTacToe-v0`.
 
     Raises ValueError if TextArena is not installed or has no such environment.
     """
     try:
         registry = importlib.import_module("textarena.envs.registration").ENV_REGISTRY
     except ImportError as error:
-        why = to_one_line(str(error))
-        raise ValueError(f"textarena:{name} needs TextArena ({why}): pip install 'arena-selfplay[textarena]'") from None
+        reason = to_one_line(str(error))
+        raise ValueError(
+            f"textarena:{name} needs TextArena ({reason}): pip install 'arena-selfplay[textarena]'"
+        ) from None
     if name not in registry:
         near = difflib.get_close_matches(name, registry, n=1)
-        hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY has them)"
+        hint = f" — did you mean '{near[0]}'?" if near else " (textarena.envs.registration.ENV_REGISTRY lists them)"
         raise ValueError(f"TextArena has no environment '{name}'{hint}")
     return registry[name]
 
 
 class TextArenaGame(ForeignGame):
-    """Text game over any TextArena environment; `env` is its id, and acts are free text, with brackets where needed.
+    """Text game over any TextArena environment; `env` is its id. Acts are free text, in the form that its prompt asks.
 
-    A seat's prompt is private, because it may hold secrets; TextArena's other texts are messages. An act that TextArena
-    refuses or fails on changes nothing and counts as illegal here, so it never wins the match for another seat. Option
-    players: their number (None: two, else the smallest that the environment accepts). `legal` returns the moves that
-    TextArena listed. Reward part "outcome": TextArena's rewards, paid at the end.
+    A seat's prompt is private, because it may contain secrets; TextArena's other texts are messages. An act that
+    TextArena refuses or fails on is illegal and changes nothing, so it never wins the match for another seat. Options
+    besides those of TextGame and the environment: players, their number (None: two, or else the smallest number that
+    the environment accepts). Reward part "outcome": TextArena's rewards, paid at the end.
     """
 
     name = "textarena"
@@ -65,13 +67,13 @@ class TextArenaGame(ForeignGame):
     def __init__(self, env: str, *, players: int | None = None, **options: Any) -> None:
         find_environment(env)
         self.settings = {key: value for key, value in options.items() if key not in SHARED}
-        most = None if players is None else whole_number("players", players, least=1, most=MOST_PLAYERS)
-        number = self._find_player_count(env, (2, 1, *range(3, MOST_PLAYERS + 1)) if most is None else (most,))
+        requested = None if players is None else whole_number("players", players, least=1, most=MAX_PLAYERS)
+        number = self._find_player_count(env, (2, 1, *range(3, MAX_PLAYERS + 1)) if requested is None else (requested,))
         shared = {key: value for key, value in options.items() if key in SHARED}
         super().__init__(env, tuple(f"player_{n}" for n in range(number)), **shared)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Create and reset a new environment seeded by `rng`, because a used one may keep state of its last match."""
+        """Create and reset an environment seeded by `rng`. A used environment could keep state of its last match."""
         self._random, self._prompts = OwnRandom(rng), dict.fromkeys(self.seats, "")
         self._listed: dict[str, list[str]] = {seat: [] for seat in self.seats}
         with self._random.activate():
@@ -81,15 +83,15 @@ class TextArenaGame(ForeignGame):
         self.agent_selection = self._find_mover()
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return TextArena's prompt to this seat, as `prompt`."""
+        """Return `prompt`, TextArena's prompt to this seat."""
         return {"prompt": self._prompts[seat]}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the moves that TextArena listed to this seat since its last act, or None if it listed none."""
+        """Return the moves that TextArena has listed to this seat since its last act, or None if it listed none."""
         return list(self._listed[seat]) or None
 
     def play(self, seat: str, act: str) -> str:
-        """Step the environment, deliver its messages, and return the act's text for other seats ("" if unseen).
+        """Step the environment and deliver its messages. Returns the act's text for other seats, "" if hidden.
 
         Raises IllegalAct, with the environment restored, if the environment refuses the act or fails.
         """
@@ -100,24 +102,24 @@ class TextArenaGame(ForeignGame):
             with self._random.activate():
                 done, _ = self.env.step(text)
                 rewards = self._rewards() if done else {}
-        except _Refusal as why:
+        except _Refusal as refusal:
             self.env = before
-            raise IllegalAct(str(why).rstrip(".") or "the environment refuses it") from None
+            raise IllegalAct(str(refusal).rstrip(".") or "the environment refuses it") from None
         except Exception as error:  # noqa: BLE001 no error of the environment may end the match
             self.env = before
             raise IllegalAct(f"the environment failed on it: {self.record_fault(error)}") from None
         self._listed[seat] = []
         news = self._collect()
-        heard = self._take_common_text(seat, news)
+        public_text = self._take_common_text(seat, news)
         self._deliver(news)
         if done:
             for player, reward in rewards.items():
                 self.pay(self.seats[player], OUTCOME, float(reward))
             self.end("over", "The match is over.")
-        return heard
+        return public_text
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move according to TextArena; after the end, `seat` itself."""
+        """Return the seat to move according to TextArena, or `seat` after the end."""
         return seat if self.ended else self._find_mover()
 
     def _find_mover(self) -> str:
@@ -125,22 +127,22 @@ class TextArenaGame(ForeignGame):
         return self.seats[player]
 
     def _find_player_count(self, env: str, numbers: tuple[int, ...]) -> int:
-        """Return the first of these numbers of players with which the environment can be set up.
+        """Return the first number of players with which the environment can be set up.
 
-        Raises ValueError with the last reason if there is none.
+        Raises ValueError, with the last reason, if it fails for all.
         """
-        why = ""
+        reason = ""
         for number in numbers:
             try:
                 with OwnRandom(np.random.default_rng(0)).activate():
                     _make_environment(env, self.settings, number, 0)
                 return number
             except (AssertionError, ValueError, IndexError, KeyError) as error:
-                why = f"{error}"
+                reason = f"{error}"
             except (ImportError, LookupError, OSError, SyntaxError, TypeError) as error:
-                why = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
                 break
-        raise ValueError(f"TextArena cannot set up {env}: {to_one_line(why)}")
+        raise ValueError(f"TextArena cannot set up {env}: {to_one_line(reason)}")
 
     def _rewards(self) -> dict[int, float]:
         closed = self.env.close()
@@ -168,22 +170,25 @@ class TextArenaGame(ForeignGame):
         return news
 
     def _take_common_text(self, seat: str, news: dict[str, list[tuple[int, str]]]) -> str:
-        """Remove the mover's text from the news if all others read the same, and return it; else return ""."""
+        """Return the text that all other seats received from `seat`, and remove it from `news`.
+
+        Returns "" and removes nothing if they received different texts, or none.
+        """
         player = self.seats.index(seat)
-        said = [
+        items = [
             next((item for item in news[other] if item[0] == player), None) for other in self.seats if other != seat
         ]
-        if not said or said[0] is None or set(said) != {said[0]}:
+        if not items or items[0] is None or set(items) != {items[0]}:
             return ""
         for other in self.seats:
             if other != seat:
-                news[other].remove(said[0])
-        return to_one_line(said[0][1], ACTION_LENGTH)
+                news[other].remove(items[0])
+        return to_one_line(items[0][1], ACTION_LENGTH)
 
     def _deliver(self, news: dict[str, list[tuple[int, str]]]) -> None:
         """Send every seat its news in order.
 
-        An item from TextArena itself that is next for several seats becomes one message to all of them.
+        A text from TextArena itself that is next for several seats is sent as one message to all of them.
         """
         queues = {seat: list(reversed(items)) for seat, items in news.items()}
         while any(queues.values()):
@@ -200,7 +205,7 @@ class TextArenaGame(ForeignGame):
 
 
 def _unwrap(env: Any) -> Any:
-    """Return the environment inside TextArena's wrappers, which would join the observations to one text."""
+    """Return the environment inside TextArena's wrappers, which would join all observations into one text."""
     while hasattr(env, "is_wrapped_with"):
         env = env.env
     return env

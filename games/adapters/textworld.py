@@ -1,4 +1,4 @@
-"""Adapter of TextWorld's generated text adventures (Côté et al. 2018), whose planner is the player `expert`."""
+"""Adapter of TextWorld's generated text adventures (Côté et al. 2018), with its planner as the player `expert`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.adapters.foreign import SHARED, ForeignGame, sanitise, shorten
-from games.adapters.textworld_games import MAX_KEPT, compile_game, parse_name
+from games.adapters.textworld_games import MAX_CACHED, compile_game, parse_name
 from games.base import ACTION_LENGTH, IllegalAct, choice, to_one_line, whole_number
 from games.contracts import View
 
 WIN, SCORE, DENSE = PARTS = ("win", "score", "dense")
-HELD_OUT = 5
-"""One game in this many belongs to the test split."""
+TEST_INTERVAL = 5
+"""One in this many games belongs to the test split."""
 MIN_TURNS = 50
 """Lowest default of `max_turns`."""
 PATIENCE = 3
 """Default of `max_turns`, as a multiple of the expert's acts."""
 WAIT = "look"
 """Command that changes nothing."""
-CARELESS = 0.5
-"""Share of random commands of the player `careless`."""
+RANDOM_SHARE = 0.5
+"""Share of random commands that the player `careless` writes."""
 STATUS = re.compile(r"\s*+(?:>\s*+)?-= [^\n]* =-\d+/\d+\s*$")
 """Status line that the interpreter appends to the game's feedback."""
 MENU = re.compile(r"^(Would you like to RESTART.*|>)$")
@@ -36,12 +36,13 @@ LOADING = threading.Lock()
 
 
 class TextWorld(ForeignGame):
-    """Game of one agent in the TextWorld game `env`: w2-o3-q4, or coin_collector, treasure_hunter or cooking.
+    """Single-agent game in generated TextWorld games. `env` names the generator.
 
-    The name may have settings. The seed selects one of `games` generated games; every fifth belongs to the split
-    "test". Only the listed commands are legal, because the interpreter would also accept `save` and `script`, which
-    write files. Options besides TextGame's: games 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or
-    three times the expert's acts if that is more); pays, the reward parts to pay: "win" (default), "score", "dense".
+    The generators are w2-o3-q4 (rooms, objects, acts to the goal), coin_collector, treasure_hunter and cooking, with
+    settings in brackets. The seed selects one of `games` games; every fifth belongs to the split "test". Only the
+    listed commands are legal, because the interpreter would also accept `save` and `script`, which write files. Options
+    besides TextGame's: games, 1 to 500; split "train", "test" or "all"; max_turns (None: 50, or three times the
+    expert's acts if that is more); pays, the reward parts to pay: "win" (default), "score", "dense".
     """
 
     name = "textworld"
@@ -54,7 +55,7 @@ class TextWorld(ForeignGame):
     reward_parts: Mapping[str, str] = {
         WIN: "1 when the goal is reached",
         SCORE: "the share of the game's points that the act gained",
-        DENSE: "an act's step towards the goal or away from it, as a share of the expert's acts from the start",
+        DENSE: "the act's progress towards the goal, negative if away from it, as a share of the expert's acts",
     }
 
     def __init__(
@@ -68,13 +69,13 @@ class TextWorld(ForeignGame):
         **options: Any,
     ) -> None:
         self.kind = parse_name(env)
-        self.games = whole_number("games", games, least=1, most=MAX_KEPT)
+        self.games = whole_number("games", games, least=1, most=MAX_CACHED)
         self.split = choice("split", split, "train", "test", "all")
         self.max_turns = None if max_turns is None else whole_number("max_turns", max_turns, least=1, most=1000)
         self.pays = tuple(choice("pays", part, *PARTS) for part in ([pays] if isinstance(pays, str) else pays))
         self._numbers = [n for n in range(self.games) if split == "all" or is_held_out(n) == (split == "test")]
         if not self._numbers:
-            raise ValueError(f"games must be at least {HELD_OUT} with split: test, not {games}")
+            raise ValueError(f"games must be at least {TEST_INTERVAL} with split: test, not {games}")
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"textworld:{env} has no option '{min(unknown)}': settings are part of the name")
         super().__init__(env, self.seats, **options)
@@ -91,7 +92,7 @@ class TextWorld(ForeignGame):
         self.tell(self._room)
 
     def rules(self) -> str:
-        """Return the rules as text."""
+        """Return how to act, as text."""
         return (
             "You are in a text adventure. Reach the objective. Each turn write one of the listed commands, just as "
             "written; look and inventory tell where you are and what you carry."
@@ -118,11 +119,11 @@ class TextWorld(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the number of the game and all facts of its world, as text."""
+        """Return the game's number and all facts of its world, as text."""
         return f"{self.number} {self._facts}"
 
     def play(self, seat: str, act: str) -> str:
-        """Play a listed command, ignoring case and extra blanks. Raises IllegalAct for any other text."""
+        """Play a listed command, ignoring case and extra blanks, and return it. Raises IllegalAct for other texts."""
         word = " ".join(act.split())
         command = next((c for c in self._commands if word in (c, c.lower())), None) or next(
             (c for c in self._commands if c.lower() == word.lower()), None
@@ -146,12 +147,12 @@ class TextWorld(ForeignGame):
         return command
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `success`, the shares `score` and `dense`, `game` (its number as text) and `faults`."""
+        """Return `success`, `score` and `dense` as shares, `game` (its number as text) and `faults`."""
         shares = {"score": self._points / self._max_points, "dense": self._dense / self._expert_acts}
         return {**super().figures(), "success": self.won, **shares, "game": str(self.number)}
 
     def copy_env(self) -> Any:
-        """Return an independent copy of the environment. Uses its own `copy`, because `deepcopy` fails on it."""
+        """Return an independent copy of the environment, made by its own `copy`, because `deepcopy` fails."""
         if self.env is None:
             return None
         with LOADING:
@@ -168,7 +169,7 @@ class TextWorld(ForeignGame):
         return self._plan[0] if self._plan else WAIT
 
     def _store_state(self, state: Any) -> None:
-        """Extract room, inventory, commands, plan and facts from TextWorld's state, which is not stored itself."""
+        """Store the room, inventory, commands, plan and facts of TextWorld's state."""
         self._room = shorten(clean_feedback(str(state.description)), ACTION_LENGTH)
         self._inventory = shorten(clean_feedback(str(state.inventory)), ACTION_LENGTH)
         self._commands: list[str] = list(state.admissible_commands)
@@ -177,23 +178,23 @@ class TextWorld(ForeignGame):
 
 
 def is_held_out(number: int) -> bool:
-    """Return True if the game with this number belongs to the test split, which has every fifth game."""
-    return number % HELD_OUT == HELD_OUT - 1
+    """Return whether the game with this number belongs to the test split, which has every fifth game."""
+    return number % TEST_INTERVAL == TEST_INTERVAL - 1
 
 
 def start_game(path: Path) -> tuple[Any, Any]:
     """Load a compiled game and return its environment and first state."""
     textworld = importlib.import_module("textworld")
-    asked = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
+    infos = ("feedback", "description", "inventory", "admissible_commands", "policy_commands", "objective", "won",
              "lost", "score", "max_score", "intermediate_reward")  # fmt: skip
     with LOADING:
-        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(asked, True)))
+        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(infos, True)))
         env.seed(0)
         return env, env.reset()
 
 
 def clean_feedback(text: str) -> str:
-    """Return the game's feedback without the status line, the prompt, the menu and empty lines."""
+    """Return the game's feedback without the status line, the prompt, the final menu and empty lines."""
     lines = (line.strip() for line in sanitise(STATUS.sub("", text)).split("\n"))
     return shorten("\n".join(line for line in lines if line and not MENU.match(line)), ACTION_LENGTH)
 
@@ -204,9 +205,9 @@ def _expert(game: TextWorld, seed: int) -> Callable[[View], str]:
 
 
 def _careless(game: TextWorld, seed: int) -> Callable[[View], str]:
-    """Return a player that plays a random command with probability `CARELESS`, else the plan's next command."""
-    chance = random.Random(seed)
-    return lambda view: chance.choice(game.legal(view.seat)) if chance.random() < CARELESS else game.expert_act()
+    """Return a player that plays a random command with probability `RANDOM_SHARE`, else the plan's next command."""
+    rng = random.Random(seed)
+    return lambda view: rng.choice(game.legal(view.seat)) if rng.random() < RANDOM_SHARE else game.expert_act()
 
 
 TextWorld.players = {"noop": lambda game, seed: lambda view: WAIT, "expert": _expert, "careless": _careless}

@@ -1,7 +1,7 @@
 """Child process that generates and compiles one TextWorld game, run by `games.adapters.textworld_games`.
 
-It reads JSON from standard input, {kind, settings, seed, folder}, and writes game.json and game.z8 to the folder. It
-imports no other module of Arena. If that fails it writes the reason to standard error and exits with code 1.
+It reads {kind, settings, seed, folder} as JSON from standard input, and writes game.json and game.z8 to the folder. If
+that fails, it writes the reason to standard error and exits with code 1. Imports no other module of Arena.
 """
 
 import json
@@ -16,7 +16,7 @@ TRIES = 20
 
 
 def generate(kind: str, settings: dict[str, Any], seed: int) -> Any:
-    """Generate a game of this kind. Raises TextWorld's error if none of the seeds derived from `seed` gives one."""
+    """Generate a game of this kind. Raises TextWorld's error if all `TRIES` seeds derived from `seed` fail."""
     import textworld
     from textworld.challenges import CHALLENGES
     from textworld.generator import make_game
@@ -37,7 +37,7 @@ def generate(kind: str, settings: dict[str, Any], seed: int) -> Any:
 
 
 def main() -> None:
-    """Make the game that standard input describes, within limits of CPU time and memory."""
+    """Generate and compile the game that standard input describes, within limits of CPU time and memory."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

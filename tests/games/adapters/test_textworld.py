@@ -193,7 +193,7 @@ def test_failed_or_slow_compilation_raises_one_line(monkeypatch: pytest.MonkeyPa
         processes.append(popen(*args, **options))
         return processes[-1]
 
-    monkeypatch.setattr(textworld_games, "SECONDS", 0.05)
+    monkeypatch.setattr(textworld_games, "COMPILE_SECONDS", 0.05)
     monkeypatch.setattr(subprocess, "Popen", record_process)
     with pytest.raises(RuntimeError, match="made no game within"):
         build(request)
@@ -217,7 +217,7 @@ def test_match_with_a_failing_compiler_is_retried(cache: Path, fault: str, monke
     def prepare_attempt(is_first: bool) -> Limits:
         nonlocal is_first_attempt
         is_first_attempt = is_first
-        monkeypatch.setattr(textworld_games, "SECONDS", 1.0 if is_first_attempt and fault == "hang" else 100.0)
+        monkeypatch.setattr(textworld_games, "COMPILE_SECONDS", 1.0 if is_first_attempt and fault == "hang" else 100.0)
         return Limits()
 
     monkeypatch.setattr(subprocess, "Popen", start_faulty_process)
