@@ -19,7 +19,7 @@ from agents.players import bidders, guessers, matrix_players, negotiators, remar
 from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
 from agents.reply import to_one_line
-from games.adapters.loading import file_of, import_member, list_own_players
+from games.adapters.loading import file_of, import_member, list_loaded_players
 from games.contracts import Game, View
 
 
@@ -243,7 +243,7 @@ def is_scripted(spec: str) -> bool:
 
     Names of players that a game in a user's file defines are known once the game has been created.
     """
-    known = {name.partition(":")[0] for name in SCRIPTED} | list_own_players()
+    known = {name.partition(":")[0] for name in SCRIPTED} | list_loaded_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
 
 
@@ -293,7 +293,7 @@ def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """
     if file := file_of(spec):
         return _file_kind(spec, file), None
-    if (game is not None and spec in game.players) or (spec in list_own_players() and spec not in SCRIPTED):
+    if (game is not None and spec in game.players) or (spec in list_loaded_players() and spec not in SCRIPTED):
         return _own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):

@@ -23,7 +23,7 @@ from arena.store.manifest import fingerprint
 from arena.store.reader import FolderReader
 from games.adapters import loading
 from games.adapters.loading import file_of
-from games.adapters.modules import find_run_module, parse_module
+from games.adapters.modules import find_child_module, parse_module
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
@@ -249,7 +249,7 @@ def _hash_modules(config: Any) -> dict[str, str]:
     names = [name for text in texts if "." in (name := text.rpartition("pettingzoo:")[2])]
     modules = (parse_module(text).rpartition("gymnasium:")[2] for text in texts)
     names += [module for module in modules if module and all(part.isidentifier() for part in module.split("."))]
-    names += [module for text in texts if (module := find_run_module(text))]
+    names += [module for text in texts if (module := find_child_module(text))]
     return {name: hash_bytes(f"module {name}".encode()) for name in names}
 
 

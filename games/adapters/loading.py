@@ -1,11 +1,11 @@
-"""Loading of games outside this package: those of other libraries, files and installed packages.
+"""Loading of games from outside this package: from other libraries, files and installed packages, by names such as
 
 openspiel:oh_hell(players=4)    pettingzoo:connect_four_v3    textarena:TicTacToe-v0
 minigrid:DoorKey-5x5-v0         babyai:GoToLocal-v0             textworld:coin_collector(level=5)
 gymnasium:FrozenLake-v1         gem:game:Minesweeper-v0-easy    overcooked:cramped_room
 scienceworld:boil               verifiers:wordle                openenv:http://127.0.0.1:8000
 tau2:airline                    miniwob:click-button
-path/to/file.py:ClassName       the name of an entry point of group `arena.games`
+path/to/file.py:ClassName       my_game (an entry point of group `arena.games`)
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from games.base import TextGame
 
 GROUP = "arena.games"
-OWN_FILE = "arena_file_"
+USER_MODULE_PREFIX = "arena_file_"
 """Prefix of the module names of users' own files."""
-# prefix: the library's game class, its option for the name, and the function that checks the name
+# prefix: (game class, its option for the rest of the name, function that raises ValueError for a bad name)
 LIBRARIES = {
     "openspiel": ("games.adapters.openspiel:AnyOpenSpiel", "game", "games.families.openspiel:load"),
     "pettingzoo": ("games.adapters.pettingzoo:PettingZooGame", "env", "games.adapters.pettingzoo:load"),
@@ -60,7 +60,7 @@ LIBRARIES = {
 
 @dataclass(frozen=True)
 class SavedGameFile:
-    """Copy of a game's source file in a run folder, to be loaded instead of the original."""
+    """Copy of a game's source file in a run folder, which is loaded instead of the original."""
 
     path: Path
     """Path of the copy."""
@@ -76,14 +76,14 @@ _DATA: dict[str, str] = {}
 def file_of(name: str) -> Path | None:
     """Return the resolved path of the Python file in a name like `path/to/file.py:name`, or None for any other name.
 
-    Links and `..` are resolved, so that a file has one path. The file need not exist.
+    The path is unique for each file, because links and `..` are resolved. The file need not exist.
     """
     path = name.rpartition(":")[0]
     return Path(os.path.realpath(os.path.expanduser(path))) if path.endswith(".py") and "\0" not in path else None
 
 
 def use_saved_copy(path: Path, saved: SavedGameFile) -> None:
-    """Load the source file `path` from its saved copy from now on. The first copy stays, unless it was refused."""
+    """Load the source file `path` from its saved copy from now on. Has no effect if it already has a loadable copy."""
     if path not in _SAVED or _SAVED[path].refused:
         _SAVED[path] = saved
 
@@ -95,44 +95,46 @@ def reset() -> None:
     _DATA.clear()
 
 
-def refuse(module: str, why: str) -> None:
-    """Refuse to import games from this module from now on: imports raise ValueError with the reason `why`."""
-    REFUSED[module] = why
+def refuse(module: str, reason: str) -> None:
+    """Refuse to import games from a module from now on. Imports raise ValueError with this reason."""
+    REFUSED[module] = reason
 
 
 def use_saved_data(text: str, path: str) -> None:
-    """Replace options equal to `text` by `path`, a data file's saved copy, from now on. The first copy stays."""
+    """Replace game options equal to `text` by `path`, a saved copy of a data file, from now on.
+
+    Has no effect if `text` already has a saved copy.
+    """
     _DATA.setdefault(text, path)
 
 
 def replace_data_paths(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a game's options with data files replaced by their saved copies (`use_saved_data`)."""
+    """Return a game's options with the paths of data files replaced as set by `use_saved_data`."""
     return {name: _DATA.get(value, value) if isinstance(value, str) else value for name, value in options.items()}
 
 
-def import_object(place: str) -> Any:
-    """Import and return the object at `place`, written `module:name`."""
-    module, _, name = place.partition(":")
+def import_object(import_path: str) -> Any:
+    """Import and return the object at `import_path`, written `module:name`."""
+    module, _, name = import_path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def find_foreign_game(name: str) -> Callable[..., TextGame] | None:
-    """Return the factory of a game outside this package, or None if `name` has no form of such a game.
+    """Return the factory of a game from outside this package, or None if `name` has none of this module's forms.
 
-    The forms are those at the top of this module. Raises ValueError with the reason if `name` has such a form but the
-    game cannot be found or loaded.
+    Raises ValueError with the reason if `name` has such a form but the game cannot be found or loaded.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix in LIBRARIES:
-        place, option, finder = LIBRARIES[prefix]
+        game_class, option, finder = LIBRARIES[prefix]
         if not rest:
-            raise ValueError(f"name a game after '{prefix}:'")
+            raise ValueError(f"'{prefix}:' needs the name of a game after it")
         import_object(finder)(rest)
-        return functools.partial(import_object(place), **{option: rest})
+        return functools.partial(import_object(game_class), **{option: rest})
     if path := file_of(name):
         return _load_from_file(path, name.rpartition(":")[2])
     if name.endswith(".py"):
-        raise ValueError(f"say which class of the file: {name}:ClassName")
+        raise ValueError(f"name the class in the file: {name}:ClassName")
     if name in (entries := find_entry_points()):
         return _load_from_package(entries[name])
     return None
@@ -140,7 +142,7 @@ def find_foreign_game(name: str) -> Callable[..., TextGame] | None:
 
 @functools.cache
 def find_entry_points() -> Mapping[str, EntryPoint]:
-    """Return the entry points of games from installed packages, by game name. Cached: reading them is slow."""
+    """Return the entry points of installed packages' games by game name. Cached, because reading them is slow."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry for entry in entry_points(group=GROUP)}
@@ -159,28 +161,27 @@ def _load_from_file(path: Path, class_name: str) -> Callable[..., TextGame]:
 
 
 def _can_create_game(candidate: Any) -> bool:
-    """Return True for a class, or for a function `env`, by which PettingZoo's modules create environments."""
+    """Return whether an object is a class or a function `env`, which creates environments in PettingZoo's modules."""
     return inspect.isclass(candidate) or (inspect.isfunction(candidate) and candidate.__name__ == "env")
 
 
-def import_member(path: Path, name: str, fits: Callable[[Any], bool], kind: str, kinds: str) -> Any:
-    """Import a user's file and return its object called `name`.
+def import_member(path: Path, name: str, is_wanted: Callable[[Any], bool], kind: str, kinds: str) -> Any:
+    """Import a user's file and return its object called `name`, which must satisfy `is_wanted`.
 
-    `path` comes from `file_of`, `fits` decides which objects qualify, and `kind` and `kinds` name them in the error.
-    Raises ValueError, with the nearest name, if there is no such object, or with the reason if the file cannot be
-    imported.
+    `path` comes from `file_of`; `kind` and `kinds` are the singular and plural for such objects in the error. Raises
+    ValueError, with the nearest name, if there is no such object, or with the reason if the file cannot be imported.
     """
     module = _load_file(path)
-    if fits(found := getattr(module, name, None)):
+    if is_wanted(found := getattr(module, name, None)):
         return found
-    own = [n for n, thing in vars(module).items() if fits(thing) and thing.__module__ == module.__name__]
-    near = difflib.get_close_matches(name, own, n=1)
-    hint = f" — did you mean '{near[0]}'?" if near else f" (its {kinds}: {', '.join(own) or 'none'})"
+    candidates = [n for n, thing in vars(module).items() if is_wanted(thing) and thing.__module__ == module.__name__]
+    near = difflib.get_close_matches(name, candidates, n=1)
+    hint = f" — did you mean '{near[0]}'?" if near else f" (its {kinds}: {', '.join(candidates) or 'none'})"
     raise ValueError(f"{path} has no {kind} '{name}'{hint}")
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Import the file, or its saved copy if there is one, once. Raises ValueError if the copy may not be loaded."""
+    """Import the file or its saved copy. Raises ValueError if the copy may not be loaded."""
     saved = _SAVED.get(path, SavedGameFile(path))
     if saved.refused:
         raise ValueError(saved.refused)
@@ -188,10 +189,10 @@ def _load_file(path: Path) -> ModuleType:
 
 
 class _SourceOnlyLoader(importlib.machinery.SourceFileLoader):
-    """Source loader that neither reads nor writes bytecode: cached bytecode could be somebody else's."""
+    """Source loader that neither reads nor writes cached bytecode, which could come from somebody else."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the source file compiled, without looking for bytecode."""
+        """Compile the source file, ignoring cached bytecode."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
@@ -202,7 +203,7 @@ def _import_file(path: Path) -> ModuleType:
 
     if not os.path.isfile(path):
         raise ValueError(f"there is no file {path}")
-    name = f"{OWN_FILE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    name = f"{USER_MODULE_PREFIX}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     loader = _SourceOnlyLoader(name, str(path))
     spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
     spec.has_location = True
@@ -215,11 +216,11 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _to_factory(candidate: Any, place: str) -> Callable[..., TextGame]:
-    """Return a factory of text games for a class or function from elsewhere.
+def _to_factory(candidate: Any, label: str) -> Callable[..., TextGame]:
+    """Return a factory of text games for an imported class or function.
 
-    A TextGame subclass is returned as it is, and its scripted players are registered. A PettingZoo AECEnv class or a
-    function is wrapped by PettingZooGame. Raises ValueError for anything else; `place` names it there.
+    A TextGame subclass is returned unchanged, and the names of its scripted players are recorded. A PettingZoo AECEnv
+    class or a function is wrapped by PettingZooGame. Raises ValueError, naming `label`, for anything else.
     """
     from pettingzoo import AECEnv
 
@@ -232,23 +233,26 @@ def _to_factory(candidate: Any, place: str) -> Callable[..., TextGame]:
         from games.adapters.pettingzoo import PettingZooGame
 
         return functools.partial(PettingZooGame, candidate)
-    raise ValueError(f"{place} is neither a games.base.TextGame nor a PettingZoo AECEnv class nor a function env()")
+    raise ValueError(f"{label} is neither a games.base.TextGame nor a PettingZoo AECEnv class nor a function env()")
 
 
-def list_own_players() -> frozenset[str]:
+def list_loaded_players() -> frozenset[str]:
     """Return the names of the scripted players of all games loaded from files and packages so far."""
     return frozenset(_PLAYERS)
 
 
 def error_line(error: BaseException, path: Path | None = None) -> str:
-    """Return an error's type and message in one line of at most 300 characters, with its line in `path` if known."""
+    """Return an error's type and message in one line of at most 300 characters.
+
+    It starts with the line number, if the error has one (as SyntaxError) or its traceback passes through `path`.
+    """
     line, trace = getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
         if path is not None and trace.tb_frame.f_code.co_filename == str(path):
             line = trace.tb_lineno
         trace = trace.tb_next
-    where = f"line {line}: " if line else ""
-    return " ".join(f"{where}{type(error).__name__}: {_error_text(error)}".split())[:300]
+    position = f"line {line}: " if line else ""
+    return " ".join(f"{position}{type(error).__name__}: {_error_text(error)}".split())[:300]
 
 
 def _error_text(error: BaseException) -> str:
@@ -259,18 +263,18 @@ def _error_text(error: BaseException) -> str:
 
 
 def describe_foreign_error(error: BaseException) -> str:
-    """Describe an exception raised by a user's file, a package or a wrapped environment in one line.
+    """Return one line with file, line number and message of an exception raised by a game from outside this package.
 
-    The line has file, line number and message. Returns "" if the exception comes from Arena's own code.
+    Returns "" if the exception comes from Arena's own code.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
     packages = {entry.module.partition(".")[0] for entry in find_entry_points().values()} - {"simulators"}
-    own = [at for at, module in zip(frames, modules, strict=True)
-           if module.startswith(OWN_FILE) or module.partition(".")[0] in packages]  # fmt: skip
-    if not own and any(module.startswith("games.adapters.") for module in modules[:-1]):
-        own = frames[-1:] if modules[-1].partition(".")[0] not in ("games", "agents", "arena") else []
-    if not own:
+    foreign_frames = [frame for frame, module in zip(frames, modules, strict=True)
+           if module.startswith(USER_MODULE_PREFIX) or module.partition(".")[0] in packages]  # fmt: skip
+    if not foreign_frames and any(module.startswith("games.adapters.") for module in modules[:-1]):
+        foreign_frames = frames[-1:] if modules[-1].partition(".")[0] not in ("games", "agents", "arena") else []
+    if not foreign_frames:
         return ""
-    frame, line = own[-1]
+    frame, line = foreign_frames[-1]
     return f"{frame.f_code.co_filename}, line {line}: {error_line(error)}"

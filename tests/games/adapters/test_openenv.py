@@ -16,7 +16,7 @@ import pytest
 import games
 from arena.play.match import Limits
 from games.adapters import loading, openenv_server
-from games.adapters.modules import find_run_module
+from games.adapters.modules import find_child_module
 from games.adapters.openenv import OpenEnv
 from games.adapters.openenv_server import PYTHON, ServerError
 from games.conformance.kit import check
@@ -287,8 +287,8 @@ def test_missing_openenv_is_reported_with_the_install_command(monkeypatch: pytes
 
 def test_refused_module_is_not_served() -> None:
     assert (
-        find_run_module("openenv:httpx.app:app") == "httpx.app"
-        and find_run_module("openenv:http://127.0.0.1:8000") == ""
+        find_child_module("openenv:httpx.app:app") == "httpx.app"
+        and find_child_module("openenv:http://127.0.0.1:8000") == ""
     )
     loading.refuse("counting", "read it first")
     try:

@@ -15,7 +15,7 @@ from arena.play.match import Limits
 from games.adapters import child as children
 from games.adapters import loading
 from games.adapters import verifiers as adapter
-from games.adapters.modules import find_run_module
+from games.adapters.modules import find_child_module
 from games.adapters.verifiers import Verifiers, parse_calls
 from games.base import IllegalAct
 from games.conformance.kit import check
@@ -244,8 +244,8 @@ def test_missing_verifiers_is_reported_with_the_install_command(monkeypatch: pyt
 
 
 def test_refused_module_is_not_run() -> None:
-    assert find_run_module("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
-    assert find_run_module("verifiers:package.part:Name") == "package.part"
+    assert find_child_module("verifiers:prime/apple-shop(rows=3)") == "apple_shop"
+    assert find_child_module("verifiers:package.part:Name") == "package.part"
     assert "apple_shop" in _hash_modules([{"name": "verifiers: apple-shop(rows=3)"}])
     loading.refuse("apple_shop", "read it first")
     try:
