@@ -1,4 +1,4 @@
-"""BabyAI's levels, with its bot as the player `expert` (Chevalier-Boisvert et al. 2019)."""
+"""BabyAI's levels as single-agent games, with its bot as the player `expert` (Chevalier-Boisvert et al. 2019)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from games.contracts import View
 
 
 class BabyAI(MiniGrid):
-    """Game of one agent in the BabyAI level `env`, which follows the instruction in `mission`; see MiniGrid."""
+    """Single-agent game in the BabyAI level `env`. The task is the instruction in `mission`. Options as in MiniGrid."""
 
     name = "babyai"
     family = "BabyAI"
@@ -20,7 +20,7 @@ class BabyAI(MiniGrid):
 
 
 class Expert:
-    """BabyAI's bot as a player. It fails on a few levels, such as KeyInBox, and then does nothing."""
+    """Player that acts as BabyAI's bot. The bot fails on a few levels, such as KeyInBox; it then writes "done"."""
 
     def __init__(self, game: MiniGrid) -> None:
         self.game = game
@@ -28,7 +28,7 @@ class Expert:
         self._last: Any = None
 
     def __call__(self, view: View) -> str:
-        """Return the bot's next act. If the bot fails, record a fault of the game and return "done"."""
+        """Return the bot's next act. If the bot fails, append the error to `game.faults` and return "done"."""
         game = self.game
         try:
             if self._bot is None or self._bot.mission is not game.env:

@@ -1,4 +1,4 @@
-"""Base class of wrapped environments: private random state, undo of refused acts, recorded faults."""
+"""Base class of games that wrap an environment of another library, with private random state and recorded faults."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from games.base import TextGame, to_one_line
 from games.conformance.openness import shows_everything
 
 _NUMPY: Any = np.random
-"""numpy's global generator; its type stubs leave functions out."""
-_OPEN: dict[tuple[Any, ...], bool] = {}
+"""numpy.random without static types, because its stubs lack some functions."""
+_HIDES_NOTHING: dict[tuple[Any, ...], bool] = {}
 SHARED = ("illegal", "penalty", "stake", "talk")
 """TextGame's options; all others go to the wrapped environment."""
 
 
 class OwnRandom:
-    """A match's own state of Python's and numpy's global random generators, for wrapped environments."""
+    """A match's private state of Python's and numpy's global random generators, for wrapped environments."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         seed = int(rng.integers(2**32))
@@ -33,13 +33,13 @@ class OwnRandom:
 
     @contextlib.contextmanager
     def activate(self) -> Iterator[None]:
-        """Use this match's generator states as the global ones within the context, then restore the process's.
+        """Make this match's generator states global within the context, then restore the previous ones.
 
-        Also silences stdout and stderr, so that `--json` output stays JSON.
+        Also silences stdout and stderr, so that `--json` output stays valid JSON.
         """
         python, numpy, generator = random.getstate(), np.random.get_state(legacy=False), _NUMPY.get_bit_generator()
         random.setstate(self._python)
-        _NUMPY.set_bit_generator(self._numpy)  # which takes a hundredth of the time of set_state
+        _NUMPY.set_bit_generator(self._numpy)  # takes a hundredth of the time of set_state
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 yield
@@ -47,7 +47,7 @@ class OwnRandom:
             self._python, self._numpy = random.getstate(), _NUMPY.get_bit_generator()
             random.setstate(python)
             _NUMPY.set_bit_generator(generator)
-            if numpy["has_gauss"]:  # the second of a pair of normal numbers, which is lost otherwise
+            if numpy["has_gauss"]:  # a cached normal number, which set_bit_generator would lose
                 np.random.set_state(numpy)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OwnRandom:
@@ -61,10 +61,10 @@ class OwnRandom:
 
 
 class ForeignGame(TextGame):
-    """Base class of text games whose rules are an environment of another library, held in `env`.
+    """Base class of text games that wrap an environment of another library, stored in `env`.
 
-    Options besides TextGame's go to the environment. Set `stake` (default 1) to the largest loss of a seat there.
-    `faults` collects the environment's exceptions.
+    Set `stake` (default 1) to the largest loss that the environment can give a seat, so that ending the match by
+    an illegal act never pays. `faults` collects the environment's exceptions.
     """
 
     library: str
@@ -74,37 +74,37 @@ class ForeignGame(TextGame):
         self.title, self.seats = env, seats
         self.env: Any = None
         self.faults: list[str] = []
-        """Unexpected exceptions of the environment as one-line texts, over this object's life."""
+        """Unexpected exceptions of the environment since this object was created, one line each."""
         super().__init__(**options)
 
     def rules(self) -> str:
-        """Return the environment's name, library and seats as text. The environment explains how to act."""
+        """Return the environment's name, its library and the seats as text. The environment explains how to act."""
         return f"{self.title}, by the rules of {self.library}. Seats: {', '.join(self.seats)}."
 
     def public(self) -> dict[str, Any]:
-        """Return the number of legal acts as `turn`. The environment tells each seat everything else privately."""
+        """Return `turn`, the number of acts so far. Each seat learns everything else privately from the environment."""
         return {"turn": self.turns}
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the number of the environment's exceptions during this object's life, as `faults`."""
+        """Return `faults`, the number of the environment's exceptions since this object was created."""
         return {"faults": len(self.faults)}
 
     def record_fault(self, error: Exception) -> str:
-        """Append an exception of the environment to `faults` and return its text: type and message in one line."""
+        """Append an exception of the environment to `faults`. Returns its type and message in one line."""
         self.faults.append(f"{type(error).__name__}: {to_one_line(str(error))}")
         return self.faults[-1]
 
     def hides_nothing(self) -> bool:
-        """Return True if no seat has hidden information, as declared or as trial matches show (`openness`; cached)."""
+        """Return whether no seat has hidden information: declared, or found by trial matches (`openness`), cached."""
         if self.perfect_information:
             return True
-        known = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
-        if known not in _OPEN:
-            _OPEN[known] = shows_everything(self)
-        return _OPEN[known]
+        key = (type(self), self.title, repr(getattr(self, "settings", "")), self.seats)
+        if key not in _HIDES_NOTHING:
+            _HIDES_NOTHING[key] = shows_everything(self)
+        return _HIDES_NOTHING[key]
 
     def copy_env(self) -> Any:
-        """Return an independent copy of the environment."""
+        """Return an independent copy of the environment. Override it if `deepcopy` fails or loses state."""
         return copy.deepcopy(self.env)
 
     def clone(self) -> Self:
@@ -113,7 +113,7 @@ class ForeignGame(TextGame):
 
 
 def sanitise(text: str) -> str:
-    """Remove control, bidi and invisible characters and trailing blanks, but keep the line breaks that boards need."""
+    """Remove control, bidi and invisible characters and trailing blanks. Keeps line breaks, which boards need."""
     lines = (line if line.isprintable() else _drop_unprintable(line) for line in text.splitlines())
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
@@ -123,8 +123,8 @@ def _drop_unprintable(line: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text longer than `limit` characters to fit, with a note of how many characters were left out."""
+    """Cut a text to at most `limit` characters, with a note of how many characters were left out."""
     if len(text) <= limit:
         return text
-    kept = limit - 60
-    return f"{text[:kept]}\n[… {len(text) - kept:,} further characters are left out]"
+    length = limit - 60
+    return f"{text[:length]}\n[… {len(text) - length:,} further characters are left out]"

@@ -1,4 +1,4 @@
-"""Adapter of GEM's offline games (Liu et al. 2025), with exact seeds and retries of unreadable acts."""
+"""Adapter of GEM's offline games (Liu et al. 2025), with reproducible seeds and retries of unreadable acts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from games.base import ACTION_LENGTH, IllegalAct, to_one_line
 from games.contracts import View
 
 OFFLINE = "game:"
-"""Prefix of the ids of games. GEM's other environments download data sets or are those of reasoning-gym."""
-NEED_WORDS = ("Wordle", "Hangman", "WordSearch")
-"""Games that need NLTK's corpus "words"."""
+"""Prefix of the ids of GEM's offline games. Its other environments download data sets or wrap reasoning-gym."""
+NLTK_GAMES = ("Wordle", "Hangman", "WordSearch")
+"""Games that need NLTK's corpus "words", by prefix of their names."""
 BOX = "\\boxed{"
 PROMPT_LENGTH = 16_000
 EXAMPLE = re.compile(r"\\boxed\{(?!\.\.\.\})[^{}\n]{1,60}\}")
 MOVES = ("up", "down", "left", "right")
-MOVED = ("FifteenPuzzle", "Game2048", "Sokoban")
-"""Games whose only acts are `MOVES`."""
+MOVE_GAMES = ("FifteenPuzzle", "Game2048", "Sokoban")
+"""Games whose only acts are `MOVES`, by prefix of their names."""
 
 
 def find_environment(name: str) -> tuple[str, dict[str, Any]]:
@@ -41,28 +41,28 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
             importlib.import_module("gem")
             registry = importlib.import_module("gem.envs.registration").ENV_REGISTRY
     except ImportError as error:
-        why = f"gem:{to_one_line(name, 80)} needs GEM ({to_one_line(str(error))})"
-        raise ValueError(f"{why}: pip install 'arena-selfplay[gem]' in an environment of its own") from None
+        reason = f"gem:{to_one_line(name, 80)} needs GEM ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[gem]' in an environment of its own") from None
     games = [known for known in registry if known.startswith(OFFLINE)]
     if id not in games:
         near = difflib.get_close_matches(id, games, n=1)
         hint = f" — did you mean '{near[0]}'?" if near else f" (one of {len(games)} is {games[0]})"
         raise ValueError(f"GEM has no offline game '{to_one_line(id, 80)}'{hint}")
-    if id.removeprefix(OFFLINE).startswith(NEED_WORDS):
+    if id.removeprefix(OFFLINE).startswith(NLTK_GAMES):
         try:
             importlib.import_module("nltk").data.find("corpora/words")
         except LookupError:
-            how = "python -m nltk.downloader words"
-            raise ValueError(f"gem:{id} needs NLTK's corpus 'words', which is not installed: {how}") from None
+            command = "python -m nltk.downloader words"
+            raise ValueError(f"gem:{id} needs NLTK's corpus 'words', which is not installed: {command}") from None
     return id, settings
 
 
 class GemGame(GymnasiumGame):
-    """Game of one agent in one of GEM's games, `env`. An act is a text; GEM plays its part in `\\boxed{…}`.
+    """Single-agent game in GEM's game `env`. An act is free text, of which GEM plays the part in `\\boxed{…}`.
 
-    A text without a box is boxed as a whole. GEM ends a match at an unreadable act with a reward of -0.1; here the act
-    is illegal and changes nothing. Options are GymnasiumGame's without `acts` and `ansi`. Reward part "reward": GEM's
-    reward.
+    A text without a box is put into one. GEM ends a match at an unreadable act with a reward of -0.1; here such an act
+    is illegal and changes nothing. Options are those of GymnasiumGame, without `acts` and `ansi`. Reward part "reward":
+    GEM's reward.
     """
 
     name = "gem"
@@ -73,16 +73,16 @@ class GemGame(GymnasiumGame):
     whole_acts = True
 
     def rules(self) -> str:
-        """Return the game's name and how to act. GEM's instructions, a private fact, explain the game."""
+        """Return the game's name and how to act. The private fact `prompt` explains the game."""
         return f"{self.title}, by the rules of GEM. Each turn write an act in {BOX}…}}."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return GEM's instructions, as `prompt`."""
+        """Return `prompt`, GEM's instructions."""
         return {"prompt": self._prompt}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the moves in games that have no other acts, None in others."""
-        return list(MOVES) if self.id.removeprefix(OFFLINE).startswith(MOVED) else None
+        """Return the four moves in the games of `MOVE_GAMES`, or None in games with free text."""
+        return list(MOVES) if self.id.removeprefix(OFFLINE).startswith(MOVE_GAMES) else None
 
     def _make(self) -> Any:
         with _offline():
@@ -95,8 +95,8 @@ class GemGame(GymnasiumGame):
 
     def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
         """Return GEM's observation with its suffix, such as the board."""
-        said = f"{observation}\n{info.get('suffix', '')}".strip("\n")
-        return shorten(sanitise(said), ACTION_LENGTH) or "Begin."
+        text = f"{observation}\n{info.get('suffix', '')}".strip("\n")
+        return shorten(sanitise(text), ACTION_LENGTH) or "Begin."
 
     def _parse_action(self, act: str) -> tuple[str, str]:
         text = to_one_line(act, ACTION_LENGTH - len(BOX) - 1)
@@ -105,7 +105,7 @@ class GemGame(GymnasiumGame):
         return text if BOX in text else f"{BOX}{text}}}", text
 
     def _refusal(self, observation: Any, reward: float) -> str:
-        """Return GEM's message about an act that it could not read; "" if it could."""
+        """Return GEM's message if it could not read the act, else ""."""
         unreadable = importlib.import_module("gem.utils.constants").LanguageGameReward.format_error_reward
         return (to_one_line(str(observation)) or "it cannot be read") if reward == unreadable else ""
 
@@ -115,12 +115,12 @@ class GemGame(GymnasiumGame):
         return ()
 
     def _require_text(self) -> None:
-        """Do nothing: acts and observations are texts."""
+        """Do nothing, because GEM's acts and observations are always texts."""
 
 
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
-    """Suppress NLTK's downloads within the context, because games ask its server even for an installed corpus."""
+    """Suppress NLTK's downloads within the context, because games contact its server even for an installed corpus."""
     nltk: Any = importlib.import_module("nltk")
     download = nltk.download
     nltk.download = lambda *_, **__: True
@@ -131,11 +131,11 @@ def _offline() -> Iterator[None]:
 
 
 def _random(game: GemGame, seed: int) -> Callable[[View], str]:
-    """Return a player of GEM's random acts; without them, of the instructions' examples with random digits."""
-    chance = OwnRandom(np.random.default_rng(seed))
+    """Return a player of random acts: GEM's own or, if the game has none, its examples with random digits."""
+    random_state = OwnRandom(np.random.default_rng(seed))
 
     def act(view: View) -> str:
-        with chance.activate():
+        with random_state.activate():
             try:
                 return to_one_line(str(game.env.sample_random_action()))
             except NotImplementedError:

@@ -20,11 +20,11 @@ from games.base import ACTION_LENGTH, IllegalAct, flag, to_one_line, whole_numbe
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 REWARD = "reward"
-MOST_NUMBERS = 64
-"""Maximum size of an observed array, and of a discrete action space."""
-MOST_TURNS = 10_000
+MAX_NUMBERS = 64
+"""Maximum size of an observed array, and maximum number of discrete actions."""
+MAX_TURNS = 10_000
 COLOURED = re.compile(r"\x1b\[[\d;]*m(.*?)\x1b\[0?m", re.S)
-"""Coloured text, which marks the agent's place in toy environments."""
+"""Coloured text, which marks the agent's position in toy environments."""
 WORDS = {
     "FrozenLake": ("left", "down", "right", "up"),
     "CliffWalking": ("up", "right", "down", "left"),
@@ -35,7 +35,7 @@ WORDS = {
 
 
 def find_environment(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the id and the settings of a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
+    """Return the id and the settings in a name such as `FrozenLake-v1(is_slippery=false)` or `module:Name-v0`.
 
     The module is imported first, to register its environments. Raises ValueError, in one line, for an unknown module or
     environment.
@@ -43,7 +43,7 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
     full, settings = split_settings(name)
     module, id = parse_module(full), full.rpartition(":")[2].strip()
     if module and not all(part.isidentifier() for part in module.split(".")):
-        raise ValueError(f"'{to_one_line(module, 80)}' is no name of a module: write module:Name-v0")
+        raise ValueError(f"'{to_one_line(module, 80)}' is not a module name: write module:Name-v0")
     if module:
         try:
             with OwnRandom(np.random.default_rng(0)).activate():
@@ -59,12 +59,12 @@ def find_environment(name: str) -> tuple[str, dict[str, Any]]:
 
 
 class GymnasiumGame(ForeignGame):
-    """Game of one agent in a Gymnasium environment `env` with discrete or text actions and small observations.
+    """Single-agent game in a Gymnasium environment `env` with discrete or text actions and small observations.
 
-    Settings of the environment are part of the name or given as options. Other options: max_turns (default 200), after
-    which the match ends; acts, words for the discrete actions in order (default: numbers, or words in toy
-    environments); ansi, whether the environment's text rendering is shown, with coloured text in brackets. Reward part
-    "reward": the environment's reward. Raises ValueError for an environment that cannot be made or shown as text.
+    The environment's settings are given in the name or as options. Other options: max_turns (default 200), the limit of
+    acts; acts, words for the discrete actions in order (default: those in `WORDS`, or numbers); ansi, whether to show
+    the environment's text rendering, with coloured text in brackets. Reward part "reward": the environment's reward.
+    Raises ValueError if the environment cannot be made or shown as text.
     """
 
     name = "gymnasium"
@@ -76,7 +76,7 @@ class GymnasiumGame(ForeignGame):
     reward_parts: Mapping[str, str] = {REWARD: "what the environment pays at the step"}
 
     find: ClassVar[staticmethod[[str], tuple[str, dict[str, Any]]]] = staticmethod(find_environment)
-    """Function that returns the id and settings of a name."""
+    """Function that parses the option `env` into the environment's id and settings."""
 
     def __init__(
         self, env: str, *, max_turns: int = 200, acts: Sequence[str] | None = None, ansi: bool = False, **options: Any
@@ -84,7 +84,7 @@ class GymnasiumGame(ForeignGame):
         self.id, settings = self.find(env)
         self.settings = settings | {key: value for key, value in options.items() if key not in SHARED}
         self.settings |= {"render_mode": "ansi"} if flag("ansi", ansi) else {}
-        self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MOST_TURNS)
+        self.ansi, self.max_turns = ansi, whole_number("max_turns", max_turns, least=1, most=MAX_TURNS)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         self._start(OwnRandom(np.random.default_rng(0)), 0)
         try:
@@ -102,7 +102,7 @@ class GymnasiumGame(ForeignGame):
         self.tell(self._first_message(*self._start(self._origin, self._seed)))
 
     def rules(self) -> str:
-        """Return the rules: the environment's name, the library, and how to act."""
+        """Return the environment's name, the library, and how to act."""
         how = "one of the listed acts" if self.words else "a text"
         return f"{super().rules()} Each turn write {how}."
 
@@ -115,7 +115,7 @@ class GymnasiumGame(ForeignGame):
         return {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the words of the actions that the action mask allows, or None if actions are texts."""
+        """Return the words of the actions that the environment's action mask allows, or None if actions are texts."""
         return [word for action, word in enumerate(self.words) if self._is_allowed(action)] if self.words else None
 
     def hides_nothing(self) -> bool:
@@ -123,17 +123,20 @@ class GymnasiumGame(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Take an action, ignoring case and extra blanks in words. Raises IllegalAct for any other text."""
+        """Take the action that the text names, ignoring case and extra blanks, and return its word.
+
+        Raises IllegalAct, with the environment restored, for an unknown act or one on which the environment fails.
+        """
         action, word = self._parse_action(act)
         try:
             observation, reward, is_over, is_cut, info = self._step(action)
         except Exception as error:  # noqa: BLE001 no error of the environment may end the match
-            told = self.record_fault(error)
+            fault = self.record_fault(error)
             self._replay()
-            raise IllegalAct(f"the environment failed on it: {told}") from None
-        if why := self._refusal(observation, float(reward)):
+            raise IllegalAct(f"the environment failed on it: {fault}") from None
+        if reason := self._refusal(observation, float(reward)):
             self._replay()
-            raise IllegalAct(why.rstrip("."))
+            raise IllegalAct(reason.rstrip("."))
         self._history.append(action)
         self._paid_so_far += float(reward)
         if reward:
@@ -149,7 +152,7 @@ class GymnasiumGame(ForeignGame):
         return {**super().figures(), REWARD: self._paid_so_far}
 
     def copy_env(self) -> Any:
-        """Return a copy of the environment, by `deepcopy` or, if that would lose its state, by replaying the match."""
+        """Return a copy of the environment by `deepcopy` or, if that fails or loses state, by replaying the match."""
         if self.env is None:
             return None
         if not _is_rebuilt_by_deepcopy(self.env):
@@ -158,12 +161,12 @@ class GymnasiumGame(ForeignGame):
             except Exception:  # noqa: BLE001 environments hold files, processes and C objects
                 pass
         twin = copy.copy(self)
-        twin.env = None  # which this game goes on using
+        twin.env = None  # so that _replay does not close this game's environment
         twin._replay()
         return twin.env
 
     def close(self) -> None:
-        """Close the environment. What it raises counts among the `faults`."""
+        """Close the environment. Records an exception in `faults`."""
         env, self.env = self.env, None
         if env is not None:
             try:
@@ -173,27 +176,27 @@ class GymnasiumGame(ForeignGame):
                 self.record_fault(error)
 
     def _make(self) -> Any:
-        """Create the environment, not yet reset."""
+        """Create the environment without resetting it."""
         return importlib.import_module("gymnasium").make(self.id, disable_env_checker=True, **self.settings)
 
     def _parse_action(self, act: str) -> tuple[Any, str]:
-        """Return the action for an act's text, and the act in normal form. Raises IllegalAct if there is none."""
+        """Return the action for an act's text and the normalised text. Raises IllegalAct if no action matches."""
         word = " ".join(act.split())
         if not self.words:
             if not self.env.action_space.contains(act.strip()):
                 raise IllegalAct(f"write a text of {to_one_line(str(self.env.action_space))}")
             return act.strip(), to_one_line(act, ACTION_LENGTH)
-        for action, known in enumerate(self.words):
-            if known.lower() == word.lower() and self._is_allowed(action):
-                return action + int(self.env.action_space.start), known
+        for action, name in enumerate(self.words):
+            if name.lower() == word.lower() and self._is_allowed(action):
+                return action + int(self.env.action_space.start), name
         raise IllegalAct("write one of the listed acts")
 
     def _first_message(self, observation: Any, info: Mapping[str, Any]) -> str:
-        """Return the first observation as text."""
+        """Return the text of the match's first message."""
         return self._observation_text(observation, info)
 
     def _refusal(self, observation: Any, reward: float) -> str:
-        """Return why the environment could not read the act, which is then illegal; "" if it could."""
+        """Return the reason if the environment could not read the act, which is then illegal, else ""."""
         return ""
 
     def _observation_text(self, observation: Any, info: Mapping[str, Any]) -> str:
@@ -216,19 +219,19 @@ class GymnasiumGame(ForeignGame):
             )
         if not _is_short(self.env.observation_space, spaces):
             space = to_one_line(str(self.env.observation_space), 120)
-            raise ValueError(f"{self.id} has observations of more than {MOST_NUMBERS} numbers: {space}")
+            raise ValueError(f"{self.id} has observations of more than {MAX_NUMBERS} numbers: {space}")
 
-    def _start(self, chance: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
+    def _start(self, random_state: OwnRandom, seed: int) -> tuple[Any, Mapping[str, Any]]:
         """Create and reset the environment, and return its first observation and info."""
-        self._random, self._mask = copy.copy(chance), None
+        self._random, self._mask = copy.copy(random_state), None
         try:
             with self._random.activate():
                 self.env = self._make()
                 observation, info = self.env.reset(seed=seed)
         except Exception as error:  # noqa: BLE001 an environment may refuse its settings in any way
             self.close()
-            why = to_one_line(f"{type(error).__name__}: {error}")
-            raise ValueError(f"{self.library} cannot make {self.title}: {why}") from None
+            reason = to_one_line(f"{type(error).__name__}: {error}")
+            raise ValueError(f"{self.library} cannot make {self.title}: {reason}") from None
         return observation, info
 
     def _step(self, action: Any) -> tuple[Any, Any, bool, bool, Mapping[str, Any]]:
@@ -237,7 +240,7 @@ class GymnasiumGame(ForeignGame):
         return observation, reward, bool(is_over), bool(is_cut), info
 
     def _replay(self) -> None:
-        """Replace the environment by a new one, and repeat this match's acts there."""
+        """Replace the environment with a new one in which this match's acts are repeated."""
         mask = self._mask
         self.close()
         self._start(self._origin, self._seed)
@@ -249,32 +252,32 @@ class GymnasiumGame(ForeignGame):
         return self._mask is None or bool(self._mask[action])
 
     def _action_words(self, acts: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the words of discrete actions; () for text actions. Raises ValueError for a wrong number of words."""
+        """Return the words of discrete actions, or () for text actions. Raises ValueError for unsuitable `acts`."""
         space = self.env.action_space
-        number = int(getattr(space, "n", 0)) if type(space).__name__ == "Discrete" else 0
-        if number > MOST_NUMBERS:
-            raise ValueError(f"{self.id} has {number} actions, more than {MOST_NUMBERS}")
+        count = int(getattr(space, "n", 0)) if type(space).__name__ == "Discrete" else 0
+        if count > MAX_NUMBERS:
+            raise ValueError(f"{self.id} has {count} actions, more than {MAX_NUMBERS}")
         words = WORDS.get(self.id.rpartition("-v")[0], ()) if acts is None else tuple(acts)
-        if acts is not None and not (len(words) == number == len({to_one_line(str(w)).lower() for w in words} - {""})):
-            raise ValueError(f"acts must be {number} different words, not {', '.join(map(str, words))[:60]}")
-        return tuple(map(to_one_line, words)) if len(words) == number else tuple(map(str, range(number)))
+        if acts is not None and not (len(words) == count == len({to_one_line(str(w)).lower() for w in words} - {""})):
+            raise ValueError(f"acts must be {count} different words, not {', '.join(map(str, words))[:60]}")
+        return tuple(map(to_one_line, words)) if len(words) == count else tuple(map(str, range(count)))
 
 
 def _is_rebuilt_by_deepcopy(env: Any) -> bool:
-    """Return True if `deepcopy` would rebuild the environment, or one inside it, from its constructor arguments."""
-    easy = importlib.import_module("gymnasium.utils").EzPickle
+    """Return whether `deepcopy` would rebuild the environment, or one that it wraps, from its constructor arguments."""
+    ez_pickle = importlib.import_module("gymnasium.utils").EzPickle
     while env is not None:
-        if isinstance(env, easy):
+        if isinstance(env, ez_pickle):
             return True
         env = vars(env).get("env")
     return False
 
 
 def _is_short(space: Any, spaces: Any) -> bool:
-    """Return True if the space's values, or their parts, are texts or arrays of at most `MOST_NUMBERS` numbers."""
+    """Return whether the space has only texts, discrete values and arrays of at most `MAX_NUMBERS` numbers."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
         return all(_is_short(each, spaces) for each in inner)
     if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
-        return int(np.prod(space.shape)) <= MOST_NUMBERS
+        return int(np.prod(space.shape)) <= MAX_NUMBERS
     return isinstance(space, spaces.Discrete | spaces.Text)

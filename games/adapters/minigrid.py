@@ -1,4 +1,4 @@
-"""MiniGrid's and BabyAI's grid worlds (Chevalier-Boisvert et al. 2023) as single-player games in text or pictures."""
+"""MiniGrid's and BabyAI's grid worlds (Chevalier-Boisvert et al. 2023) as single-agent games in text or pictures."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from games.png import Album
 OUTCOME = "outcome"
 ACTS = ("left", "right", "forward", "pickup", "drop", "toggle", "done")
 """Acts in the order of their numbers in the library."""
-WIDEST = 64
-"""Maximum of the environment's numeric options, which may be sizes. `max_steps` may be larger."""
-MOST_STEPS = 10_000
+MAX_SETTING = 64
+"""Maximum of the environment's numeric options except `max_steps`, because they may be sizes."""
+MAX_STEPS = 10_000
 
 
 class MiniGrid(ForeignGame):
-    """Single-player game in the MiniGrid environment `env`, whose agent sees the 7 x 7 cells in front of it.
+    """Single-agent game in the MiniGrid environment `env`, whose agent sees the 7 x 7 cells in front of it.
 
-    Acts: up to `acts` of left, right, forward, pickup, drop, toggle and done, separated by spaces or commas. If one has
-    no effect, those after it are skipped. Options, in addition to TextGame's and the environment's: view, "text",
-    "picture" or "both"; acts, 1 to 8, by default 3 if there is a picture and else 1; tile, 4 to 32, a cell's width in
-    pixels. Reward part "outcome": the environment's reward, 1 - 0.9 * steps / max_steps at the goal. Raises ValueError
-    if the environment cannot be made with these options.
+    A turn consists of up to `acts` of left, right, forward, pickup, drop, toggle and done, separated by spaces or
+    commas. If one has no effect, the rest are skipped. Options besides those of TextGame and the environment: view,
+    "text", "picture" or "both"; acts, 1 to 8 (default 1 for text, else 3); tile, 4 to 32, a cell's width in pixels.
+    Reward part "outcome": the environment's reward, 1 - 0.9 * steps / max_steps at the goal. Raises ValueError if the
+    environment cannot be made with these options.
     """
 
     name = "minigrid"
@@ -53,7 +53,7 @@ class MiniGrid(ForeignGame):
         self.settings = {key: value for key, value in options.items() if key not in SHARED}
         for key, value in self.settings.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
-                least, most = (1, MOST_STEPS) if key == "max_steps" else (0, WIDEST)
+                least, most = (1, MAX_STEPS) if key == "max_steps" else (0, MAX_SETTING)
                 whole_number(key, value, least=least, most=most)
         super().__init__(env, self.seats, **{key: value for key, value in options.items() if key in SHARED})
         self.id = find_environment(self.family, env)
@@ -66,7 +66,7 @@ class MiniGrid(ForeignGame):
         self._show("", self.env.gen_obs()["image"])
 
     def rules(self) -> str:
-        """Return the task and the acts, as text."""
+        """Return how to act, as text. The task is the public fact `mission`."""
         how = "one act" if self.acts == 1 else f"up to {self.acts} acts a turn, with blanks between them"
         return (
             f"You move through a grid of rooms and see the cells before you; you look up. Write {how}: "
@@ -74,11 +74,11 @@ class MiniGrid(ForeignGame):
         )
 
     def public(self) -> dict[str, Any]:
-        """Return the `mission` and the environment's `steps_left`."""
+        """Return the `mission` and `steps_left`, the environment's remaining steps."""
         return {"mission": to_one_line(str(self.env.mission)), "steps_left": max(self.env.steps_remaining, 0)}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {}: the only seat's facts are the public ones."""
+        """Return {}: all facts are public."""
         return {}
 
     def legal(self, seat: str) -> list[str]:
@@ -90,18 +90,18 @@ class MiniGrid(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the grid, the agent's position and direction, and its carried object, as text."""
+        """Return the environment's hash of its state, and the carried object, as text."""
         carried = self.env.carrying
         return f"{self.env.hash()} {carried and carried.encode()}"
 
     def picture(self, hash: str) -> bytes:
-        """Return a picture of this match. Raises KeyError for another hash."""
+        """Return the picture with this hash. Raises KeyError if the match has shown none."""
         return self.album.pictures[hash]
 
     def play(self, seat: str, act: str) -> str:
-        """Perform the acts in order until one has no effect, and show the agent's view. Returns the performed acts.
+        """Perform the acts in order until one has no effect, show the new view, and return the performed acts.
 
-        Raises IllegalAct for unknown words, or for too many.
+        Raises IllegalAct for unknown words or too many acts.
         """
         words = act.lower().replace(",", " ").split()
         if not words or len(words) > self.acts or not {*words} <= {*ACTS}:
@@ -110,7 +110,7 @@ class MiniGrid(ForeignGame):
         for count, word in enumerate(words, 1):
             before = self._read_local_state()
             with self._random.activate():
-                seen, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
+                observation, reward, is_over, is_cut, _ = self.env.step(ACTS.index(word))
             if reward:
                 self.pay(seat, OUTCOME, float(reward))
             self.reached |= reward > 0
@@ -118,28 +118,31 @@ class MiniGrid(ForeignGame):
                 self.end("solved" if self.reached else "over" if is_over else "turns", "The match is over.")
                 return " ".join(words[:count])
             if word != "done" and self._read_local_state() == before:
-                left = " ".join(words[count:])
-                news = f"{word} has no effect.{left and f' Not done: {left}.'}"
+                skipped = " ".join(words[count:])
+                news = f"{word} has no effect.{skipped and f' Not done: {skipped}.'}"
                 break
-        self._show(news, seen["image"])
+        self._show(news, observation["image"])
         return " ".join(words[:count])
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `faults`, `solved` (whether the environment gave a positive reward) and the environment's `steps`."""
+        """Return `faults`, `solved` (whether there was a positive reward) and `steps`, the environment's step count."""
         return {**super().figures(), "solved": self.reached, "steps": int(self.env.step_count)}
 
     def _read_local_state(self) -> tuple[Any, ...]:
-        """Return the state that one act can change: position, direction, carried object and object in front."""
+        """Return everything that one act can change: position, direction, carried object and object in front."""
         front = self.env.grid.get(*self.env.front_pos)
-        place = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
-        return *place, self.env.carrying, front, front and front.encode()
+        pose = tuple(map(int, self.env.agent_pos)), int(self.env.agent_dir)
+        return *pose, self.env.carrying, front, front and front.encode()
 
     def _show(self, news: str, image: Any) -> None:
-        """Send the agent a text and its view in the form of the option `view`. `image` is MiniGrid's encoded view."""
-        seen = "" if self.view == "picture" else describe(image, self.env.carrying)
+        """Send the agent `news` and its view, in the form that the option `view` sets.
+
+        `image` is MiniGrid's encoding of the view.
+        """
+        view_text = "" if self.view == "picture" else describe(image, self.env.carrying)
         pixels = None if self.view == "text" else self.env.get_pov_render(self.tile)
         images = () if pixels is None else (self.album.add(np.ascontiguousarray(pixels, dtype=np.uint8)),)
-        self.tell(f"{news} {seen}".strip(), images=images)
+        self.tell(f"{news} {view_text}".strip(), images=images)
 
 
-MiniGrid.players = {"noop": lambda game, seed: lambda seen: "done"}
+MiniGrid.players = {"noop": lambda game, seed: lambda view: "done"}

@@ -1,4 +1,4 @@
-"""Environments of MiniGrid and BabyAI by name."""
+"""Names and construction of the environments of MiniGrid and BabyAI."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from games.base import to_one_line
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
-MOST_DRAWS = 200_000
-"""Maximum random numbers for a world, about a second. Levels draw until all objects have a place."""
+MAX_DRAWS = 200_000
+"""Maximum random numbers for one level, about a second. Levels draw until all objects have a position."""
 
 
 def find_environment(family: str, name: str) -> str:
-    """Return the id of an environment of a family, "MiniGrid" or "BabyAI", by its name without the family's.
+    """Return the id of the environment `name` of a family, "MiniGrid" or "BabyAI". The id is `family-name`.
 
     Raises ValueError, in one line with the nearest name, if there is none, or if the library is not installed.
     """
@@ -29,8 +29,8 @@ def find_environment(family: str, name: str) -> str:
         with OwnRandom(np.random.default_rng(0)).activate():
             importlib.import_module("minigrid")
     except ImportError as error:
-        needs, why = f"{family.lower()}:{to_one_line(name, 80)} needs MiniGrid", to_one_line(str(error))
-        raise ValueError(f"{needs} ({why}): pip install 'arena-selfplay[minigrid]'") from None
+        needs, reason = f"{family.lower()}:{to_one_line(name, 80)} needs MiniGrid", to_one_line(str(error))
+        raise ValueError(f"{needs} ({reason}): pip install 'arena-selfplay[minigrid]'") from None
     registry = importlib.import_module("gymnasium").registry
     known = [key.removeprefix(prefix) for key in registry if key.startswith(prefix)]
     if name not in known:
@@ -51,20 +51,23 @@ def find_babyai(name: str) -> str:
 
 
 class _BoundedRandom:
-    """Source of random numbers that fails after `MOST_DRAWS`, with an error that no level catches."""
+    """Source of random integers that raises ValueError after `MAX_DRAWS` draws, so that level generation ends.
+
+    Levels catch RecursionError and try again, but not ValueError.
+    """
 
     def __init__(self, draw: Callable[..., int]) -> None:
-        self._draw, self._left = draw, MOST_DRAWS
+        self._draw, self._left = draw, MAX_DRAWS
 
     def __call__(self, *limits: Any) -> int:
         self._left -= 1
         if self._left < 0:
-            raise ValueError(f"no world has these options, in {MOST_DRAWS:,} random numbers")
+            raise ValueError(f"no level with these options was found in {MAX_DRAWS:,} random numbers")
         return self._draw(*limits)
 
 
 def make_environment(id: str, settings: Mapping[str, Any], random_state: OwnRandom, seed: int) -> Any:
-    """Return a new environment after its reset with a seed. Raises ValueError, in one line, if that fails."""
+    """Create an environment, reset it with the seed, and return it. Raises ValueError, in one line, if that fails."""
     try:
         with random_state.activate():  # also silences what level generation prints
             env = importlib.import_module("gymnasium").make(id, disable_env_checker=True, **settings).unwrapped

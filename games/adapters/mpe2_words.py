@@ -1,7 +1,7 @@
-"""Texts for MPE2's particle worlds, whose observations are vectors of positions, velocities and utterances.
+"""Texts for MPE2's particle worlds (Lowe et al. 2017): names for the parts of their observation vectors.
 
-Lowe et al. (2017). Parts are in the order in which the environments concatenate them; a vector of another length,
-as with options that limit what is seen, is shown as numbers.
+The parts are positions, velocities, colours and utterances, listed in the environments' own order. A vector of
+another length, as with options that limit what an agent observes, is shown as numbers.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Any
 import numpy as np
 
 MOVES = ("stay", "left", "right", "down", "up")
-LEAST = 0.005
-"""Shorter distances are written as none."""
+SMALLEST_SHOWN = 0.005
+"""Smallest component of a displacement or velocity that is written."""
 Vector = list[float]
 Layout = Callable[[Any, Any], Iterator[tuple[str, str, int]]]
-"""Function of world and agent that yields the parts of an observation: name, kind and how many."""
+"""Function of world and agent that yields the parts of an observation as (name, kind, number of parts)."""
 
 
-def word(env: Any, seat: str, action: int) -> str:
-    """Return an action as text: a move, an utterance, or both."""
+def format_act(env: Any, seat: str, action: int) -> str:
+    """Return an action's text: a move, an utterance, or both."""
     agent = _find_agent(env, seat)
     if not agent.movable:
         return f"say {action}"
-    said, move = divmod(action, len(MOVES))
-    return MOVES[move] if agent.silent else f"{MOVES[move]}, say {said}"
+    utterance, move = divmod(action, len(MOVES))
+    return MOVES[move] if agent.silent else f"{MOVES[move]}, say {utterance}"
 
 
-def make_look(layout: Layout) -> Callable[[Any, str], dict[str, Any]]:
-    """Return a function that describes observations of this layout; {} for one of another length."""
+def make_describer(layout: Layout) -> Callable[[Any, str], dict[str, Any]]:
+    """Return a function that describes a seat's observation by this layout, or returns {} if its length differs."""
 
-    def look(env: Any, seat: str) -> dict[str, Any]:
+    def describe(env: Any, seat: str) -> dict[str, Any]:
         vector: Vector = np.asarray(env.observe(seat), dtype=float).tolist()
-        told: dict[str, Any] = {}
-        at = 0
+        facts: dict[str, Any] = {}
+        offset = 0
         for name, kind, count in layout(env.world, _find_agent(env, seat)):
-            size = {"way": 2, "colour": env.world.dim_color, "speech": env.world.dim_c}[kind]
+            size = {"vector": 2, "colour": env.world.dim_color, "speech": env.world.dim_c}[kind]
             for number in range(count):
                 label = f"{name}_{number}" if count > 1 else name
-                told[label] = _DESCRIBE[kind](vector[at : at + size])
-                at += size
-        return told if at == len(vector) else {}
+                facts[label] = _DESCRIBE[kind](vector[offset : offset + size])
+                offset += size
+        return facts if offset == len(vector) else {}
 
-    return look
+    return describe
 
 
 def describe_vector(vector: Vector) -> str:
@@ -51,13 +51,13 @@ def describe_vector(vector: Vector) -> str:
     parts = [
         f"{words[length > 0]} {abs(length):.2f}"
         for length, words in zip(vector, (("left", "right"), ("down", "up")), strict=True)
-        if abs(length) >= LEAST
+        if abs(length) >= SMALLEST_SHOWN
     ]
     return ", ".join(parts) or "none"
 
 
 def _describe_colour(vector: Vector) -> str:
-    """Return the number of the landmark that has the colour: landmarks differ in their strongest channel."""
+    """Return the landmark of this colour: the strongest channel is the landmark's number."""
     return f"landmark_{int(np.argmax(vector))}" if any(vector) else "none"
 
 
@@ -66,7 +66,7 @@ def _describe_speech(vector: Vector) -> str:
 
 
 _DESCRIBE: dict[str, Callable[[Vector], str]] = {
-    "way": describe_vector,
+    "vector": describe_vector,
     "colour": _describe_colour,
     "speech": _describe_speech,
 }
@@ -77,38 +77,38 @@ def _find_agent(env: Any, seat: str) -> Any:
 
 
 def _simple(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
-    yield from (("velocity", "way", 1), ("landmark", "way", len(world.landmarks)))
+    yield from (("velocity", "vector", 1), ("landmark", "vector", len(world.landmarks)))
 
 
 def _speaker_listener(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
     if agent.movable:
-        yield from (("velocity", "way", 1), ("landmark", "way", len(world.landmarks)), ("heard", "speech", 1))
+        yield from (("velocity", "vector", 1), ("landmark", "vector", len(world.landmarks)), ("heard", "speech", 1))
     else:
         yield "goal_of_listener", "colour", 1
 
 
 def _reference(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
-    yield from (("velocity", "way", 1), ("landmark", "way", len(world.landmarks)))
+    yield from (("velocity", "vector", 1), ("landmark", "vector", len(world.landmarks)))
     yield from (("goal_of_other", "colour", 1), ("heard", "speech", len(world.agents) - 1))
 
 
 def _spread(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
     others = len(world.agents) - 1
-    yield from (("velocity", "way", 1), ("place", "way", 1), ("landmark", "way", len(world.landmarks)))
-    yield from (("other", "way", others), ("heard", "speech", others))
+    yield from (("velocity", "vector", 1), ("place", "vector", 1), ("landmark", "vector", len(world.landmarks)))
+    yield from (("other", "vector", others), ("heard", "speech", others))
 
 
 def _adversary(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
     if not agent.adversary:
-        yield "goal", "way", 1
-    yield from (("landmark", "way", len(world.landmarks)), ("other", "way", len(world.agents) - 1))
+        yield "goal", "vector", 1
+    yield from (("landmark", "vector", len(world.landmarks)), ("other", "vector", len(world.agents) - 1))
 
 
 def _tag(world: Any, agent: Any) -> Iterator[tuple[str, str, int]]:
     others = [other for other in world.agents if other is not agent]
     obstacles = sum(not landmark.boundary for landmark in world.landmarks)
-    yield from (("velocity", "way", 1), ("place", "way", 1), ("obstacle", "way", obstacles))
-    yield from (("other", "way", len(others)), ("runner_velocity", "way", sum(not o.adversary for o in others)))
+    yield from (("velocity", "vector", 1), ("place", "vector", 1), ("obstacle", "vector", obstacles))
+    yield from (("other", "vector", len(others)), ("runner_velocity", "vector", sum(not o.adversary for o in others)))
 
 
 LAYOUTS: dict[str, tuple[Layout, str]] = {
@@ -121,4 +121,4 @@ LAYOUTS: dict[str, tuple[Layout, str]] = {
     "simple_adversary_v3": (_adversary, "Agents are paid for nearing the goal, which the adversary has to guess."),
     "simple_tag_v3": (_tag, "Adversaries chase the agent, are slower and paid for hits; circles are in the way."),
 }  # fmt: skip
-"""Layout and a line of rules by environment."""
+"""Layout and line of rules of each environment."""

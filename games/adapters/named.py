@@ -1,4 +1,4 @@
-"""Names of environments with settings, such as `FrozenLake-v1(is_slippery=false, map_name=4x4)`."""
+"""Parsing of environment names with settings, such as `FrozenLake-v1(is_slippery=false, map_name=4x4)`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from games.base import to_one_line
 
 Setting = bool | int | float | str
 CALL = re.compile(r"([^()]+?)\s*(?:\(([^()]*)\))?")
-WORDS: dict[str, Setting] = {"true": True, "false": False}
+BOOLEANS: dict[str, Setting] = {"true": True, "false": False}
 
 
 def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
-    """Split a name with optional settings in brackets into the name and the settings by their names.
+    """Split `NAME(setting=value, …)` into the name and its settings. The brackets may be missing.
 
-    Values are true, false, numbers or other texts. Raises ValueError, in one line, for any other form.
+    Values are parsed as true, false or numbers, otherwise kept as text. Raises ValueError, in one line, for any other
+    form.
     """
     match = CALL.fullmatch(text.strip())
     if match is None:
@@ -30,9 +31,8 @@ def split_settings(text: str) -> tuple[str, dict[str, Setting]]:
 
 
 def _parse_value(text: str) -> Setting:
-    """Parse a setting's value."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in BOOLEANS:
+        return BOOLEANS[text.lower()]
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)

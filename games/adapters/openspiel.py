@@ -1,4 +1,4 @@
-"""OpenSpiel's games as text games, in OpenSpiel's own words (Lanctot et al. 2019)."""
+"""OpenSpiel's games as text games, with OpenSpiel's own texts for acts and observations (Lanctot et al. 2019)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from games.families.openspiel import OpenSpielGame, load
 
 
 class AnyOpenSpiel(OpenSpielGame):
-    """Any OpenSpiel game in OpenSpiel's own words; `game` is its name with parameters, as `oh_hell(players=4)`.
+    """Any OpenSpiel game; `game` is its name with parameters, such as `oh_hell(players=4)`.
 
-    With hidden information, other seats do not read an act; each seat sees only OpenSpiel's observation for it.
+    In a game with hidden information, acts are not shown to other seats; each seat sees only its own observation.
     """
 
     name = "openspiel"
@@ -25,7 +25,7 @@ class AnyOpenSpiel(OpenSpielGame):
         super().__init__(game, **options)
 
     def rules(self) -> str:
-        """Return the game's name and parameters, the seats, and whether it is zero-sum or cooperative, as one text."""
+        """Return the game's name and parameters, the seats, and how the payoffs relate, as one text."""
         kind, aims = self.spiel.get_type(), pyspiel.GameType.Utility
         aim = {aims.ZERO_SUM: "What one wins the others lose.", aims.IDENTICAL: "All are paid the same."}
         return (
@@ -34,18 +34,16 @@ class AnyOpenSpiel(OpenSpielGame):
         )
 
     def words(self, actions: list[int]) -> dict[str, int]:
-        """Map act texts to OpenSpiel's actions. An empty or repeated text gets " #" and the action number appended."""
-        written = [(self.word(action), action) for action in actions]
-        shared = Counter(word for word, _ in written)
-        return {
-            word if word and shared[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in written
-        }
+        """Return the actions by act text. "#" and the action number are appended to an empty or repeated text."""
+        texts = [(self.word(action), action) for action in actions]
+        counts = Counter(word for word, _ in texts)
+        return {word if word and counts[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in texts}
 
     def text_for_others(self, action: int, word: str) -> str:
         """Return the act's text for the other seats: the text itself with perfect information, else ""."""
         return word if self.perfect_information else ""
 
     def verdict(self) -> tuple[str, str]:
-        """Return the reason of the end, always "over", and an announcement of every seat's payoff."""
+        """Return the reason why the match ended, always "over", and an announcement of every seat's payoff."""
         returns = ", ".join(f"{seat} {value:g}" for seat, value in zip(self.seats, self.returns(), strict=True))
         return "over", f"The match is over: {returns}."

@@ -1,4 +1,4 @@
-"""Overcooked-AI's kitchens as text games of cooks who share the reward (Carroll et al. 2019)."""
+"""Overcooked-AI's kitchens as cooperative text games (Carroll et al. 2019)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def find_kitchen(name: str) -> str:
         with OwnRandom(np.random.default_rng(0)).activate():  # gym prints a warning
             folder = importlib.import_module(f"{MODULE}.static").LAYOUTS_DIR
     except ImportError as error:
-        why = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
-        raise ValueError(f"{why}: pip install 'arena-selfplay[overcooked]'") from None
+        reason = f"overcooked:{to_one_line(name, 80)} needs Overcooked-AI ({to_one_line(str(error))})"
+        raise ValueError(f"{reason}: pip install 'arena-selfplay[overcooked]'") from None
     kitchens = sorted(path.stem for path in Path(folder).glob("*.layout"))
     if name not in kitchens:
         near = difflib.get_close_matches(name, kitchens, n=1)
@@ -47,7 +47,7 @@ def find_kitchen(name: str) -> str:
 
 @functools.cache
 def load_kitchen(name: str) -> Any:
-    """Return the library's rules of a kitchen. Matches share the object, because only its caches change."""
+    """Return the library's object with a kitchen's rules. Matches share it, because only its caches change."""
     module = _import_rules()
     module.Recipe.ALL_RECIPES_CACHE.clear()  # else this kitchen would get the orders of another one
     with OwnRandom(np.random.default_rng(0)).activate():
@@ -57,12 +57,12 @@ def load_kitchen(name: str) -> Any:
 
 
 class Overcooked(ForeignGame):
-    """Game of cooks in one of Overcooked-AI's kitchens, `env`, who act at the same time and share the reward.
+    """Cooperative game in the Overcooked-AI kitchen `env`. The cooks act at the same time and share the reward.
 
-    The seats write their acts in turn, hidden from each other; then all acts apply together. Options besides those of
-    TextGame: horizon, the steps of a match (default 400, as published); start "layout" or "random", the cooks' initial
-    places; pays, the reward parts to pay: "soup" (default), and "shaped", the library's own rewards for subgoals, which
-    go to the cook that reached them.
+    The seats write their acts in turn, hidden from each other; then all acts are applied together. Options besides
+    TextGame's: horizon, the steps of a match (default 400, as published); start "layout" or "random", the cooks'
+    initial positions; pays, the reward parts to pay: "soup" (default) and "shaped", the library's own rewards for
+    subgoals, which go to the cook that reached them.
     """
 
     name = "overcooked"
@@ -95,7 +95,7 @@ class Overcooked(ForeignGame):
         super().__init__(env, tuple(f"cook_{number}" for number in cooks), **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Place the cooks, by the layout or at random."""
+        """Create the initial state, with the cooks placed as the option `start` sets."""
         self._acts: list[Any] = []
         self.points, self.soups, self.shaped = 0.0, 0, dict.fromkeys(self.seats, 0.0)
         with self._set_recipes() as rules, OwnRandom(rng).activate():
@@ -107,8 +107,8 @@ class Overcooked(ForeignGame):
 
     def rules(self) -> str:
         """Return how to act, the legend of the drawing, and the orders."""
-        known = "".join(map("".join, load_kitchen(self.kitchen_name).terrain_mtx))
-        letters = ", ".join(f"{letter} {thing}" for letter, thing in THINGS.items() if letter in known)
+        cells = "".join(map("".join, load_kitchen(self.kitchen_name).terrain_mtx))
+        letters = ", ".join(f"{letter} {thing}" for letter, thing in THINGS.items() if letter in cells)
         return (
             f"You are one of the cooks in a kitchen: {letters}. All act at the same time and share the points. Each "
             f"turn write one of {', '.join(ACTS)}. A direction moves you there, or only turns you if the way is not "
@@ -120,7 +120,7 @@ class Overcooked(ForeignGame):
     def public(self) -> dict[str, Any]:
         """Return a drawing of the `kitchen`, the `cooks`, the contents of `pots` and `counters`, points and steps left.
 
-        Places are columns and rows, from 0 at the upper left. Bonus orders, if any, count double.
+        Positions are column,row, counted from 0 at the upper left. Bonus orders, if any, pay double.
         """
         return dict(self._shown)
 
@@ -137,12 +137,15 @@ class Overcooked(ForeignGame):
         return False
 
     def situation(self, seat: str) -> str:
-        """Return the state of cooks and things as text, without the time."""
+        """Return the kitchen's state as text, without the time."""
         with self._set_recipes():
             return repr({key: value for key, value in self.env.to_dict().items() if key != "timestep"})
 
     def play(self, seat: str, act: str) -> str:
-        """Store an act until all cooks have one, then apply them together. Raises IllegalAct for an unknown act."""
+        """Store the seat's act; once all cooks have acted, apply the acts together. Returns "".
+
+        Raises IllegalAct for an unknown act.
+        """
         word = act.strip().lower()
         if word not in ACTS:
             raise IllegalAct(f"write one of {', '.join(ACTS)}")
@@ -159,7 +162,7 @@ class Overcooked(ForeignGame):
         return ""
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `points`, the number of `soups` served, and `shaped_SEAT`, each cook's shaped reward."""
+        """Return `faults`, `points`, the number of `soups` served, and `shaped_SEAT`, each cook's shaped reward."""
         shaped = {f"shaped_{seat}": points for seat, points in self.shaped.items()}
         return {**super().figures(), "points": self.points, "soups": self.soups, **shaped}
 
@@ -171,7 +174,7 @@ class Overcooked(ForeignGame):
             return self.env.deepcopy()
 
     def _pay(self, news: Mapping[str, Any]) -> None:
-        """Pay the parts in `pays`: soups to all cooks, subgoals to the cook that reached them. Announce soups."""
+        """Pay the rewards that the option `pays` selects, and announce served soups."""
         served = float(sum(news["sparse_reward_by_agent"]))
         self.points += served
         for seat, shaped, has_served in zip(
@@ -190,9 +193,13 @@ class Overcooked(ForeignGame):
         with self._set_recipes() as rules:
             cooks = "; ".join(map(_describe_cook, self.seats, self.env.players))
             things = {place: _describe_thing(thing) for place, thing in sorted(self.env.objects.items())}
-            pots = [f"{_format_place(at)}: {things.get(at, 'empty')}" for at in sorted(rules.get_pot_locations())]
+            pots = [
+                f"{_format_place(place)}: {things.get(place, 'empty')}" for place in sorted(rules.get_pot_locations())
+            ]
             counters = [
-                f"{_format_place(at)}: {thing}" for at, thing in things.items() if at not in rules.get_pot_locations()
+                f"{_format_place(place)}: {thing}"
+                for place, thing in things.items()
+                if place not in rules.get_pot_locations()
             ]
         bonus = self._describe_orders("bonus_orders")
         return {
@@ -222,7 +229,7 @@ class Overcooked(ForeignGame):
 
     @contextlib.contextmanager
     def _set_recipes(self) -> Iterator[Any]:
-        """Set the library's recipes to this kitchen's and yield its rules. All kitchens of a process share recipes."""
+        """Activate this kitchen's recipes in the library, and yield its rules. Recipes are global in the library."""
         rules, recipes = load_kitchen(self.kitchen_name), _import_rules().Recipe
         if recipes.configuration is not rules.recipe_config:
             recipes.configure(rules.recipe_config)
@@ -246,7 +253,7 @@ def _describe_ingredients(ingredients: Sequence[str]) -> str:
 
 
 def _describe_thing(thing: Any) -> str:
-    """Return a thing as text; for a soup, also its ingredients and whether it is ready."""
+    """Return an object's name; for a soup, also its ingredients and whether it is ready."""
     if thing.name != "soup":
         return str(thing.name)
     state = "not cooking" if thing.is_idle else "ready" if thing.is_ready else f"ready in {thing.cook_time_remaining}"
@@ -259,7 +266,7 @@ def _describe_cook(seat: str, cook: Any) -> str:
 
 
 class _OldNumpy(types.ModuleType):
-    """numpy with the name `Inf`, which numpy 2 removed and the library's planners use."""
+    """numpy with the name `Inf`, which the library's planners use but numpy 2 removed."""
 
     Inf = np.inf
 
@@ -269,10 +276,10 @@ class _OldNumpy(types.ModuleType):
 
 @functools.cache
 def _make_planner(name: str) -> Any:
-    """Return the path planner of a kitchen for the library's greedy cook, computed once per process.
+    """Return a kitchen's path planner for the library's greedy cook, computed once per process.
 
-    It has no joint plans, which this cook does not need: the library takes up to 15 s for them and writes them into its
-    own folder.
+    Joint plans are omitted, because this cook does not use them. The library would take up to 15 s for them and write
+    them into its own folder.
     """
     planners: Any = importlib.import_module(f"{MODULE}.planning.planners")
     agents: Any = importlib.import_module(f"{MODULE}.agents.agent")
@@ -285,19 +292,19 @@ def _make_planner(name: str) -> Any:
 
 
 class Greedy:
-    """Overcooked-AI's GreedyHumanModel as a player: each step it heads for the most urgent thing that is nearest."""
+    """Player that acts as Overcooked-AI's GreedyHumanModel, which at each step heads for the nearest urgent target."""
 
     def __init__(self, game: Overcooked, seed: int) -> None:
         orders = load_kitchen(game.kitchen_name).start_all_orders
         if [tuple(order["ingredients"]) for order in orders] != [ONIONS] or len(game.seats) != 2:
-            raise ValueError(f"the expert plays kitchens of two whose only order is three onions, not {game.title}")
+            raise ValueError(f"expert plays only kitchens of two whose only order is three onions, not {game.title}")
         self.game, self._chance = game, OwnRandom(np.random.default_rng(seed))
         with self._chance.activate():
             planner = _make_planner(game.kitchen_name)
             self._cook = importlib.import_module(f"{MODULE}.agents.agent").GreedyHumanModel(planner)
 
     def __call__(self, view: View) -> str:
-        """Return the next act. If the library fails, record a fault of the game and return "stay"."""
+        """Return the next act. If the library fails, append the error to `game.faults` and return "stay"."""
         game = self.game
         self._cook.set_agent_index(game.seats.index(view.seat))
         try:

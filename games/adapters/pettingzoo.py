@@ -1,4 +1,4 @@
-"""PettingZoo's turn-based environments as text games: words for acts, short texts for arrays (Terry et al. 2021)."""
+"""PettingZoo's turn-based environments as text games, with texts for acts and observations (Terry et al. 2021)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from games.base import IllegalAct, to_one_line
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 OUTCOME = "outcome"
 SHOWN_NUMBERS = 64
-SHARED_PARTS = (
+UNCOPIED_FIELDS = (
     "screen",
     "game_font",
     "action_spaces",
     "observation_spaces",
-)  # never change; costly, or not to be copied
+)
+"""Attributes that copies share: they never change, and copying them is slow or impossible."""
 
 
 def load(name: str) -> Callable[..., Any]:
     """Return the `env` function of a classic environment (`connect_four_v3`) or of a module (`package.module`).
 
-    Raises ValueError, in one line with the nearest name or the package to install, if it cannot be found or imported.
+    Raises ValueError, in one line with the nearest name or the package to install, if there is none.
     """
     module = name if "." in name else f"pettingzoo.classic.{name}"
     try:
@@ -54,12 +55,12 @@ def load(name: str) -> Callable[..., Any]:
     except Exception as error:  # noqa: BLE001 a module of others may fail in any way
         raise ValueError(f"the module {module} cannot be imported: {to_one_line(str(error))}") from None
     if not callable(make := getattr(imported, "env", None)):
-        raise ValueError(f"the module {module} has no function env() that makes a PettingZoo AEC environment")
+        raise ValueError(f"the module {module} has no function env() that creates a PettingZoo AEC environment")
     return make  # type: ignore[no-any-return]
 
 
 def _suggest_file(name: str) -> str:
-    """Return the end of an error about a missing module: how to name its file, if the working directory has one."""
+    """Return the end of an error about a missing module. If the working directory has its file, says how to name it."""
     file = os.path.join(*name.split("."))
     for path in (f"{file}.py", os.path.join(file, "__init__.py")):
         if os.path.isfile(path):
@@ -76,11 +77,11 @@ def list_classics() -> list[str]:
 class PettingZooGame(ForeignGame):
     """Text game over any PettingZoo AEC environment with discrete actions; `env` is its name, class or factory.
 
-    Seats are named by the agents' texts. An act is the action's number, or a word in the classic environments. A seat
-    privately sees the environment's observation of its last turn, because many environments give none in between. Other
-    seats read an act only in classic games that allow it; elsewhere they learn what the environment shows. Reward part
-    "outcome": the environment's rewards. Raises ValueError for an environment that is no AECEnv, has actions that are
-    not discrete, or two agents of one name.
+    Seats have the agents' names. An act is the action's number, or a word in the environments of `WORDS`. A seat's
+    private facts are its observation at its last turn, because many environments have none between turns. Acts are
+    shown to other seats only where the environment's wording allows it. Reward part "outcome": the environment's
+    rewards. Raises ValueError for an environment that is not an AECEnv, has actions that are not discrete, or has two
+    agents of the same name.
     """
 
     name = "pettingzoo"
@@ -100,13 +101,13 @@ class PettingZooGame(ForeignGame):
         for agent in inner.possible_agents:
             if not isinstance(inner.action_space(agent), spaces.Discrete):
                 raise ValueError(f"{title} has no discrete actions that could be words: {inner.action_space(agent)}")
-        self.words = WORDS.get(title.rpartition(".")[2], NUMBERS)
-        self.perfect_information = self.words.perfect
+        self.wording = WORDS.get(title.rpartition(".")[2], NUMBERS)
+        self.perfect_information = self.wording.has_perfect_information
         super().__init__(title, seats, **{key: value for key, value in options.items() if key in SHARED})
         self.env = inner
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Reset the environment with a seed from `rng`, and store the first mover's observation and legal acts."""
+        """Reset the environment with a seed from `rng`, and store the first seat's observation and legal acts."""
         self._random = OwnRandom(rng)
         self._last_seen: dict[str, dict[str, Any]] = {}
         with self._random.activate():
@@ -115,24 +116,24 @@ class PettingZooGame(ForeignGame):
         self.agent_selection = str(self.env.agent_selection)
 
     def rules(self) -> str:
-        """Return one paragraph with the environment's name, the library, the seats, and how to act."""
-        how = f" {self.words.rules}" if self.words.rules else ""
+        """Return the environment's name, the library, the seats, and how to act, as text."""
+        how = f" {self.wording.rules}" if self.wording.rules else ""
         return f"{super().rules()}{how} Play one of the legal acts, just as written."
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return this seat's last observation as short texts, or its current facts in classic games that have such."""
+        """Return this seat's current facts if the environment's wording describes them, else its last observation."""
         if self.ended or seat != str(self.env.agent_selection):
             with self._random.activate():
-                if seen := self.words.look(self.env.unwrapped, seat):
+                if seen := self.wording.describe(self.env.unwrapped, seat):
                     return seen
         return copy.deepcopy(self._last_seen.get(seat, {}))
 
     def legal(self, seat: str) -> list[str]:
-        """Return the texts of the actions that the environment's action mask allows the mover."""
+        """Return the texts of the actions that the action mask allows the seat to move."""
         return list(self._acts)
 
     def play(self, seat: str, act: str) -> str:
-        """Play a listed act, ignoring case and extra blanks. Returns its text for other seats, or "" if hidden."""
+        """Play a legal act, ignoring case and extra blanks. Returns its text for other seats, or "" if hidden."""
         word = " ".join(act.split())
         listed = word if word in self._acts else next((a for a in self._acts if a.lower() == word.lower()), None)
         if listed is None:
@@ -145,21 +146,21 @@ class PettingZooGame(ForeignGame):
                     self.pay(str(agent), OUTCOME, float(reward))
             self._skip_terminated()
             self._observe()
-        return listed if self.words.open else ""
+        return listed if self.wording.acts_are_public else ""
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move according to the environment; after the end, `seat` itself."""
+        """Return the seat to move according to the environment, or `seat` after the end."""
         return seat if self.ended else str(self.env.agent_selection)
 
     def copy_env(self) -> Any:
         """Return a copy of the environment made field by field.
 
-        `deepcopy` would rebuild an EzPickle environment from its arguments and lose the match.
+        `deepcopy` would rebuild an EzPickle environment from its arguments and lose the match's state.
         """
         return _copy_fields(self.env, {})
 
     def _skip_terminated(self) -> None:
-        """Step terminated agents with None until a live agent is to move, and end the match if there is none."""
+        """Step terminated agents with None until it is a live agent's turn, and end the match if there is none."""
         env = self.env
         while env.agents and not all(env.terminations[a] or env.truncations[a] for a in env.agents):
             if not (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
@@ -168,7 +169,7 @@ class PettingZooGame(ForeignGame):
         self.end("over", "The match is over.")
 
     def _observe(self) -> None:
-        """Store the mover's legal acts (text to action) and its observation. After the end, store no acts."""
+        """Store the legal acts, as actions by text, and the observation of the seat to move. No acts after the end."""
         self._acts: dict[str, int] = {}
         if self.ended:
             return
@@ -178,32 +179,33 @@ class PettingZooGame(ForeignGame):
         mask = self.env.infos[agent].get("action_mask") if mask is None else mask
         space = self.env.action_space(agent)
         actions = range(space.start, space.start + space.n) if mask is None else np.flatnonzero(mask) + space.start
-        self._acts = {self.words.word(raw, agent, int(action)): int(action) for action in actions}
-        self._last_seen[str(agent)] = self.words.look(raw, agent) or to_texts(observation)
+        self._acts = {self.wording.format_act(raw, agent, int(action)): int(action) for action in actions}
+        self._last_seen[str(agent)] = self.wording.describe(raw, agent) or to_texts(observation)
 
 
 def _copy_fields(env: Any, memo: dict[int, Any]) -> Any:
-    twin = memo[id(env)] = object.__new__(type(env))
-    for name, part in vars(env).items():
-        if isinstance(part, AECEnv) and id(part) not in memo:
-            _copy_fields(part, memo)
-        elif name in SHARED_PARTS and part is not None:
-            memo[id(part)] = part
-    vars(twin).update(copy.deepcopy(vars(env), memo))
-    return twin
+    """Copy an environment and those that it wraps field by field. `memo` is that of `deepcopy`."""
+    copied = memo[id(env)] = object.__new__(type(env))
+    for name, value in vars(env).items():
+        if isinstance(value, AECEnv) and id(value) not in memo:
+            _copy_fields(value, memo)
+        elif name in UNCOPIED_FIELDS and value is not None:
+            memo[id(value)] = value
+    vars(copied).update(copy.deepcopy(vars(env), memo))
+    return copied
 
 
 def to_texts(observation: Any) -> dict[str, Any]:
-    """Return the parts of an observation, except `action_mask`, as short JSON-able values by name."""
+    """Return the parts of an observation, except `action_mask`, as short values for JSON, by name."""
     parts = observation if isinstance(observation, Mapping) else {"observation": observation}
     return {str(name): _shorten(part) for name, part in parts.items() if name != "action_mask"}
 
 
 def _shorten(part: Any) -> Any:
-    """Convert a part of an observation to short text or JSON-able values.
+    """Convert a part of an observation to short text or values for JSON.
 
-    Stacked 0/1 planes of a board become rows of digits (the number of the plane set in each cell, 0 for none), other
-    large 0/1 arrays the indices of their ones, and other arrays their numbers.
+    Stacked 0/1 planes of a board become rows of digits: the number of the plane that is 1 in each cell, or 0. Other
+    large 0/1 arrays become the indices of their ones, and all other arrays their numbers.
     """
     if isinstance(part, str):
         return part

@@ -1,4 +1,4 @@
-"""Texts for PettingZoo's environments: acts, observations and a line of rules."""
+"""Texts for acts, observations and rules of PettingZoo's environments."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ def _format_number(env: Any, seat: str, action: int) -> str:
     return str(action)
 
 
-def _read_nothing(env: Any, seat: str) -> dict[str, Any]:
-    """Return {}: the seat sees the environment's observation array instead."""
+def _describe_nothing(env: Any, seat: str) -> dict[str, Any]:
+    """Return {}, so that the seat sees the environment's observation array."""
     return {}
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts for one environment: how to write its acts and observations. `env` is the unwrapped environment."""
+    """How to write one environment's acts and observations. `env` is the unwrapped environment."""
 
-    word: Callable[[Any, str, int], str] = _format_number
-    """`word(env, seat, action)` returns the act's text."""
-    look: Callable[[Any, str], dict[str, Any]] = _read_nothing
-    """`look(env, seat)` returns the facts that this seat sees; {} falls back to its observation."""
-    open: bool = False
-    """Whether all seats may see every act."""
-    perfect: bool = False
+    format_act: Callable[[Any, str, int], str] = _format_number
+    """`format_act(env, seat, action)` returns the act's text."""
+    describe: Callable[[Any, str], dict[str, Any]] = _describe_nothing
+    """`describe(env, seat)` returns the facts that the seat sees, or {} to show its observation instead."""
+    acts_are_public: bool = False
+    """Whether all seats see every act."""
+    has_perfect_information: bool = False
     """Whether all seats see the whole state."""
     rules: str = ""
     """Line about how to play, for the rules."""
@@ -52,7 +52,7 @@ def _read_chess(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _format_point(env: Any, seat: str, action: int) -> str:
-    """Return the act text of a Go move: a point such as C4 (columns skip I, rows count from below), or PASS."""
+    """Return the text of a Go move: a point such as C4 (columns skip I, rows count from the bottom), or PASS."""
     size = env._N
     if action == size * size:
         return "PASS"
@@ -66,7 +66,7 @@ def _read_go(env: Any, seat: str) -> dict[str, Any]:
 
 
 def _read_cards(env: Any, seat: str) -> dict[str, Any]:
-    """Return a poker seat's hand, the public cards, and its own and all players' chips, from RLCard's state."""
+    """Return a poker seat's hand, the public cards, its chips and all players' chips, from RLCard's state."""
     raw = env.env.get_state(env.possible_agents.index(seat))["raw_obs"]
     public = raw["public_cards"] if "public_cards" in raw else [card for card in [raw["public_card"]] if card]
     hand = raw["hand"] if isinstance(raw["hand"], list) else [raw["hand"]]
@@ -94,10 +94,14 @@ def _read_hanabi(env: Any, seat: str) -> dict[str, Any]:
 _format_limit_act = _format_by_name("CALL", "RAISE", "FOLD", "CHECK")
 WORDS = {
     "tictactoe_v3": Wording(
-        open=True, perfect=True, rules="Squares 0 to 8, row by row; three in a row win. 1: yours, 2: the other's."
+        acts_are_public=True,
+        has_perfect_information=True,
+        rules="Squares 0 to 8, row by row; three in a row win. 1: yours, 2: the other's.",
     ),
     "connect_four_v3": Wording(
-        open=True, perfect=True, rules="Columns 0 to 6; four in a row win. 1: your pieces, 2: the other's."
+        acts_are_public=True,
+        has_perfect_information=True,
+        rules="Columns 0 to 6; four in a row win. 1: your pieces, 2: the other's.",
     ),
     "chess_v6": Wording(_format_uci, _read_chess, True, True, "Moves as e2e4; draws are claimed."),
     "go_v5": Wording(_format_point, _read_go, True, True, "X is black; write a point or PASS."),
@@ -110,7 +114,9 @@ WORDS = {
     ),
     **{
         name: Wording(
-            mpe2_words.word, mpe2_words.make_look(layout), rules=f"{rules} All act at once. Places are relative."
+            mpe2_words.format_act,
+            mpe2_words.make_describer(layout),
+            rules=f"{rules} All act at once. Places are relative.",
         )
         for name, (layout, rules) in mpe2_words.LAYOUTS.items()
     },

@@ -153,7 +153,7 @@ def test_act_that_fails_in_the_environment_changes_nothing() -> None:
         ("gymnasium:FrozenLake-v1", {"max_turns": 0}, "max_turns must be a whole number"),
         ("gymnasium:Pendulum-v1", {}, "Pendulum-v1 has neither discrete nor text actions: Box"),
         ("gymnasium:no.such:Env-v0", {}, "the module no.such cannot be imported: No module named 'no'"),
-        ("gymnasium:../x:Env-v0", {}, "is no name of a module"),
+        ("gymnasium:../x:Env-v0", {}, "is not a module name"),
     ],
 )
 def test_unavailable_environment_is_refused_in_one_line(name: str, options: dict[str, Any], message: str) -> None:

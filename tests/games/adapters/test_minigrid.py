@@ -158,6 +158,6 @@ def test_invalid_world_is_refused_in_one_line(name: str, options: dict[str, Any]
     [("minigrid:Fetch-5x5-N2-v0", {"numObjs": 30}), ("babyai:GoToLocal-v0", {"num_dists": 60})],
 )
 def test_refuses_worlds_that_cannot_be_laid_out(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no world has these options") as error:
+    with pytest.raises(ValueError, match="no level with these options") as error:
         games.make(name, **options)
     assert "\n" not in str(error.value)
