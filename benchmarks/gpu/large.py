@@ -1,6 +1,6 @@
-"""Models of users' sizes on one device: time and memory of an update and of play, and the estimates of `arena doctor`.
+"""Large models on one device: time and memory of an update and of play, and the memory that Arena estimates.
 
-`qwen2-3b` learns with all its weights in bfloat16, `qwen2-7b` through an adapter on a frozen base.
+`qwen2-3b` trains all its weights in bfloat16, `qwen2-7b` an adapter on a frozen base.
 """
 
 from pathlib import Path
@@ -31,20 +31,19 @@ from arena.learn.trainer import PolicyTrainer
 
 WHAT = (
     "learn: one update of two steps by PolicyTrainer, lr 0, half of the tokens sampled; tokens/s of all streams; the "
-    "first update is not timed. play: replies of 32 tokens in company, caches empty, prefill included. memory: most "
-    "that torch held on the device; estimate: arena.fits.formulas.estimate_update without the libraries, which lie "
-    "elsewhere"
+    "first update is not timed. play: a batch of replies of 32 tokens, caches empty, prefill included. memory: torch's "
+    "peak on the device; estimate: arena.fits.formulas.estimate_update without the parts that are not on the device"
 )
 ELSEWHERE = ("libraries", "compiled products")
 """Parts of the estimate that are not on the GPU."""
 WITHIN = 0.25
-"""Accepted relative error of the estimate, whose constants were fitted on a CPU to models of up to 0.5B."""
+"""Accepted relative error of the estimate. Its constants were fitted on a CPU to models of up to 0.5B."""
 BUDGET = 4096
 """Token budget of a pass, padding included."""
 
 
 def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure one model that plays, learns, and plays again, as in a run."""
+    """Measure one model while it plays, learns, and plays again, as in a run."""
     sheet.note("what", WHAT)
     on_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
     precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
@@ -85,14 +84,14 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
 
 
 def make_adapter(model: Any) -> ModuleWeights:
-    """Return a new adapter on the frozen model with bfloat16 linear layers, as `agents.policy.Bases` holds it."""
+    """Return a new adapter on the frozen model, whose linear layers become bfloat16, as in `agents.policy.Bases`."""
     base = convert_to_bf16(model.requires_grad_(False), packed=False)
     adapter = create_adapter(base, AdapterSpec(), 0)
     return ModuleWeights(adapter, AdapterOnBase(adapter, base, Path("made-up"), "made-up"))
 
 
 def _time_play(engine: InProcessEngine, weights: ModuleWeights, size: Size) -> float:
-    """Return the seconds of the second of two batches of replies. Contexts are read again each time."""
+    """Return the seconds of the second of two batches of replies. Publishing empties the caches before each."""
     rows, rng, vocabulary = size.batch_sizes[-1], np.random.default_rng(0), weights.module.config.vocab_size
     contexts = rng.integers(vocabulary, size=(rows, size.context)).tolist()
     seconds = 0.0

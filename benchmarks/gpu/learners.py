@@ -1,4 +1,4 @@
-"""Two learners of the same lessons: Arena's trainer, and a bare loop that needs only torch."""
+"""Two learners with the same interface: Arena's trainer, and a bare loop without DeepSpeed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from agents.scoring import StreamScorer, pack, score_with_entropy
 from agents.stream import Stream
 
 OPENING = 1
-"""Length of the shared opening of random streams, kept short so that sharing saves nothing."""
+"""Tokens of the shared opening of random streams, so few that sharing saves nothing."""
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A stream with an advantage for each of its sampled tokens."""
+    """Stream with an advantage for each of its sampled tokens."""
 
     stream: Stream
     advantages: np.ndarray
@@ -27,11 +27,11 @@ class Learner(Protocol):
     """Policy optimiser that learns from lessons."""
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Learn from all lessons once and return the metrics."""
+        """Learn from each lesson once and return the metrics."""
 
 
 class ArenaLearner:
-    """Arena's `PolicyTrainer`."""
+    """Learner that uses Arena's `PolicyTrainer`."""
 
     name = "PolicyTrainer"
 
@@ -43,17 +43,17 @@ class ArenaLearner:
         self.trainer, self.rng = PolicyTrainer("p", model, rule, bf16), np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Learn from all lessons once and return the metrics, means over tokens."""
+        """Learn from each lesson once and return the metrics, which are means over tokens."""
         return self.trainer.carry_out(self.trainer.plan([make_sample(lesson) for lesson in lessons], self.rng))
 
     def update_within(self, token_budget: int, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Update with another token budget of the micro-batches."""
+        """Learn from each lesson once, with this token budget for micro-batches from now on."""
         self.trainer.rule = self.trainer.rule.model_copy(update={"token_budget": token_budget})
         return self.update(lessons)
 
 
 def make_sample(lesson: Lesson) -> Any:
-    """Return the trainer's sample of a lesson, with every sampled token in the loss."""
+    """Convert a lesson to a sample for the trainer, with every sampled token in the loss."""
     from arena.learn.samples import Sample
 
     own = np.asarray(lesson.stream.mask, bool)
@@ -71,7 +71,7 @@ def make_sample(lesson: Lesson) -> Any:
 
 
 class BareLearner:
-    """Textbook policy gradient over the same micro-batches: clipping, torch's AdamW, no DeepSpeed, no statistics."""
+    """Textbook policy gradient over the same micro-batches, with gradient clipping and torch's AdamW."""
 
     name = "bare loop"
 
@@ -81,7 +81,7 @@ class BareLearner:
         self.device, self.rng = next(model.parameters()).device, np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
-        """Learn from all lessons once. Returns no metrics."""
+        """Learn from each lesson once. Returns no metrics."""
         self.scorer.train()
         for part in np.array_split(self.rng.permutation(len(lessons)), self.minibatches):
             self._step([lessons[i] for i in part])
@@ -101,7 +101,7 @@ class BareLearner:
 
 
 def choose_learner() -> tuple[type[ArenaLearner] | type[BareLearner], str]:
-    """Return Arena's learner and "" if it can be imported, else the bare one and the reason."""
+    """Return Arena's learner and "" if it can be imported, else the bare learner and the reason."""
     try:
         import arena.learn.trainer  # noqa: F401
         from arena.learn.distributed import get_deepspeed
@@ -113,7 +113,10 @@ def choose_learner() -> tuple[type[ArenaLearner] | type[BareLearner], str]:
 
 
 def make_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0) -> list[Lesson]:
-    """Return scored random streams of equal length with two turns each, half of their tokens sampled."""
+    """Return random streams of two turns and equal length, half of their tokens sampled, with random advantages.
+
+    The sampled tokens have the model's own log-probabilities.
+    """
     rng, vocabulary, part = np.random.default_rng(seed), model.config.vocab_size, length // 4
     streams = []
     for _ in range(count):

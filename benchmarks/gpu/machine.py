@@ -1,4 +1,4 @@
-"""Environment of the measurements: machine, packages, and peak rates of the device."""
+"""Environment of the measurements: machine, packages, and the device's peak rates."""
 
 import importlib.util
 from functools import partial
@@ -13,14 +13,14 @@ PACKAGES = ("deepspeed", "pydantic", "pettingzoo", "pyspiel", "openskill", "gymn
 
 
 def measure_machine(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Report names and versions, missing packages, and the rates of matrix products and copies."""
+    """Record names and versions, missing packages, and the rates of matrix products and copies."""
     sheet.attempt("environment", lambda: _note_environment(sheet))
     missing = [name for name in PACKAGES if not _is_installed(name)]
     sheet.note("missing", missing)
     if missing:
-        sheet.skip("whatever needs what is missing", ", ".join(missing))
+        sheet.skip("parts that need missing packages", ", ".join(missing))
     if not has_smollm2():
-        sheet.skip("SmolLM2's own weights", "not in ARENA_HOME: random weights of its shape instead")
+        sheet.skip("SmolLM2's own weights", "not in ARENA_HOME: random weights of the same shape instead")
     if device.type == "cuda":
         sheet.attempt("device", lambda: _note_device(sheet))
     for dtype in (torch.bfloat16, torch.float32):

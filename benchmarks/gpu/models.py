@@ -1,4 +1,4 @@
-"""Models of the measurements, their requests and their conversations."""
+"""Models for the measurements, engine requests, and sampled conversations."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from arena.cli.loop import wait
 
 
 def _make_qwen2_config(width: int, inner: int, layers: int, heads: int, kv_heads: int, **more: Any) -> Qwen2Config:
-    """Return the configuration of a published Qwen2.5."""
+    """Return the configuration of a published Qwen2.5 model with these sizes."""
     return Qwen2Config(
         hidden_size=width,
         intermediate_size=inner,
@@ -50,12 +50,12 @@ SHAPES: dict[str, PreTrainedConfig] = {
 
 
 def has_smollm2() -> bool:
-    """Return True if SmolLM2's own weights are in ARENA_HOME. Nothing is fetched."""
+    """Return whether SmolLM2's own weights are in ARENA_HOME. Downloads nothing."""
     return any(info.name == DEFAULT and info.state == "ready" for info in list_models())
 
 
 def build_model(name: str, device: torch.device, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Any, str]:
-    """Return a model on the device, and the source of its weights."""
+    """Return a model on the device and a description of its weights' source."""
     if name == "nano":
         return load_model(resolve("nano"), dtype).to(device), "made by agents.nano"
     if name == "smollm2-135m" and has_smollm2():
@@ -69,7 +69,7 @@ def build_model(name: str, device: torch.device, seed: int = 0, dtype: torch.dty
 def make_request(
     ids: list[int], key: str, max_tokens: int, seed: tuple[int, ...], temperature: float = 1.0, vocabulary: int = 0
 ) -> Request:
-    """Return a request for a reply. With `vocabulary`, one id in 24 ends it, so that rows end one by one."""
+    """Return a request for a reply. If `vocabulary` is its size, every 24th id ends the reply, so lengths differ."""
     stop_ids = frozenset(range(0, vocabulary, 24))
     return engine_requests.make_request(ids, max_tokens, key, seed=seed, temperature=temperature, stop_ids=stop_ids)
 
@@ -77,10 +77,10 @@ def make_request(
 def play_conversations(
     model: Any, bf16: bool, count: int, max_tokens: int, seed: int = 0
 ) -> tuple[list[Stream], list[float]]:
-    """Sample conversations of two turns, all at once. Returns their streams and temperatures.
+    """Sample conversations of two turns in one batch. Returns their streams and temperatures.
 
-    They share an opening, continue at unequal length and end one by one, so that caches, padding and compaction take
-    part.
+    They share an opening, continue with contexts of unequal length and end one by one, so that caches, padding and
+    compaction are used.
     """
     rng, vocabulary = np.random.default_rng(seed), model.config.vocab_size
     engine = InProcessEngine(Precision.BF16 if bf16 else Precision.FP32)

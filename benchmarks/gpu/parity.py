@@ -1,4 +1,4 @@
-"""Agreement of the log-probabilities of engine, scorer and trainer, on this device and on the CPU."""
+"""Agreement of log-probabilities between engine, scorer and trainer, on this device and on the CPU."""
 
 import copy
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from agents.scoring import StreamScorer, score_with_entropy
 from agents.stream import Stream
 
 TOLERANCE = {"fp32": 1e-4, "bf16": 0.1}
-"""Mean |difference| in nats. Random contexts are the hardest case for bf16: SmolLM2 has .055 there on a CPU. In real
-play the gate's own .05 has to hold, which the recipes see to.
+"""Maximum mean |difference| in nats. Random contexts are the hardest case for bf16: on a CPU, SmolLM2 has .055 there.
+In real play, runs enforce the gate's own tolerance of .05.
 """
 WHAT = (
     "conversations of two turns, sampled by InProcessEngine at temperatures .7 and 1: a shared opening, unequal "
     "lengths, replies that end one by one. gate: the engine's log-probabilities against agents.scoring on the same "
     "tokens; trainer: against PolicyTrainer.update's own gate; cpu: agents.scoring here against the same on the CPU. "
-    "Mean and greatest |difference| in nats over all sampled tokens"
+    "Mean and largest |difference| in nats over all sampled tokens"
 )
 
 
 def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Compare the engine with scorer (the gate), trainer and CPU, for each model and precision."""
+    """Compare the engine with scorer (as the gate does), trainer and CPU, for each model and precision."""
     sheet.note("what", WHAT)
     for name in size.parity_models:
         found = sheet.attempt(f"{name}: built", partial(build_model, name, device))

@@ -1,4 +1,4 @@
-"""Measure one part in this process, so that its failure or timeout affects no other part. Started by run.py.
+"""Measurement of one part in a process, so that its failure or timeout affects no other part. Started by run.py.
 
 python benchmarks/gpu/part.py PART --device cuda --size full --until 1800000000 --out part.json
 """
@@ -43,7 +43,7 @@ OF_A_MODEL: dict[str, Callable[..., Any]] = {
     "decode": measure_decoding,
     "long": measure_long_updates,
 }
-"""Parts with a model's name as suffix, such as speed-nano."""
+"""Parts whose names end in a model's name, such as speed-nano."""
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("part")
     parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
     parser.add_argument("--size", choices=SIZES, required=True)
-    parser.add_argument("--until", type=float, required=True, help="end of the part's time, by time.time()")
+    parser.add_argument("--until", type=float, required=True, help="deadline of the part, as by time.time()")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     sheet = Sheet(options.out, options.until)

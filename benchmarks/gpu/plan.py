@@ -1,6 +1,6 @@
-"""Larger parts: a whole run, a comparison with TRL, two ranks on a device, decoding, long updates, vision.
+"""Larger parts: a complete run, a comparison with TRL, two ranks on one device, decoding, long updates, vision.
 
-Each writes its figures as it goes. A run stays in `runs/gpu-…` of the working directory, and the next call resumes it.
+Figures are written as they are measured. Runs are in `runs/gpu-…` of the working directory; the next call resumes them.
 """
 
 import asyncio
@@ -34,14 +34,15 @@ from arena.config.experiment import LearnSpec
 CODER = "ARENA_QWEN"
 """Environment variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
 WINDING_UP = 25.0
-"""Seconds that a run has to end after an interrupt."""
+"""Time for a run to end after an interrupt."""
 CLOSE = 1e-5
+"""Maximum difference of a weight between one rank and two."""
 SMALL = 0.01
-"""Factor of advantages: Adam divides larger gradients by their own size, which would hide a wrong scale."""
+"""Factor on advantages. Adam divides larger gradients by their own size, which would hide a wrong scale."""
 
 
 def run_flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Run the flagship with a real model, and report its payoff against the panel before and after."""
+    """Run the flagship recipe with a real model, and record its payoff against the panel before and after."""
     coder = os.environ.get(CODER)
     if size.flagship == "negotiation" and coder is None:
         sheet.skip("Qwen2.5-Coder-0.5B-Instruct", f"{CODER} names no folder: SmolLM2 instead")
@@ -54,7 +55,7 @@ def run_flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
         text = f"{payoffs[0]:.2f} before, {payoffs[-1]:.2f} after {len(rows)} iterations"
         sheet.claim(f"{size.flagship}: payoff against the panel", text)
     else:
-        sheet.skip(f"{size.flagship}: payoff against the panel", f"judged {len(payoffs)} times: run this part again")
+        sheet.skip(f"{size.flagship}: payoff against the panel", f"{len(payoffs)} evaluations: run this part again")
     for name in ("play", "learn"):
         sheet.claim(
             f"seconds to {name}, median", f"{median(row['seconds'][name] for row in rows):.2f}" if rows else "none"
@@ -71,7 +72,7 @@ def run_vision(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _run_recipe(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
-    """Start or resume a run in a process of its own for the part's time, and return its folder."""
+    """Start or resume a run in its own process for as long as the part may take, and return the run's folder."""
     folder = Path("runs") / f"gpu-{label}-{recipe}"
     if (folder / "config.yaml").exists():
         command = ["resume", str(folder)]
@@ -110,7 +111,7 @@ def _read_payoffs(folder: Path) -> list[float]:
 
 
 def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Time an iteration beside TRL's step of as many tokens: one prompt for all replies, then one per pair."""
+    """Time an iteration and TRL's step of as many tokens: with one prompt for all replies, then one per pair."""
     if importlib.util.find_spec("trl") is None:
         raise ImportError("No module named 'trl'")
     from against_trl import judge_ratio, measure
@@ -189,7 +190,7 @@ async def _train_two_ranks(samples: Any, device: torch.device) -> dict[str, torc
 
 
 def measure_decoding(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure a decoding step of one model in milliseconds, and the time to read weights and caches once."""
+    """Measure the milliseconds of a model's decoding step, and the time to read its weights and caches once."""
     with prepare_model(sheet, size, device, name) as (model, _):
         rate = measure_copy_rate(device, size.matmul_width)
         sheet.note("copied_bytes_per_second", rate)
@@ -223,7 +224,7 @@ def _measure_rows(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) 
 
 
 def count_moved_bytes(model: Any, rows: int, context: int) -> float:
-    """Return the bytes that a decoding step has to read: bfloat16 weights, and keys and values of all rows."""
+    """Return the bytes that a decoding step must read: bfloat16 weights, and keys and values of all rows."""
     config = model.config
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cache: int = 2 * config.num_hidden_layers * config.num_key_value_heads * width * context * rows
@@ -231,7 +232,7 @@ def count_moved_bytes(model: Any, rows: int, context: int) -> float:
 
 
 def measure_long_updates(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure updates of many tokens and their share of the peak of matrix products. Large models get an adapter."""
+    """Measure updates of many tokens, as a share of the peak rate of matrix products. Large models use an adapter."""
     on_adapter = name not in ("nano", "qwen2-0.5b")
     model, source = build_model(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
     head = model.get_output_embeddings().weight.numel()

@@ -1,4 +1,4 @@
-"""Speed of play and training, the device's utilisation, and peak memory."""
+"""Speed of play and training, utilisation of the device, and peak memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,36 +21,36 @@ from agents.published import ModuleWeights
 from arena.cli.loop import wait
 
 WHAT = (
-    "bf16 matrix products over float32 weights, as precision: bf16 has it. decode: tokens/s after the first of each "
-    "reply, from the difference between replies of all and of one token, caches empty, no reply ends early; prefill: "
-    "tokens of the contexts (one shared id, the rest their own) until the first token is sampled. train: tokens of "
-    "all streams by forward, backward, clip and AdamW, lr 0, half of the tokens sampled, advantages random. Medians "
-    "over rounds in which arms alternate. recorded: as the engine does it, on a GPU steps as CUDA graphs; started one "
-    "by one: the same steps, no graph; transformers: its forward pass for every step; 512 a pass: contexts are read at "
-    "most so many tokens at a time, as on a CPU. first: the first reply of weights new to the engine, graphs and all. "
-    "FLOP: decode 2 · parameters a token; train 6 · (parameters without the "
-    "embedding) a token and 6 · head a sampled token; attention's own products are left out. Peak: the best of bf16 "
-    "products of square matrices of random normals, before and after. busy: time with a kernel or copy running, seen "
-    "by torch.profiler, over wall time without profiler"
+    "bf16 matrix products over float32 weights, as with precision: bf16. decode: tokens/s after the first token of "
+    "each reply, from the difference between full replies and replies of one token, caches empty, no reply ends early; "
+    "prefill: tokens/s of the contexts (the first id is shared) until the first token is sampled. train: tokens/s of "
+    "all streams in forward, backward, clip and AdamW, lr 0, half of the tokens sampled, advantages random. Medians "
+    "over rounds in which arms alternate. recorded: the engine's default, on a GPU with CUDA graphs; started one by "
+    "one: the same steps without graphs; transformers: its forward pass for every step; 512 a pass: contexts are read "
+    "in passes of at most 512 tokens, as on a CPU. first: the first reply with weights new to the engine, including "
+    "the capture of graphs. FLOP: decode 2 · parameters per token; train 6 · (parameters without the embedding) per "
+    "token and 6 · head per sampled token; attention's own products are left out. Peak: the best rate of bf16 products "
+    "of square random matrices, measured before and after. busy: time with a kernel or copy running, by "
+    "torch.profiler, over wall time without profiler"
 )
 
 
 def measure_speed(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure decoding and prefill of one model at each number of rows, with shares of the peak."""
+    """Measure decoding and prefill of one model for each number of rows, also as shares of the peak rate."""
     with prepare_model(sheet, size, device, name) as (model, peak):
         for rows in size.batch_sizes:
             sheet.attempt(f"decode, {rows} in flight", partial(_measure_play, sheet, size, model, rows, peak))
 
 
 def measure_training(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
-    """Measure the training of one model, with shares of the peak."""
+    """Measure training of one model, also as a share of the peak rate."""
     with prepare_model(sheet, size, device, name) as (model, peak):
         sheet.attempt("train", lambda: _measure_learners(sheet, size, model, peak))
 
 
 @contextmanager
 def prepare_model(sheet: Sheet, size: Size, device: torch.device, name: str) -> Iterator[tuple[Any, float]]:
-    """Yield the model and the peak rate of products. The rate is measured again afterwards."""
+    """Yield the model and the peak FLOP/s of matrix products. Measures the rate again afterwards."""
     sheet.note("what", WHAT)
     model, source = build_model(name, device)
     sheet.note("weights", source)
@@ -61,7 +61,7 @@ def prepare_model(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
 
 
 def measure_peak_flops(device: torch.device, width: int, dtype: torch.dtype = torch.bfloat16) -> float:
-    """Return the FLOP/s of products of square matrices of random normals, the best of several rounds."""
+    """Return the FLOP/s of products of random square matrices of this width, the best of several rounds."""
     generator = torch.Generator(device).manual_seed(0)
     a, b = (torch.randn(width, width, device=device, generator=generator).to(dtype) for _ in range(2))
     repeats = 10 if device.type == "cuda" else 2
@@ -76,7 +76,7 @@ def measure_peak_flops(device: torch.device, width: int, dtype: torch.dtype = to
 
 
 def measure_copy_rate(device: torch.device, width: int) -> float:
-    """Return the bytes per second that the device reads and writes in a copy, sized after `width` squared numbers."""
+    """Return the bytes per second that the device reads and writes while it copies a multiple of width² numbers."""
     source = torch.zeros(width**2 * (16 if device.type == "cuda" else 1), device=device)
     target = torch.empty_like(source)
     target.copy_(source)
@@ -117,7 +117,7 @@ def _measure_play(sheet: Sheet, size: Size, model: Any, rows: int, peak: float) 
     contexts = [[7] * OPENING + rng.integers(vocabulary, size=size.context - OPENING).tolist() for _ in range(rows)]
 
     def time_decode(arm: str, new: int) -> float:
-        """Return the seconds of replies of `new` tokens. Caches are empty, but recorded graphs are kept."""
+        """Return the seconds of replies of `new` tokens. Publishing empties the caches but keeps recorded graphs."""
         nonlocal version
         version += 1
         engine = engines[arm]
@@ -173,7 +173,7 @@ def _measure_learners(sheet: Sheet, size: Size, model: Any, peak: float) -> None
     memory: dict[str, dict[str, float]] = {}
 
     def warm_up(arm: str, work: Callable[[], Any]) -> None:
-        """Run a first update, of which only the memory is measured: it chooses kernels and allocates buffers."""
+        """Run a first update, which chooses kernels and allocates buffers, and record only its memory."""
         reset_peak_memory()
         work()
         memory[arm] = read_peak_memory()
@@ -206,7 +206,7 @@ def _measure_learners(sheet: Sheet, size: Size, model: Any, peak: float) -> None
 
 
 def measure_busy(work: Callable[[], Any], model: Any) -> dict[str, float]:
-    """Return the share of wall time in which the device ran something. Empty without a GPU or its profiler."""
+    """Return the share of wall time in which the device was busy, or {} without a GPU or profiler events."""
     if next(model.parameters()).device.type != "cuda":
         return {}
     wall = median(time_call(work)[0] for _ in range(2))
@@ -215,7 +215,7 @@ def measure_busy(work: Callable[[], Any], model: Any) -> dict[str, float]:
 
 
 def _measure_kernel_seconds(work: Callable[[], Any]) -> float:
-    """Return the time with at least one kernel or copy on the device."""
+    """Return the seconds during which at least one kernel or copy runs on the device."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
         time_call(work)
     ran = (e.time_range for e in profiler.events() if e.device_type == torch.profiler.DeviceType.CUDA)
@@ -234,7 +234,7 @@ def reset_peak_memory() -> None:
 
 
 def read_peak_memory() -> dict[str, float]:
-    """Return the device's peak memory since the reset, in GB (10^9 bytes). Empty without a GPU."""
+    """Return the device's peak memory since the reset in GB (10^9 bytes), or {} without a GPU."""
     if not torch.cuda.is_available():
         return {}
     held = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}

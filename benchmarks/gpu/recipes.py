@@ -1,4 +1,4 @@
-"""Arena's own recipes on this device: ordinary runs in temporary folders, as far as time allows."""
+"""Arena's own recipes on this device: ordinary runs in temporary folders, for as long as time allows."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
 LAST = 2
 ENOUGH = {"negotiation-nano": 10, "negotiation": 6}
-"""Iterations from which the result is judged."""
+"""Minimum iterations for a verdict, by recipe."""
 
 
 def run_negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Train nano with credit and without, in alternating iterations."""
+    """Train nano with and without credit, in alternating iterations, and compare the payoffs."""
     curves = _run_arms(sheet, "negotiation-nano", ("mars", "zero"), size)
     ends = {arm: _average_end(rows, "mean_payoff") for arm, rows in curves.items()}
     count = len(curves["zero"])
@@ -33,7 +33,7 @@ def run_negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None
 
 
 def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Train SmolLM2 from its own weights."""
+    """Train SmolLM2 from its own weights, and compare its payoff with the first iteration's."""
     name = "recipe negotiation learns (SmolLM2)"
     if not has_smollm2():
         return sheet.skip(name, "SmolLM2's weights are not in ARENA_HOME")
@@ -47,7 +47,7 @@ def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> Mapping[str, list[dict[str, Any]]]:
-    """Run the arms in turns and return their metrics."""
+    """Run the arms in alternating iterations and return their metrics by arm."""
     from workload import open_lab
 
     from arena.config.layers import compose
@@ -58,7 +58,7 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
     with ExitStack() as stack:
         labs = {}
         for arm in arms:
-            # one more than are played, because the last one would write a checkpoint
+            # one more iteration than is played, because the last one would write a checkpoint
             layers = [*own, f"credit.estimator={arm}", f"iterations={size.iterations + 1}"]
             labs[arm] = stack.enter_context(open_lab(compose([recipe_layer(recipe), *map(set_layer, layers)])))
             wait(labs[arm].imitate())
@@ -80,7 +80,7 @@ def _iterate_all(labs: Mapping[str, "Lab"], k: int) -> dict[str, dict[str, Any]]
 
 
 def _average_end(rows: list[dict[str, Any]], figure: str) -> float:
-    """Return the mean over the last iterations."""
+    """Return a figure's mean over the last iterations."""
     last = [row[figure] for row in rows[-LAST:]]
     return float(sum(last) / len(last))
 

@@ -1,4 +1,4 @@
-"""Bit-exact repeatability: all work twice from one seed, a reply alone and in a batch, a resumed optimiser."""
+"""Repeatability to the bit: all work twice from one seed, replies alone and in a batch, a resumed optimiser."""
 
 import copy
 import warnings
@@ -27,7 +27,7 @@ LR, BUDGET = 1e-4, 2048
 
 
 def check_repeats(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Repeat all work in this process, with torch's default and with its deterministic algorithms."""
+    """Do all work twice in this process, with torch's default algorithms and with its deterministic ones."""
     model, source = build_model(size.repeated_model, device)
     sheet.note("model", f"{size.repeated_model}, {source}")
     sheet.note("learner", choose_learner()[0].name)
@@ -46,7 +46,7 @@ def check_repeats(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def check_resume(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Check that an optimiser that was saved and loaded, or reset, takes the expected step."""
+    """Check the steps of an optimiser that was saved and loaded, and of one that was reset."""
     sheet.attempt("saved and loaded = never stopped", lambda: _check_loaded(sheet, size, device))
     sheet.attempt("set back = begun afresh", lambda: _check_reset(sheet, size, device))
 
@@ -81,7 +81,7 @@ def _run_twice(
 
 
 def _compare(one: Bits, other: Bits) -> tuple[bool, str]:
-    """Return True if all bits are the same, and the result in words."""
+    """Return whether all bits are equal, and the result in words."""
     for name, tensor in one.items():
         if tensor.shape != other[name].shape:
             return False, f"differs: other {name}"
@@ -94,7 +94,7 @@ def _compare(one: Bits, other: Bits) -> tuple[bool, str]:
 
 
 def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
-    """Compare replies to the same requests one by one and all at once."""
+    """Compare replies to the same requests one by one with replies in one batch."""
     rng, vocabulary = np.random.default_rng(1), model.config.vocab_size
     contexts = [rng.integers(vocabulary, size=32).tolist() for _ in range(min(8, size.streams))]
     requests = [make_request(ids, f"{i}", min(8, size.reply_tokens), (i,)) for i, ids in enumerate(contexts)]
@@ -111,7 +111,7 @@ def _check_batch_invariance(sheet: Sheet, model: Any, size: Size) -> None:
 
 
 def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Save after two updates, then compare the third update of the saved learner and of the loaded one."""
+    """Save a learner after two updates, load it, and compare the third update of both."""
     model = build_model("nano", device)[0]
     lessons = make_lessons(model, False, size.streams, 64)
     with TemporaryDirectory() as folder, _use_deterministic():
@@ -131,7 +131,7 @@ def _check_loaded(sheet: Sheet, size: Size, device: torch.device) -> None:
 
 
 def _check_reset(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Compare the first step after a reset, as after imitation, with a new optimiser's first step."""
+    """Compare the first step after a reset of the optimiser, as after imitation, with a new optimiser's first step."""
     models = [build_model("nano", device)[0] for _ in range(2)]
     lessons = make_lessons(models[0], False, size.streams, 64)
     with _use_deterministic():
@@ -162,7 +162,7 @@ def _use_default() -> Iterator[set[str]]:
 
 @contextmanager
 def _use_deterministic() -> Iterator[set[str]]:
-    """Use torch's deterministic algorithms. Yields the set of torch's warnings about missing ones."""
+    """Use torch's deterministic algorithms. Yields a set that is filled with torch's warnings about missing ones."""
     warnings_seen: set[str] = set()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:

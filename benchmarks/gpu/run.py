@@ -5,10 +5,10 @@
     python benchmarks/gpu/run.py --device cpu    # minutes on two cores: does it still work?
     python benchmarks/gpu/run.py speed-qwen2-0.5b machine    # these parts only
 
-Needs torch, transformers, pydantic, pandas and pyarrow. Parts that need other missing packages are reported as skipped.
-No network: SmolLM2's own weights are used if ARENA_HOME has them, else random ones of its shape. Each part runs in a
-process of its own with its own time limit. Writes results/gpu-DEVICE.json after every part, and prints a table; the
-exit code is 1 if a claim does not hold.
+Needs torch, transformers, pydantic, pandas and pyarrow. Parts that need other packages are skipped if those are
+missing. Needs no network: SmolLM2's own weights are used if they are in ARENA_HOME, else random weights of the same
+shape. Each part runs in its own process with its own time limit. Writes results/gpu-DEVICE.json after every part, and
+prints a table. The exit code is 1 if a claim does not hold.
 """
 
 import argparse
@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 ROOT = HERE.parent.parent
 LIMIT = 570.0
-"""Time limit in seconds of all parts together on a GPU."""
+"""Time limit of all parts together on a GPU, in seconds."""
 SECONDS = {
     "machine": 45,
     "agreement": 75,
@@ -61,15 +61,15 @@ SECONDS = {
     "long-nano": 45,
     "vision": 120,
 }
-"""Time limits of the parts there; together they have at most `LIMIT`."""
+"""Time limit of each part on a GPU, in seconds."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
-"""Factor on both limits, by device."""
+"""Factor on all limits, by device."""
 WINDING_UP = 8.0
-"""Seconds of a part's time reserved for its current work to end before the process is killed."""
+"""Seconds at the end of a part's time for its current work to end, before the process is killed."""
 
 
 def list_parts(size: str) -> list[str]:
-    """Return all parts in their order: whole runs first, then correctness, speed and learning."""
+    """Return all parts in order: the machine, larger parts, correctness, the learned task, speed, and recipes."""
     speeds = [f"{what}-{name}" for name in SIZES[size].timed_models for what in ("speed", "train")]
     larges = [f"large-{name}" for name in SIZES[size].large_models]
     plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed_models[:2])]
@@ -79,14 +79,14 @@ def list_parts(size: str) -> list[str]:
 
 
 def is_complete(part: dict[str, Any]) -> bool:
-    """Return True if a part of earlier results ended by itself and did all its work."""
+    """Return whether a part of earlier results completed all its work without a failure."""
     cut = part["figures"].get("ended", "").startswith("by the part's time")
     late = any("time" in line["figure"] and line["verdict"] == "skipped" for line in part["claims"])
     return not cut and not late and not any(line["verdict"] == "FAILED" for line in part["claims"])
 
 
 def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
-    """Run a part until its end or its time limit, and return its findings."""
+    """Run a part in a process until it ends or reaches its time limit, and return its seconds, figures and claims."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
@@ -101,7 +101,7 @@ def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any
 
 
 def _run_command(command: list[str], device: str, seconds: float, output: Any) -> str:
-    """Run the command. Returns the reason of its failure, or ""."""
+    """Run a command with a time limit. Returns the reason if it fails, else ""."""
     paths = [str(ROOT), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
     if device == "cpu":
@@ -121,7 +121,7 @@ def _run_command(command: list[str], device: str, seconds: float, output: Any) -
 
 
 def has_cuda() -> bool:
-    """Return True if torch finds a GPU. Asks another process, so that this one does not occupy it."""
+    """Return whether torch finds a GPU. Asks in another process, so that this one does not occupy the GPU."""
     done = subprocess.run(
         [sys.executable, "-c", "import torch; print(torch.cuda.is_available())"], capture_output=True, text=True
     )
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="result file, by default results/gpu-DEVICE.json")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(SECONDS):
-        parser.error(f"no part {', '.join(sorted(unknown))}: there are {', '.join(SECONDS)}")
+        parser.error(f"unknown part {', '.join(sorted(unknown))}: the parts are {', '.join(SECONDS)}")
     device = options.device or ("cuda" if has_cuda() else "cpu")
     size = "quick" if options.quick else "full" if device == "cuda" else "small"
     begun, out = time.monotonic(), options.out
@@ -164,7 +164,7 @@ def main() -> None:
             found: dict[str, Any] = {
                 "seconds": 0.0,
                 "figures": {},
-                "claims": [make_row(name, "the time for everything was up", "skipped")],
+                "claims": [make_row(name, "no time was left for this part", "skipped")],
             }
         else:
             found = run_part(name, device, size, seconds)

@@ -1,4 +1,4 @@
-"""Sheet of a part's figures and claims, written to the disk as they are found. Failing items do not stop others."""
+"""Record of a part's figures and claims, saved after each. A failing item does not stop the others."""
 
 import json
 import os
@@ -11,19 +11,19 @@ VERDICTS = {True: "ok", False: "FAILED", None: "measured"}
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write the JSON file atomically."""
+    """Write a value as JSON file, atomically."""
     beside = path.with_name(f".{path.name}.part")
     beside.write_text(json.dumps(value, indent=1) + "\n")
     os.replace(beside, path)
 
 
 def make_row(claim: str, figure: str, verdict: str) -> dict[str, str]:
-    """Return a line of the table."""
+    """Return a row of the printed table."""
     return {"claim": claim, "figure": figure, "verdict": verdict}
 
 
 class Sheet:
-    """Findings of one part so far, and its remaining time."""
+    """Figures and claims of one part so far, saved to `path`, and the part's deadline `until` by `time.time()`."""
 
     def __init__(self, path: Path, until: float) -> None:
         self.path, self.until = path, until
@@ -32,24 +32,27 @@ class Sheet:
 
     @property
     def seconds_left(self) -> float:
-        """Remaining seconds, by the wall clock, which the starting process shares."""
+        """Remaining seconds by the wall clock, which the parent process shares."""
         return self.until - time.time()
 
     def note(self, name: str, value: Any) -> None:
-        """Record a figure that appears only in the JSON."""
+        """Record a figure for the JSON file only."""
         self.figures[name] = value
         write_json(self.path, {"figures": self.figures, "claims": self.claims})
 
     def claim(self, claim: str, figure: str, holds: bool | None = None) -> None:
-        """Record a line of the table; `holds` is None for measurements without a judgement."""
+        """Record a row of the table. `holds` is None for a measurement without a verdict."""
         self._line(claim, figure, VERDICTS[holds])
 
     def skip(self, claim: str, reason: str) -> None:
-        """Record a line with the reason why a figure is missing."""
+        """Record a row with the reason why a figure is missing."""
         self._line(claim, reason, "skipped")
 
     def attempt(self, claim: str, work: Callable[[], Any]) -> Any:
-        """Do the work if there is time. Missing packages are a skip, errors a failure; both return None."""
+        """Call `work` if there is time left, and return its result.
+
+        A missing package or a lack of memory is recorded as skipped, any other error as failed. Both return None.
+        """
         if self.seconds_left <= 0:
             return self.skip(claim, "the part's time was up")
         try:

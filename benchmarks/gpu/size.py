@@ -1,16 +1,16 @@
-"""Sizes of the measurements: for a GPU, for a CPU, and for a quick test."""
+"""Sizes of the measurements for a GPU ("full"), a CPU ("small") and a quick test."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Size:
-    """Models and sizes of all parts. Models are named as in `models`."""
+    """Models and sizes of all parts. Models are names of `models.build_model`."""
 
     parity_models: tuple[str, ...]
     """Models whose log-probabilities are compared."""
     streams: int
-    """Streams of the comparisons."""
+    """Number of streams in the correctness checks."""
     reply_tokens: int
     """Maximum length of their replies."""
     repeated_model: str
@@ -18,36 +18,36 @@ class Size:
     timed_models: tuple[str, ...]
     """Models whose speed is measured."""
     batch_sizes: tuple[int, ...]
-    """Replies in flight."""
+    """Numbers of simultaneous replies in the speed measurements."""
     context: int
-    """Length of the contexts of decoding."""
+    """Length of the contexts before timed replies."""
     decoded_tokens: int
     """Length of timed replies."""
     update_shape: tuple[int, int]
-    """Number of streams of a timed update, and their length."""
+    """Number and length of the streams of a timed update."""
     budgets: tuple[int, ...]
     """Token budgets of the timed update; the bare loop uses the last one."""
     rounds: int
     matmul_width: int
     """Width of the square matrices whose product gives the peak rate."""
     updates: int
-    """Number of updates of the task that a nano policy learns."""
+    """Maximum updates in the task that a nano policy learns."""
     iterations: int
-    """Number of iterations of the recipes, if there is time."""
+    """Maximum iterations of the recipes."""
     large_models: tuple[str, ...]
     """Models whose memory is compared with its estimate."""
     fully_trained: tuple[str, ...]
     """Large models that train all weights; the others train an adapter."""
     decoding_rows: tuple[int, ...]
-    """Replies in flight of the comparison with the memory bandwidth."""
+    """Numbers of simultaneous replies in the comparison with the memory bandwidth."""
     update_tokens: tuple[int, ...]
-    """Tokens of long updates."""
+    """Numbers of tokens of long updates."""
     long_update_models: tuple[str, ...]
     """Models of long updates."""
     trl_shape: tuple[int, int, int]
-    """Replies, their length, and rounds of the comparison with TRL."""
+    """Number of replies, their length, and rounds of the comparison with TRL."""
     flagship: str
-    """Recipe of the whole run."""
+    """Recipe of the complete run."""
     flagship_settings: tuple[str, ...]
     vision_settings: tuple[str, ...] = ()
     recipe_settings: tuple[str, ...] = ()

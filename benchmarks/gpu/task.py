@@ -1,7 +1,7 @@
-"""A task that a nano policy learns from nothing in seconds, played and learned on this device.
+"""Simple task that an untrained nano policy learns in seconds on this device.
 
-Three turns, each with a cue and a word of one token. After one cue even ids are right, after the other odd ids. Cues
-are drawn again in every turn, so a turn's reward is independent of all other turns.
+A match has three turns, each with a cue and a reply of one token. Even ids are right after one cue, odd ids after the
+other. Cues are drawn anew in every turn, so a turn's reward is independent of all other turns.
 """
 
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ from arena.cli.loop import wait
 
 TURNS, STREAMS, CUES, LAST = 3, 64, (7, 8), 5
 LEARNED, CHANCE = 0.9, (0.4, 0.6)
-"""Shares of right words: the minimum with credit, and the range without."""
+"""Share of right replies: the minimum with credit, and the range without."""
 WHAT = (
     f"nano, fp32, {STREAMS} streams of {TURNS} turns an update, two optimiser steps each, lr 1e-3; arms alternate. "
-    f"credit: advantage = right - mean right; control: advantage 0. Share of right words in the last {LAST} updates"
+    f"credit: advantage = right - mean right; control: advantage 0. Share of right replies in the last {LAST} updates"
 )
 
 
 class Arm:
-    """A policy that plays and learns the task."""
+    """Policy that plays and learns the task. `scale` multiplies its advantages; 0 makes it the control."""
 
     def __init__(self, device: torch.device, scale: float, seed: int = 0) -> None:
         self.model, _ = build_model("nano", device)
@@ -47,7 +47,7 @@ class Arm:
         self.learner.update([Lesson(s, a) for s, a in zip(streams, advantages, strict=True)])
 
     def _play(self, version: int) -> tuple[list[Stream], np.ndarray]:
-        """Return the streams, and an array [streams, turns] that is 1 where the word was right."""
+        """Return the streams, and an array [streams, turns] that is 1 where the reply was right."""
         wait(self.engine.publish("p", version, ModuleWeights(self.model)))
         streams, right = [Stream() for _ in range(STREAMS)], np.zeros((STREAMS, TURNS))
         for turn in range(TURNS):
@@ -62,7 +62,7 @@ class Arm:
 
 
 def learn_task(sheet: Sheet, size: Size, device: torch.device) -> None:
-    """Train both arms in alternating updates."""
+    """Train both arms in alternating updates, and record their shares of right replies."""
     kind, reason = choose_learner()
     if reason:
         sheet.skip("the task by PolicyTrainer (the bare loop learns it instead)", reason)
