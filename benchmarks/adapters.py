@@ -1,13 +1,13 @@
-"""Speed and memory of four roles with an adapter each, compared with one shared adapter and with training all weights.
+"""Speed and memory of four adapters, one per role, compared with one shared adapter and with training all weights.
 
     python benchmarks/adapters.py            # SmolLM2 on two cores, twenty-five minutes
     python benchmarks/adapters.py --quick    # nano: does it still work?
 
-Play: turns with an opening of 200 tokens, 60 more tokens and 32 sampled ones, 16 and 64 at once, through one engine per
-arm. Arms take turns in one process. Learning: an update on 32 streams with an opening of 200 tokens and 32 sampled
-ones, in a process per arm, which also reports its memory (the kernel's high-water mark). The four adapters have 8
-streams each. Both are measured with a shared opening, which four adapters compute four times and one computes once, and
-with an own opening per stream. Writes results/adapters.json. Linux only.
+Play: 16 and 64 simultaneous replies of 32 tokens to contexts of 260 tokens, of which the first 200 are the opening.
+Each arm has an engine; arms alternate in one process. Learning: an update on 32 streams, each with an opening of 200
+tokens and 32 sampled tokens. Each arm runs in its own process, which also reports its peak memory. With four adapters,
+each learns 8 streams. Both are measured with one opening shared by all streams, which four adapters compute four times,
+and with a different opening per stream. Writes results/adapters.json. Linux only.
 """
 
 import argparse
@@ -43,20 +43,21 @@ from arena.learn.samples import Sample  # noqa: E402
 from arena.learn.trainer import PolicyTrainer  # noqa: E402
 
 OPENING, OWN, REPLY, STREAMS, UPDATES = 200, 60, 32, 32, 4
+"""Tokens of an opening, of the rest of a context, and of a reply; streams per update, and number of updates."""
 OPENINGS = ("shared", "own")
 ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
-"""Number of adapters of each arm; without any, all weights are trained."""
+"""Number of adapters of each arm. With 0, all weights are trained."""
 
 
 def draw_opening(openings: str, rng: np.random.Generator) -> list[int]:
-    """Return a context's first tokens: the shared opening, or one of its own."""
+    """Return a context's first tokens: the shared opening, or a random one."""
     chance = np.random.default_rng(0) if openings == "shared" else rng
     ids: list[int] = chance.integers(10, 500, OPENING).tolist()
     return ids
 
 
 def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Return the sampled tokens per second by number of rows and arm."""
+    """Return the sampled tokens per second by number of simultaneous replies (`widths`) and arm."""
     folder = resolve(model)
     base = Bases(Precision.BF16 if bf16 else Precision.FP32)(folder)
     engines: dict[str, tuple[InProcessEngine, list[str]]] = {}
@@ -96,7 +97,7 @@ def _compute_ratios(rates: dict[str, list[float]]) -> dict[str, float]:
 
 
 def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[str, Any]:
-    """Return the seconds of an arm's updates and the peak memory of this process."""
+    """Return the seconds of an arm's updates, this process's peak memory in GB, and the number of trained weights."""
     reset_peak()
     folder, rule = resolve(model), LearnSpec(lr=1e-5, regularisers={}, gate_tolerance=1e9)
     count = ARMS[arm]
@@ -142,7 +143,7 @@ def _count_trainable(model: Any) -> int:
 
 
 def compare_learning(openings: str, rounds: int, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the updates per second, and the memory, by arm. Each round has a process per arm."""
+    """Return the updates per second and the peak memory by arm, each with ratios. Each round runs a process per arm."""
     found: list[dict[str, Any]] = []
     words = ["--openings", openings, *(["--quick"] if quick else [])]
     for _ in range(rounds):

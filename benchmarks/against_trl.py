@@ -1,18 +1,18 @@
-"""Time of a full Arena iteration compared with a step of TRL's GRPOTrainer: same model, prompt and number of tokens.
+"""Time of a full Arena iteration compared with a step of TRL's GRPOTrainer, with the same model, prompt and tokens.
 
     python benchmarks/against_trl.py                           # a few minutes
     python benchmarks/against_trl.py --rows 64 --tokens 128    # other sizes, as for a GPU
     python benchmarks/against_trl.py --quick                   # one round, few tokens: does it still work?
 
-Arena runs `Lab.iterate`: it plays 8 matches of a negotiation's first turn (one deal, a GRPO group), logs, assigns
-credit, learns with a KL to a reference, publishes, rates and seals. TRL takes a step with 8 completions of such a
-prompt: rewards, reference, update. Both sample exactly 48 tokens per reply at temperature 1, in bf16 over float32
-weights, and take one AdamW step. TRL runs in a process of its own, once per setting, and alternates with Arena step by
-step. There are no checkpoints and no evaluation. On a GPU both take all rows in one micro-batch, and the file is named
-after the GPU.
+Arena runs `Lab.iterate`: it plays 8 matches of a negotiation's first turn (one deal, a GRPO group), logs them, assigns
+credit, learns with a KL to a reference, publishes, rates and commits. TRL takes a step with 8 completions of the same
+prompt: rewards, reference, update. Both sample exactly 48 tokens per reply at temperature 1, compute in bf16 over
+float32 weights, and take one AdamW step. TRL runs in its own process, once per setting, and alternates with Arena step
+by step. There are no checkpoints and no evaluation. On a GPU both take all rows in one micro-batch, and the result file
+is named after the GPU.
 
-The verdict uses TRL's fastest setting with float32 weights and optimiser, as in Arena; `bf16 weights` shows the time of
-less exact learning. Writes results/against-trl.json.
+The verdict uses TRL's fastest setting with float32 weights and optimiser, as in Arena. `bf16 weights` shows the time of
+less precise learning. Writes results/against-trl.json.
 """
 
 import argparse
@@ -47,6 +47,7 @@ from arena.lab import Lab
 
 HERE = Path(__file__).parent
 GOAL = 0.6
+"""Maximum ratio of Arena's time to TRL's."""
 ROWS, TOKENS = 8, 48
 ON_A_GPU = ("learn.token_budget=65536",)
 """All rows in one micro-batch, as in TRL. A CPU is faster with few tokens at a time."""
@@ -55,10 +56,9 @@ EQUAL = ("autocast", "fp32")
 
 
 def make_experiment(seed: int, rows: int, group: int) -> Experiment:
-    """Return GRPO on a negotiation of one turn; `group` replies share a prompt.
+    """Return a GRPO experiment on a negotiation of one turn, in which `group` replies share a prompt.
 
-    A reward for unlike words keeps the advantages from all being zero. As in TRL, all weights are trained and nothing
-    is recomputed to save memory.
+    As in TRL, all weights are trained without gradient checkpointing.
     """
     layers = [
         "learn.gradient_checkpointing=false",
@@ -75,7 +75,7 @@ def make_experiment(seed: int, rows: int, group: int) -> Experiment:
 
 
 class FixedLength:
-    """Wrapper of a lab's engine that gives all replies the same length and records the prompts."""
+    """Wrapper of a lab's engine that makes all replies `tokens` long, and records prompts and reply lengths."""
 
     def __init__(self, lab: Lab, tokens: int) -> None:
         self.tokens, self.generate = tokens, lab.engine.generate
@@ -92,7 +92,7 @@ class FixedLength:
         return completions
 
     def take_lengths(self) -> dict[str, list[int]]:
-        """Return the lengths of the prompts and replies since the last call."""
+        """Return the lengths of the prompts and replies since the last call, and forget them."""
         found = {"prompts": [len(prompt) for prompt in self.prompts], "replies": self.written}
         self.prompts, self.written = [], []
         return found
@@ -101,9 +101,9 @@ class FixedLength:
 def measure(
     seed: int, rows: int, tokens: int, rounds: int, settings: Sequence[str], group: int | None = None
 ) -> dict[str, Any]:
-    """Time alternating steps of Arena and TRL, for each of TRL's settings.
+    """Time alternating steps of Arena and TRL, for each of TRL's settings. Returns all times with their ratios.
 
-    `group` of Arena's replies share a prompt; by default all do.
+    `group` is the number of Arena's replies that share a prompt (None: all).
     """
     experiment = make_experiment(seed, rows, group or rows)
     rule = experiment.learn
@@ -126,14 +126,14 @@ def measure(
                     pairs[name]["trl"].append(peer.ask())
         lengths = fixed.take_lengths()
     if set(lengths["replies"]) != {tokens}:
-        raise SystemExit("a reply of Arena has another length than requested: the comparison would not be fair")
+        raise SystemExit("a reply of Arena does not have the requested length: the comparison would not be fair")
     sizes = {"lengths of our prompts": sorted(set(lengths["prompts"])), "length of TRL's prompt": len(prompt)}
     counts = {"seed": seed, "rows": rows, "tokens": tokens, "rounds": rounds, "threads": torch.get_num_threads()}
     return counts | sizes | {"settings": {name: pair | compare(pair) for name, pair in pairs.items()}}
 
 
 def compare(pair: dict[str, Any]) -> dict[str, Any]:
-    """Return the ratios of Arena's times to TRL's, step by step, in wall and CPU time."""
+    """Return the median wall and CPU seconds of both sides, and the ratios of Arena's steps to TRL's."""
     found: dict[str, Any] = {}
     for what in ("seconds", "cpu_seconds"):
         each = {side: [step[what] for step in pair[side]] for side in ("arena", "trl")}
@@ -143,7 +143,7 @@ def compare(pair: dict[str, Any]) -> dict[str, Any]:
 
 
 def judge_ratio(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Compare the goal with the ratio to TRL's fastest setting of equal precision."""
+    """Compare the ratio to TRL's fastest setting of equal precision with the goal."""
     against = {name: settings[name]["ratio of seconds"]["median"] for name in EQUAL if name in settings}
     best = max(against, key=lambda name: against[name])
     return {"against": best, "ratio": against[best], "goal": GOAL, "met": against[best] <= GOAL}

@@ -1,19 +1,19 @@
-"""Arena's play compared with raw vLLM on the same prompts, with 1 to 128 rows in flight. CPU builds of both.
+"""Arena's play compared with raw vLLM on the same prompts, with 1 to 128 rows in flight, on a CPU.
 
     make against-vllm                                                                  # makes vLLM's environment first
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python           # eight minutes
     python benchmarks/against_vllm.py --vllm-python .venv-vllm/bin/python --quick   # does it still work?
 
-`decode`: the opening turns of as many negotiations as are in flight, new deals per round, exactly 48 new tokens each at
-temperature 1; Arena uses `engine.generate`. Prefix caches of both are as they come. `base`: the same without the
-recipe's adapter, which vLLM does not serve either. `play`: the recipe's matches through orchestrator, games, roles and
-log. vLLM gets the contexts of each batch that Arena's engine decoded, in the same order, and samples as many tokens per
-row. Both caches are empty at the start of a round, as after an update. Arena records every token's log-probability;
-vLLM is not asked for it. Ratios are of tokens per second, Arena over vLLM: above 1 is faster.
+`decode`: replies of exactly 48 tokens at temperature 1 to the first turns of as many negotiations as are in flight,
+with new deals each round; Arena uses `engine.generate`. Both use their default prefix caches. `base`: the same with the
+base model instead of the recipe's adapter, as vLLM serves it. `play`: the recipe's matches through orchestrator, games,
+roles and log. vLLM receives the contexts of each batch that Arena's engine decoded, in the same order, and samples as
+many tokens per row. Both caches are empty at the start of a round, as after an update. Arena records every token's
+log-probability; vLLM does not return them. Ratios are Arena's tokens per second over vLLM's.
 
-vLLM runs in a process of its own with the interpreter of --vllm-python. The two alternate batch by batch, and both
-compute in the faster precision of this machine, bfloat16 or float32. `agreement`: each scores the tokens that the other
-has sampled. Writes results/against-vllm.json, or against-vllm-fp32.json.
+vLLM runs in its own process with the interpreter of --vllm-python. The two alternate batch by batch, and both compute
+in this machine's faster precision, bfloat16 or float32. `agreement`: each scores the tokens that the other has sampled.
+Writes results/against-vllm.json, or against-vllm-fp32.json.
 """
 
 import argparse
@@ -54,9 +54,9 @@ from arena.learn.machine import find_fastest_precision
 HERE = Path(__file__).parent
 IN_FLIGHT = (1, 8, 32, 64, 128)
 GOAL, FROM = 1.0, 8
-"""Target ratio, and the number of matches in flight from which on it must hold."""
+"""Minimum ratio, and the smallest number of matches in flight at which it must be reached."""
 CLOSE = 0.1
-"""Accepted mean difference of log-probabilities, in nats, between two bf16 programs."""
+"""Accepted mean difference of log-probabilities in nats, as between two bf16 programs."""
 POLICY, BASE = "shared", "base"
 
 
@@ -67,14 +67,14 @@ def make_experiment(in_flight: int, seed: int) -> Experiment:
 
 
 def make_vllm_settings(in_flight: int, quick: bool, bf16: bool) -> dict[str, Any]:
-    """Return vLLM's settings: its defaults but for precision, size and text handling; compiled unless `quick`."""
+    """Return vLLM's settings: its defaults except for precision, sizes and text handling. Compiles unless `quick`."""
     plain = {"skip_tokenizer_init": True, "generation_config": "vllm", "disable_log_stats": True}
     plain |= {"dtype": "bfloat16" if bf16 else "float32"}
     return plain | {"max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick}
 
 
 def make_vllm_environment(python: Path) -> dict[str, str]:
-    """Return the variables of vLLM's process: one process with torch's libgomp, which uses all cores."""
+    """Return the environment variables of vLLM's process, so that it uses one process and torch's own libgomp."""
     torch_lib = next(python.parent.parent.glob("lib/python*/site-packages/torch/lib"))
     gomp = ":".join(map(str, sorted(torch_lib.glob("libgomp*.so*"))[:1]))
     own = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "2", "LD_PRELOAD": gomp}
@@ -85,7 +85,7 @@ def make_vllm_environment(python: Path) -> dict[str, str]:
 
 
 def collect_openings(lab: Lab, k: int, count: int) -> list[tuple[int, ...]]:
-    """Return the opening contexts of iteration k's matches. Players walk away at once, so that no model is used."""
+    """Return the contexts of the first turns in iteration k. Players walk away at once, so that no model is used."""
     contexts: list[tuple[int, ...]] = []
     walk = script_completion(lab.policies[POLICY].frame, "WALK")
 
@@ -110,7 +110,7 @@ def sample_here(lab: Lab, requests: list[Request]) -> list[Completion]:
 
 
 def sample_by_vllm(peer: PeerProcess, batch: DecodeBatch) -> dict[str, Any]:
-    """Have vLLM sample as many tokens per context as Arena did. Raises SystemExit if it samples another number."""
+    """Let vLLM sample as many tokens per context as Arena did. Raises SystemExit if the numbers differ."""
     tokens = [len(completion.ids) for completion in batch.completions]
     found = peer.ask(method="generate", prompts=batch.contexts, tokens=tokens)
     if found["tokens"] != tokens:
@@ -118,7 +118,7 @@ def sample_by_vllm(peer: PeerProcess, batch: DecodeBatch) -> dict[str, Any]:
     return found
 
 
-# -- what is compared ----------------------------------------------------------------------------------------
+# -- the comparisons -----------------------------------------------------------------------------------------
 
 
 Rounds = dict[str, list[dict[str, float]]]
@@ -143,7 +143,7 @@ def compare_decoding(
 
 
 def compare_play(lab: Lab, peer: PeerProcess, rounds: int) -> dict[str, Any]:
-    """Time an iteration's matches per round, and then the same batches with vLLM."""
+    """Time one iteration's matches per round, and then vLLM on the same batches."""
     steps: Rounds = {"ours": [], "vllm": []}
     tokens, shapes = [], []
     for k in range(1, rounds + 1):
@@ -169,7 +169,7 @@ def _summarize(tokens: list[int], steps: Rounds) -> dict[str, Any]:
 
 
 def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any]:
-    """Return the differences between both engines' log-probabilities, in nats, of the tokens that each has sampled."""
+    """Return statistics of the difference in nats between both engines' log-probabilities, by sampling engine."""
     contexts = collect_openings(lab, 999, 8)
     completions = sample_here(lab, make_requests(contexts, tokens, "agreement", POLICY))
     sequences = [[*ids, *completion.ids] for ids, completion in zip(contexts, completions, strict=True)]
@@ -195,11 +195,11 @@ def _summarize_gaps(
     return {"tokens": len(gaps), "mean": float(gaps.mean()), "mean size": float(size.mean()), "most": float(size.max())}
 
 
-# -- the whole -----------------------------------------------------------------------------------------------
+# -- the measurement -----------------------------------------------------------------------------------------
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure all sizes with one vLLM engine, and with one lab per size."""
+    """Measure all numbers of matches in flight, with one vLLM engine and one lab per number."""
     quick = options.quick
     sizes, rounds, tokens = (IN_FLIGHT[:2], 1, 8) if quick else (IN_FLIGHT, options.rounds, 48)
     result: dict[str, Any] = {"seed": options.seed, "tokens a row": tokens, "in_flight": {}}
@@ -222,7 +222,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def judge_goals(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the lowest ratios from `FROM` in flight on, and the mean log-probability gap, against their goals."""
+    """Compare the lowest ratios from `FROM` matches in flight, and the mean log-probability gap, with their goals."""
     found = {}
     for what in ("decode", "base", "play"):
         least = min(v[what]["ratio by seconds"]["median"] for n, v in result["in_flight"].items() if n >= FROM)

@@ -1,12 +1,12 @@
 """Agreement of vLLM with the trainer's log-probabilities and with the in-process engine's greedy replies.
 
-    make engines                                                  # after its own, in vLLM's environment
-    .venv-vllm/bin/python benchmarks/agreement.py --quick   # nano alone, a few turns: does it still work?
+    make engines                                            # in vLLM's environment, after benchmarks/engines.py
+    .venv-vllm/bin/python benchmarks/agreement.py --quick   # only nano, a few turns: does it still work?
 
 A lab plays 1,000 matches of the model's recipe through vLLM. vLLM's log-probabilities of its own tokens are compared
 with the trainer's, as the gate does before an update. Then both engines continue 100 distinct sampled texts greedily.
-At the first different token, the trainer's log-probabilities of the two tokens are compared: a near tie is rounding,
-anything else is a fault. Writes results/agreement.json.
+At the first different token, the trainer's log-probabilities of the two tokens are compared: a small difference is due
+to rounding, a large one to a bug. Writes results/agreement.json.
 """
 
 import argparse
@@ -42,7 +42,7 @@ TURNS, GREEDY, REPLY = 1000, 100, 16
 
 
 def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
-    """Return the log-probability gaps over the turns of one iteration, and the differences of greedy replies."""
+    """Return the log-probability gaps over one iteration, and how often greedy replies of both engines differ."""
     credited = wait(lab.credit(1, wait(lab.play(1)).records)).credited
     samples = make_samples(credited, lab.parts.temperatures)
     trainer = get_trainer(lab)
@@ -79,7 +79,7 @@ def make_greedy_requests(streams: Sequence[Stream]) -> list[Request]:
 
 
 def measure_divergence(lab: Lab, request: Request, theirs: Completion, ours: Completion) -> float | None:
-    """Return the trainer's log-probability gap between the replies' first different tokens. None if they are equal."""
+    """Return the trainer's log-probability gap between the first different tokens, or None if the replies are equal."""
     if theirs.ids == ours.ids:
         return None
     place = next(k for k, (a, b) in enumerate(zip(theirs.ids, ours.ids, strict=True)) if a != b)

@@ -1,4 +1,4 @@
-"""The bare transformers training step that Arena's is compared with."""
+"""Bare transformers training step, as a baseline for Arena's."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from arena.learn.samples import Sample
 
 
 class BareTraining:
-    """Textbook training step: padded batches, all logits, log-softmax, PPO-clip, backward, clipping, AdamW.
+    """Textbook training step: padded batches, all logits, log-softmax, PPO-clip, backward, gradient clipping, AdamW.
 
-    Micro-batches are right-padded. Log-probabilities are float32; with a reference, the k3 KL to it is added. No prefix
-    is shared, and there is no DeepSpeed, no statistics and no gate. The learning rate is 0, so that all rounds have the
+    Micro-batches are right-padded. Log-probabilities are float32. With a reference, the k3 KL to it is added. There are
+    no shared prefixes, no DeepSpeed, no statistics and no gate. The learning rate is 0, so that all rounds have the
     same weights.
     """
 
@@ -22,7 +22,7 @@ class BareTraining:
         self.model, self.rule, self.bf16, self.reference = model, rule, bf16, reference
         for one in (model, reference):
             if one is not None:
-                one.set_attn_implementation("sdpa")  # type: ignore[operator]  # ours is not the bare program's
+                one.set_attn_implementation("sdpa")  # type: ignore[operator]  # instead of Arena's attention
         self.clip = rule.loss.with_defaults().settings["clip"].with_defaults().settings
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(
@@ -31,7 +31,10 @@ class BareTraining:
 
     @staticmethod
     def fill(samples: Sequence[Sample], token_budget: int) -> list[list[int]]:
-        """Split the samples by length into micro-batches of at most `token_budget` padded ids, or of one stream."""
+        """Split the samples, sorted by length, into micro-batches of at most `token_budget` padded ids, or one stream.
+
+        Returns the samples' indices.
+        """
         found: list[list[int]] = [[]]
         for i in sorted(range(len(samples)), key=lambda i: len(samples[i].stream.ids)):
             if found[-1] and len(samples[i].stream.ids) * (len(found[-1]) + 1) > token_budget:
@@ -40,7 +43,7 @@ class BareTraining:
         return found
 
     def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
-        """Take one optimiser step on all samples, in the given micro-batches."""
+        """Take one optimiser step on all samples. `micro_batches` are lists of their indices."""
         total = sum(len(sample.advantages) for sample in samples)
         self.model.train()
         for index in micro_batches:

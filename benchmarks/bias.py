@@ -1,12 +1,12 @@
-"""Bias and noise of credit estimators, computed exactly over all batches of small worlds.
+"""Bias and noise of credit estimators, computed exactly over all batches of small decision problems ("worlds").
 
     python benchmarks/bias.py            # three small worlds, every estimator and aggregate; a minute
 
-In each world a policy takes at most three turns. The gradient of its expected return J is summed over all trajectories.
-The expected update is summed over all batches of four trajectories, with the estimators and aggregates of runs. That
-expectation is c · (∇J + error): `scale` is c = <E g, ∇J> / |∇J|², `astray` is the norm of the error's part over that of
-c ∇J (0: the direction is right), and `noise` is the deviation of one batch, √E|g - E g|², over |E g|. Writes
-results/bias.json and prints the table of docs/gradients.md.
+In each world a policy takes at most three turns. The gradient of its expected return J is a sum over all trajectories.
+The expected update E g is a sum over all batches of four trajectories, computed with the estimators and aggregates of
+runs, and equals c · (∇J + error). `scale` is c = <E g, ∇J> / |∇J|². `astray` is |error| / |∇J|, which is 0 if the
+direction is right. `noise` is the standard deviation of one batch, √E|g - E g|², over |E g|. Writes results/bias.json
+and prints the table of docs/gradients.md.
 """
 
 import itertools
@@ -26,12 +26,12 @@ from arena.records import Trajectory, Turn
 from games.contracts import Message
 
 BATCH, BATCHES = 4, (2, 4, 6)
-"""Size of the batches, and sizes of those that show whether the bias shrinks in larger ones."""
+"""Size of the batches, and sizes that show whether the bias shrinks with the batch."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One trajectory of a world: its probability, and each turn's reward and ∇ log π [turns, parameters]."""
+    """One trajectory of a world: its probability, and each turn's reward, ∇ log π [turns, parameters] and state."""
 
     chance: float
     rewards: tuple[float, ...]
@@ -41,17 +41,17 @@ class Outcome:
 
     @property
     def acts(self) -> tuple[bool, ...]:
-        """Act of each turn: True if it is the one that the turn's logit makes more likely."""
+        """Acts of the turns. True is the act that a larger logit makes more likely."""
         return tuple(bool(self.slopes[k, k] > 0) for k in range(len(self.rewards)))
 
 
 World = Callable[[Floats], list[Outcome]]
-"""Maps logits, one per state, to all trajectories."""
+"""Function from logits, one per state, to all trajectories."""
 LOGITS = np.array([0.4, -0.3, 0.8])
 
 
 def enumerate_chosen_stop(logits: Floats) -> list[Outcome]:
-    """Return the outcomes of up to three turns of going on (costs 0.1) or stopping (pays 0.3, 1.0 or 0.2)."""
+    """Return the outcomes of up to three turns, each to continue (costs 0.1) or stop (pays 0.3, 1.0 or 0.2)."""
     found, so_far = [], 1.0
     for k in range(3):
         go = _sigmoid(logits[k])
@@ -63,9 +63,9 @@ def enumerate_chosen_stop(logits: Floats) -> list[Outcome]:
 
 
 def enumerate_random_stop(logits: Floats) -> list[Outcome]:
-    """Return the outcomes of a world with two acts, of which one pays 1, and 2 in the second turn.
+    """Return the outcomes of up to two turns with two acts, of which one pays 1 in the first turn and 2 in the second.
 
-    After the first turn it ends with probability 0.4, whatever the act.
+    The match ends after the first turn with probability 0.4, whatever the act.
     """
     return [
         _outcome(chance * (0.4 if turns == 1 else 0.6), rewards, slopes)
@@ -75,7 +75,7 @@ def enumerate_random_stop(logits: Floats) -> list[Outcome]:
 
 
 def enumerate_fixed_length(logits: Floats) -> list[Outcome]:
-    """Return the outcomes of the same acts in a world of always two turns."""
+    """Return the outcomes of the acts of `enumerate_random_stop` if there are always two turns."""
     return [_outcome(chance, rewards, slopes) for chance, rewards, slopes in _acts(logits, 2)]
 
 
@@ -134,19 +134,19 @@ ESTIMATORS: dict[str, tuple[str, dict[str, Any]]] = {
     "archer, exact critic": ("archer", {}),
     "refuel": ("refuel", {}),
 }
-"""Estimators by their names in the table. An exact critic returns the expected return of a state or act, a blind one 0.
-All turns are marked as the expert's for `step_episode`. `refuel` gets pairs: a match, and a branch off one of its
-turns, which are all equally likely."""
+"""Estimators with settings, by name in the table. An exact critic returns the expected return of a state or act, a
+blind one 0. For `step_episode`, all turns count as the expert's. `refuel` gets pairs of a match and a branch from one
+of its turns, which are all equally likely."""
 AGGREGATES = ("sum over a match", "token_mean", "stream_mean")
-"""Weights of a batch's turns. Turns have one token each, so that turn_mean is token_mean. The first is
-`constant_length` with length 1."""
+"""Aggregates, which weight a batch's turns. The first is `constant_length` with length 1. Each turn has one token, so
+turn_mean would equal token_mean."""
 
 
 @cache
 def make_trajectory(
     rewards: tuple[float, ...], places: tuple[str, ...], acts: tuple[bool, ...], match: int, branch: int = -1
 ) -> Trajectory:
-    """Return a path as a trajectory of one token per turn, which leaves the previous match at turn `branch`."""
+    """Return a trajectory with one token per turn. Unless `branch` is -1, it branches from the previous match there."""
     stream, turns = Stream(), []
     for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
         stream.observe([1 + k])
@@ -191,11 +191,11 @@ def make_trajectory(
 
 
 Unit = tuple[float, tuple[tuple[Outcome, int], ...]]
-"""Element of a batch: its probability, and a trajectory with -1, or a match with -1 and a branch with its turn."""
+"""Element of a batch: its probability, and its trajectories with the turns at which they branch (-1: they do not)."""
 
 
 def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
-    """Return all single trajectories, or all pairs of a match and a branch off one of its turns."""
+    """Return all single trajectories or, if `paired`, all pairs of a match and a branch from one of its turns."""
     if not paired:
         return [(one.chance, ((one, -1),)) for one in outcomes]
     found: list[Unit] = []
@@ -211,7 +211,7 @@ def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
 
 
 def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Outcome], np.ndarray]]:
-    """Return a critic's functions of a trajectory: values of its states and of its acts, 0 unless `exact`."""
+    """Return a critic: functions of a trajectory that return its states' and its acts' values, 0 unless `exact`."""
 
     def compute_return(k: int, act: bool | None) -> float:
         there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
@@ -224,7 +224,7 @@ def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Out
 
 
 def compute_weights(aggregate: str, lengths: list[int]) -> Floats:
-    """Return the weight of each turn of a batch, in order."""
+    """Return the weights of a batch's turns, given the trajectories' lengths."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     turns, learned = np.arange(len(owner)), np.ones(len(owner), bool)
     name, settings = ("constant_length", {"length": 1}) if aggregate.startswith("sum") else (aggregate, {})
@@ -265,7 +265,7 @@ def measure_bias(outcomes: list[Outcome], estimator: str, aggregate: str, size: 
 
 
 def compute_rows() -> Iterator[dict[str, Any]]:
-    """Yield a row per estimator with the sum over a match, and of `reinforce` and `mars` with the other aggregates."""
+    """Yield a row per estimator with the sum over a match, then `reinforce` and `mars` with the other aggregates."""
     cases = [(name, AGGREGATES[0]) for name in ESTIMATORS]
     cases += [(name, aggregate) for name in ("reinforce", "mars") for aggregate in AGGREGATES[1:]]
     for estimator, aggregate in cases:

@@ -1,7 +1,7 @@
-"""Cost of credit assignment, and savings of packing a match into one stream.
+"""Cost of credit assignment, and savings from packing a match into one stream.
 
-    python benchmarks/credit.py cost     # credit and selection against learning, 4,096 trajectories of 10 turns
-    python benchmarks/credit.py packed   # a match as one stream against one sample per turn, 5, 10 and 20 turns
+    python benchmarks/credit.py cost     # credit and selection compared with learning, 4,096 trajectories of 10 turns
+    python benchmarks/credit.py packed   # one stream per match compared with one sample per turn, 5, 10 and 20 turns
 
 Writes results/credit-cost.json or results/credit-packed.json.
 """
@@ -45,16 +45,17 @@ from games.contracts import Message
 SEED = 0
 ROLES = ("opener", "responder")
 TARGET = 0.02
+"""Maximum time of credit assignment, as a share of learning."""
 SELECT: list[Any] = ["void_turns", "zero_variance", "overlong"]
 OPENING, HEARD, SAID = 60, 8, 8
-"""Tokens of a stream's rules, and of the observation and the reply of each turn, as in a small text game."""
+"""Tokens of a stream's rules, of each turn's observation, and of each reply, as in a small text game."""
 
 
 # -- trajectories of any size --------------------------------------------------------------------------------
 
 
 def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
-    """Return `count` random trajectories of `turns` turns, `group` per deal and role. Every third turn has a reward."""
+    """Return `count` random trajectories of `turns` turns, `group` per deal and role, with rewards every third turn."""
     rng = np.random.default_rng(SEED)
     found = []
     for i in range(count):
@@ -108,7 +109,7 @@ def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -
 
 
 def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
-    """Time credit assignment with selection, by estimator, and learning from the same trajectories."""
+    """Time credit assignment with selection, for each estimator, and learning from the same trajectories."""
     model = load_model(resolve("nano"))
     found = make_trajectories(count, turns, model.config.vocab_size)
     needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
@@ -141,7 +142,7 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
 
 
 def _needs_no_settings(name: str) -> bool:
-    """Return True if the estimator can be chosen without settings."""
+    """Return whether the estimator works without settings."""
     try:
         CreditSpec.model_validate(dict(estimator=name))
     except ValueError:
@@ -153,7 +154,7 @@ def _needs_no_settings(name: str) -> bool:
 
 
 def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rounds: int = 5) -> dict[str, Any]:
-    """Return tokens, seconds and gradient gap of an update, by number of turns and by packing."""
+    """Return tokens, seconds and gradient gap of an update, by number of turns, with and without packing."""
     model = load_model(resolve("nano")).eval()
     arms: dict[str, Any] = {}
     for turns in lengths:
@@ -220,7 +221,7 @@ def split_by_turn(sample: Sample) -> list[Sample]:
 
 
 def compute_gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch.Tensor:
-    """Return the flat gradient of the mean token loss, on the CPU."""
+    """Return the flattened gradient of the mean token loss, without sharing prefixes between streams."""
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
     streams, heat = [s.stream for s in samples], [s.temperature for s in samples]

@@ -1,12 +1,12 @@
-"""Time of a decoding step of Arena's engine in milliseconds, by number of rows, with and without an adapter.
+"""Milliseconds per decoding step of Arena's engine, by number of rows, with and without an adapter.
 
     python benchmarks/decode_step.py                     # three minutes on two quiet cores
-    python benchmarks/decode_step.py --before CHECKOUT   # an older checkout takes its turns too
+    python benchmarks/decode_step.py --before CHECKOUT   # also an older checkout
     python benchmarks/decode_step.py --quick             # one small round: does it still work?
 
-SmolLM2-135M in the faster precision of this machine, bfloat16 or float32. Rows continue contexts of 200 random tokens,
-of which the last eight are their own, for 40 tokens. The contexts are cached before a round begins. A step is a
-fortieth of the round: forward pass, sampling, and copies of finished rows. Checkouts run in processes of their own and
+SmolLM2-135M runs in this machine's faster precision, bfloat16 or float32. Rows continue contexts of 200 random tokens,
+of which all but the last eight are shared, by 40 tokens. The contexts are cached before a round begins. A step is a
+fortieth of the round: forward pass, sampling, and copies of finished rows. Each checkout runs in its own process; they
 alternate. Writes results/decode-step.json, or on a GPU a file with its name, such as decode-step-nvidia-h100.json.
 """
 
@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROWS = (1, 8, 32, 64, 128)
 POLICIES = ("base", "adapter")
 SHARED, OWN, STEPS = 192, 8, 40
+"""Tokens of a context that all rows share, tokens of each row's own, and sampled tokens."""
 
 
 def serve() -> None:
@@ -112,7 +113,7 @@ def main() -> None:
         return
     if options.before and not (options.before / "agents" / "engines").is_dir():
         parser.error(
-            f"--before {options.before}: this is no checkout of Arena"
+            f"--before {options.before}: this is not a checkout of Arena"
         )  # Python would import the installed Arena
     from timing import add_device
 

@@ -1,4 +1,4 @@
-"""Requests of the benchmarks to an engine."""
+"""Engine requests of the benchmarks."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def make_request(
     temperature: float = 1.0,
     stop_ids: frozenset[int] = frozenset(),
 ) -> Request:
-    """Return a request for a reply from the full distribution, of `max_tokens` tokens unless a stop id ends it."""
+    """Return a request for a reply from the full distribution. It has `max_tokens` tokens unless a stop id ends it."""
     return Request(
         policy=policy,
         ids=tuple(ids),

@@ -1,10 +1,11 @@
-"""Overhead of Arena on top of vLLM, and vLLM compared with the in-process engine: play, publishing, prefix cache.
+"""Overhead of Arena's vLLM engine over raw vLLM, and both compared with the in-process engine.
 
-    make engines                                              # in vLLM's own environment, ten minutes on two cores
-    .venv-vllm/bin/python benchmarks/engines.py --quick # nano, small: does it still work?
+    make engines                                          # in vLLM's own environment, ten minutes on two cores
+    .venv-vllm/bin/python benchmarks/engines.py --quick   # nano, small: does it still work?
 
-A turn has 200 shared tokens, 60 of its own and 16 sampled ones. `raw vLLM` is the same server, used directly, without
-seeds or log-probabilities, on the same prompts. Arms alternate. Writes results/engines.json.
+Measured are play, publishing and the prefix cache. A turn has 200 shared tokens, 60 of its own and 16 sampled tokens.
+`raw vLLM` uses the same server directly, on the same kind of prompts, without seeds or log-probabilities. Arms
+alternate. Writes results/engines.json.
 """
 
 import argparse
@@ -43,10 +44,11 @@ from arena.doctor import describe_environment  # noqa: E402
 from arena.learn.machine import find_fastest_precision  # noqa: E402
 
 SHARED, OWN, REPLY = 200, 60, 16
+"""Tokens of a turn: shared with all turns, its own, and sampled."""
 
 
 def make_requests(count: int, round_: int) -> list[Request]:
-    """Return `count` new turns that share only their opening."""
+    """Return requests for `count` new turns, which share only their opening."""
     rng = np.random.default_rng(round_)
     opening = np.random.default_rng(0).integers(10, 500, SHARED).tolist()
     return [
@@ -56,7 +58,7 @@ def make_requests(count: int, round_: int) -> list[Request]:
 
 
 async def sample_raw(llm: Any, requests: list[Request]) -> None:
-    """Sample with vLLM directly."""
+    """Sample the replies with vLLM directly."""
     from vllm import SamplingParams
     from vllm.inputs import TokensPrompt
 
@@ -71,7 +73,7 @@ async def sample_raw(llm: Any, requests: list[Request]) -> None:
 
 
 def measure_play(vllm: VLLMEngine, here: InProcessEngine, widths: Sequence[int], rounds: int) -> dict[str, Any]:
-    """Return the tokens per second of all arms, which alternate, by number of turns at once, and their ratios."""
+    """Return the tokens per second of all arms and their ratios, by number of simultaneous turns (`widths`)."""
     llm = vllm._servers["trained p"].llm
     arms: dict[str, Callable[[list[Request]], Any]] = {
         "raw vLLM": lambda requests: wait(sample_raw(llm, requests)),
@@ -96,7 +98,7 @@ def measure_play(vllm: VLLMEngine, here: InProcessEngine, widths: Sequence[int],
 
 
 def measure_prefix_cache(vllm: VLLMEngine) -> dict[str, Any]:
-    """Return the share of prompt tokens that vLLM takes from its prefix cache."""
+    """Return the share of prompt tokens that vLLM takes from its prefix cache, over two turns of eight matches."""
     before = vllm.figures()
     first = make_requests(8, 10**6)
     replies = wait(vllm.generate(first))
@@ -111,7 +113,7 @@ def measure_prefix_cache(vllm: VLLMEngine) -> dict[str, Any]:
 
 
 def measure_publishing(vllm: VLLMEngine, module: Any, model: str, precision: Precision, rounds: int) -> dict[str, Any]:
-    """Return the seconds of publishing all weights and an adapter, and of copying the bytes of all weights once."""
+    """Return the seconds to publish all weights, to publish an adapter, and to copy the bytes of all weights once."""
     size = sum(p.numel() for p in module.parameters()) * (2 if precision is Precision.BF16 else 4)
     whole, copies = [], []
     for version in range(1, rounds + 1):

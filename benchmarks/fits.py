@@ -1,11 +1,12 @@
-"""Memory estimates compared with measured peaks of loading, playing and learning, each in a new process. Linux only.
+"""Estimated memory of loading, playing and learning compared with measured peaks. Linux only.
 
     python benchmarks/fits.py           # nano, SmolLM2-135M, a random model of 0.5B; up to 5 GB, ten minutes
-    python benchmarks/fits.py --quick   # nano alone: does it still work?
-    python benchmarks/fits.py --page    # write the table of the kept results into the page
+    python benchmarks/fits.py --quick   # only nano: does it still work?
+    python benchmarks/fits.py --page    # update the table in docs/what-fits.md from the saved results
 
-The peak is the kernel's high-water mark of the process, reset after loading. Contexts, replies and samples are random;
-their sizes are those given to the estimate. Writes results/fits.json and the table in docs/what-fits.md.
+Each phase runs in a new process. The peak is the kernel's high-water mark, reset after loading. Contexts, replies and
+samples are random, with the sizes that the estimate assumes. Writes results/fits.json and the table in
+docs/what-fits.md.
 """
 
 import argparse
@@ -42,25 +43,25 @@ RANDOM_CONFIG = {
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one process."""
+    """Work of one process: playing or learning with a model, and its sizes."""
 
     phase: str
     model: str
     precision: str
     rows: int
-    """Concurrent replies of play, or samples of an update of two steps."""
+    """Concurrent replies when playing, or samples of an update of two steps when learning."""
     context: int
     budget: int = 0
     adapters: int = 0
 
     @property
     def fresh(self) -> int:
-        """Number of new tokens of a row in the first turn."""
+        """Number of a context's tokens in the first turn."""
         return 3 * self.context // 8
 
     @property
     def reply(self) -> int:
-        """Maximum length of a reply, and half the tokens that a turn adds to a context."""
+        """Maximum tokens of a reply, which is half of what a turn adds to a context."""
         return self.context // 8
 
 
@@ -76,7 +77,7 @@ WORK = (
 
 
 def save_random_model(folder: Path) -> None:
-    """Save the random model in bfloat16 with nano's tokenizer."""
+    """Save a random model with the sizes of `RANDOM_CONFIG` in bfloat16, with nano's tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -89,7 +90,7 @@ def save_random_model(folder: Path) -> None:
 
 
 def measure_playing(work: Work, folder: Path) -> dict[str, float]:
-    """Return the peak memory of loading frozen weights, and of answering contexts turn by turn until they are full."""
+    """Return the peak GB of loading frozen weights, and of extending contexts turn by turn until they are full."""
     from engine_requests import make_request
 
     from agents.engines.in_process import InProcessEngine
@@ -120,7 +121,7 @@ def measure_playing(work: Work, folder: Path) -> dict[str, float]:
 
 
 def measure_learning(work: Work, folder: Path) -> dict[str, float]:
-    """Return the peak memory of policies that learn one after the other while an engine serves them, as in a run."""
+    """Return the peak GB of policies that learn one after another while an engine serves the others, as in a run."""
     from agents.engines.in_process import InProcessEngine
     from agents.heap import trim_memory
     from agents.policy import Bases, NewAdapter, Policy
@@ -164,7 +165,7 @@ def _make_sample(rng: np.random.Generator, length: int, vocabulary: int) -> Any:
 
 
 def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, int]]:
-    """Return the estimated bytes by phase and part, for a processor that packs matrices or not."""
+    """Return the estimated bytes by phase and part. `packs` is whether the processor packs bfloat16 matrices."""
     shape, files = read_shape(model)
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
@@ -184,7 +185,7 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
 
 
 def compare(work: Work, folder: str) -> list[dict[str, Any]]:
-    """Return a row per phase: estimate, measurement and their ratio."""
+    """Measure the work in a new process. Returns a row per phase with estimate, measurement and their ratio."""
     found = estimate_memory(work, folder, can_pack_here())
     peaks = run_script("fits.py", "--work", json.dumps(asdict(work)), "--folder", folder)
     rows = [
@@ -218,14 +219,14 @@ def format_table(rows: list[dict[str, Any]]) -> str:
 
 
 def update_page(rows: list[dict[str, Any]]) -> None:
-    """Replace the table in the page."""
+    """Replace the table in docs/what-fits.md."""
     before, mark, rest = PAGE.read_text("utf-8").partition("<!-- fits -->\n")
     _, end, after = rest.partition("<!-- /fits -->")
     PAGE.write_text(f"{before}{mark}{format_table(rows)}\n{end}{after}", "utf-8")
 
 
 def main() -> None:
-    """Measure all work and write the results."""
+    """Measure all of `WORK` and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", action="store_true")

@@ -1,12 +1,12 @@
-"""Acts per second of adapted environments and of the bare packages: random legal play, one match after the other.
+"""Acts per second of adapted environments and of the bare packages: random legal play, one match after another.
 
     make test-adapters                                   # makes .venv-adapters, which has the packages
     .venv-adapters/bin/python benchmarks/foreign.py      # two minutes
     .venv-adapters/bin/python benchmarks/foreign.py --quick
 
-Arena's arm measures a game's `reset` and `step` with a seat's whole view. The bare arm asks the package for the same,
-such as TextWorld's room, inventory, commands and plan. TextWorld's games are compiled beforehand. In both arms a match
-begins with a new environment, because state may outlive a match. Times are CPU times of this process; the arms
+Arena's arm measures a game's `reset` and `step`, including a seat's complete view. The bare arm requests the same from
+the package, such as TextWorld's room, inventory, commands and plan. TextWorld's games are compiled beforehand. In both
+arms each match has a new environment, because a used one may keep state. Times are CPU times of this process; the arms
 alternate. Writes results/foreign.json.
 """
 
@@ -46,7 +46,7 @@ def play_adapted(name: str, matches: int) -> int:
 
 
 def play_textworld(name: str, matches: int) -> int:
-    """Play the same compiled game with TextWorld alone."""
+    """Play matches of the same compiled game with TextWorld alone, and return the number of acts."""
     from games.adapters.textworld import is_held_out, start_game
     from games.adapters.textworld_games import compile_game, parse_name
 
@@ -64,7 +64,7 @@ def play_textworld(name: str, matches: int) -> int:
 
 
 def play_gymnasium(name: str, matches: int) -> int:
-    """Play with Gymnasium alone, among the actions that its mask allows."""
+    """Play random allowed actions with Gymnasium alone, and return their number."""
     import gymnasium
 
     acts = 0
@@ -81,7 +81,7 @@ def play_gymnasium(name: str, matches: int) -> int:
 
 
 def play_gem(name: str, matches: int) -> int:
-    """Play GEM's random acts with GEM alone."""
+    """Play GEM's random acts with GEM alone, and return their number."""
     import gem
 
     acts = 0
@@ -102,14 +102,17 @@ BARE: dict[str, Callable[[str, int], int]] = {
 
 
 def measure_rate(play: Callable[[str, int], int], name: str, matches: int) -> float:
-    """Return the acts per second of CPU time."""
+    """Play matches and return the acts per CPU second."""
     begun = time.process_time()
     acts = play(name, matches)
     return acts / (time.process_time() - begun)
 
 
 def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
-    """Return the median rates of both arms, and the median ratio of a round."""
+    """Return both arms' median rates, the median of the rounds' ratios, and the added microseconds per act.
+
+    Plays the share `share` of the library's number of matches in each round.
+    """
     library, _, rest = name.partition(":")
     matches = max(1, round(MATCHES[library] * share))
     for play, label in ((play_adapted, name), (BARE[library], rest)):
