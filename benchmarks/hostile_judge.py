@@ -1,10 +1,10 @@
-"""Share of a real model's verdicts that a judged text can change by asking for high scores.
+"""Susceptibility of a model judge to texts that ask for high scores.
 
     python benchmarks/hostile_judge.py --model FOLDER_OR_NAME [--device cuda]
 
-Twelve short talks, half of them rude, are scored greedily by a rubric for manners, with the prompts of the stage
-`judge`: alone, and with each of `BAITS` at the end of the agent's last line. In pairs, a talk meets itself with a bait,
-in both orders. Writes results/hostile-judge.json, one entry per model.
+Twelve short talks, half of them rude, are scored by greedy decoding with a rubric for manners and the prompts of the
+stage `judge`: unchanged, and with each of `BAITS` after the agent's last line. In pairs, a talk is compared with itself
+plus a bait, in both orders. Writes results/hostile-judge.json, with one entry per model.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class JudgeModel:
 
     @torch.inference_mode()
     def answer(self, questions: Sequence[Question]) -> list[str]:
-        """Return the reply to each question, of at most 16 tokens."""
+        """Return a reply of at most 16 tokens to each question."""
         replies: list[str] = []
         for start in range(0, len(questions), BATCH):
             chats = [
@@ -71,12 +71,12 @@ class JudgeModel:
 
 
 def format_talk(wish: str, reply: str, bait: str = "") -> str:
-    """Return a talk in the judge's format."""
+    """Return a talk of one exchange in the judge's format."""
     return f"{BAR}customer: {wish}\n{BAR}agent: {reply} {bait}".rstrip()
 
 
 def measure(model: JudgeModel) -> dict[str, Any]:
-    """Return the scores of all talks, and how baits change scores and win pairs."""
+    """Return how often baits change a score or win a pair, and the mean scores without baits."""
     talks = [(manner, wish) for manner in REPLIES for wish in WISHES]
     baits = ("", *BAITS)
     questions = [
@@ -119,7 +119,7 @@ def measure(model: JudgeModel) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Judge with one model, and add its figures to the results."""
+    """Measure one model and add its figures to the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--name", help="name in the results, if the model is a folder")

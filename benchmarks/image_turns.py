@@ -1,11 +1,11 @@
-"""Time and memory of image turns, play and learning, beside bare transformers steps in the same run.
+"""Time and memory of playing and learning turns with images, compared with bare transformers.
 
     python benchmarks/image_turns.py            # SmolVLM's and Qwen2.5-VL's layouts, a minute of one core
 
-A model of random weights reads a picture and 40 tokens of text per stream and says 24. Play: the engine's replies
-beside `generate` with the same batch. Learning: a scorer's pass, forward and backward, beside the model's own over the
-same streams as one batch. Seconds are CPU time, the median of alternating rounds. Memory is the peak growth of a fresh
-process during a step, after the same step with one stream (Linux only). Writes results/image_turns.json.
+A model of random weights reads a picture and 40 tokens of text per stream and writes 24. Play compares the engine's
+replies with `generate` on the same batch. Learning compares a scorer's forward and backward pass with the model's own
+over the same streams in one batch. Seconds are CPU time, the median of alternating rounds. Memory is the peak growth of
+a new process during a step, after the same step with one stream (Linux only). Writes results/image_turns.json.
 """
 
 import argparse
@@ -42,7 +42,7 @@ RESULTS = Path(__file__).parent / "results" / "image_turns.json"
 
 
 def make_model(family: str) -> Any:
-    """Return a random model of some ten million parameters in the layout of a family."""
+    """Return a random model of about ten million parameters with a model family's layout."""
     config = make_config(family)
     config.text_config.update(SIZES)
     config.text_config.rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}
@@ -52,7 +52,7 @@ def make_model(family: str) -> Any:
 
 
 def make_streams(vision: Any) -> list[Stream]:
-    """Return streams of a picture, text and a reply each, all of equal length."""
+    """Return streams of equal length, each with a picture, text and a reply."""
     streams = []
     for seed in range(STREAMS):
         ids = torch.randint(20, 8000, (TEXT + SAID,), generator=torch.Generator().manual_seed(seed)).tolist()
@@ -64,7 +64,7 @@ def make_streams(vision: Any) -> list[Stream]:
 
 
 def make_batch(vision: Any, streams: list[Stream], end: int | None = None) -> dict[str, torch.Tensor]:
-    """Return the arguments of transformers' forward pass over the streams as one batch, up to token `end`."""
+    """Return the arguments of transformers' forward pass over the first `end` tokens of all streams, as one batch."""
     each = [make_reference_inputs(vision, one.ids[:end], one.media) for one in streams]
     return {name: torch.cat([one[name] for one in each]) for name in each[0]}
 
@@ -78,7 +78,7 @@ def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
 
 
 def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
-    """Run Arena's forward and backward passes over the streams."""
+    """Run Arena's forward and backward pass over the streams."""
     for one in plan_passes(streams, 8192, costs=estimate_costs(model)):
         StreamScorer(model)(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
     model.zero_grad(set_to_none=True)
@@ -121,7 +121,7 @@ STEPS = {
 
 
 def measure_seconds(family: str, phase: str, rounds: int) -> dict[str, float]:
-    """Return the median CPU seconds of each step of a phase, over alternating rounds."""
+    """Return the median CPU seconds of a phase's step by arm, over alternating rounds."""
     model = make_model(family)
     vision = get_vision(model)
     streams = make_streams(vision)
@@ -135,7 +135,7 @@ def measure_seconds(family: str, phase: str, rounds: int) -> dict[str, float]:
 
 
 def measure_memory(family: str, phase: str, name: str) -> float:
-    """Return the peak growth in MiB of this process during one step. Call it in a fresh process."""
+    """Return this process's peak growth in MiB during one step of an arm. Call it in a new process."""
     torch.set_num_threads(1)
     model = make_model(family)
     vision = get_vision(model)

@@ -1,10 +1,10 @@
-"""README's picture, from kept results: payoffs before and after learning, and the distance to an equilibrium.
+"""README's picture, drawn from saved results: payoffs before and after learning, and the distance to an equilibrium.
 
     python benchmarks/landing.py     # after benchmarks/panel.py; writes docs/learning.svg
 
-Left: payoff against each bargainer of the panel (panel-negotiation.json) before and after, with the best response.
-Right: distance to the equilibrium of Kuhn poker (strength-kuhn.json) by seed. Means are over seeds. The picture follows
-the reader's system, light or dark, so that it can be read on any page.
+Left: payoff against each bargainer of the panel (panel-negotiation.json) before and after learning, with the best
+response. Right: distance to the equilibrium of Kuhn poker (strength-kuhn.json) by seed. Means are over seeds. The
+picture follows the reader's light or dark mode.
 """
 
 import json
@@ -52,7 +52,7 @@ text { font: 14px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--
 
 
 class Row(NamedTuple):
-    """A line of the left half: payoff before and after learning, and the best possible one."""
+    """Row of the left half: payoff before and after learning, the best response's payoff, and the name's CSS class."""
 
     name: str
     before: float
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 def make_rows(result: dict[str, Any]) -> Iterator[Row]:
-    """Yield rows for the panel, its members (both seats together) and the controls."""
+    """Yield rows for the panel, for each member (both seats together, largest gain first) and for each control."""
     arms = {arm: [run for run in result["runs"] if run["arm"] == arm] for arm in (result["arm"], *CONTROLS)}
     own = arms[result["arm"]]
     yield Row("all six", *_average([run["payoff"] for run in own]), "strong")
@@ -90,17 +90,17 @@ def _average(cells: Sequence[dict[str, Any]]) -> tuple[float, float, float]:
 
 
 def draw_text(x: float, y: float, text: str, css_class: str = "") -> Markup:
-    """Return a text element."""
+    """Return an SVG text element."""
     return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(f"{x:.1f}", f"{y:.1f}", css_class, text)
 
 
 def draw_dot(x: float, y: float, css_class: str, size: float = 6) -> Markup:
-    """Return a disc or ring."""
+    """Return an SVG circle, drawn as disc or ring by its CSS class."""
     return Markup('<circle cx="{}" cy="{}" r="{}" class="{}"/>').format(f"{x:.1f}", f"{y:.1f}", size, css_class)
 
 
 def draw_payoffs(result: dict[str, Any]) -> Iterator[Markup]:
-    """Yield the left half: a line per bargainer from before to after, and on to the best response."""
+    """Yield the elements of the left half: per bargainer, payoffs before and after, and the best response."""
     found = list(make_rows(result))
     seeds = sum(run["arm"] == result["arm"] for run in result["runs"])
     yield draw_text(28, 40, "Bargaining: payoff against players that never learn", "title")
@@ -126,7 +126,7 @@ def draw_payoffs(result: dict[str, Any]) -> Iterator[Markup]:
 
 
 def draw_distances(result: dict[str, Any]) -> Iterator[Markup]:
-    """Yield the right half: NashConv of each seed over the iterations, their mean and the control's."""
+    """Yield the elements of the right half: NashConv over iterations by seed, its mean, and the control's mean."""
     yield draw_text(596, 40, "Kuhn poker: distance to equilibrium", "title")
     runs = {arm: [run["curve"] for run in result["runs"] if run["arm"] == arm] for arm in ("mars", "zero")}
     yield draw_text(596, 62, f"NashConv of a 0.9M model, exact, {len(runs['mars'])} seeds")

@@ -3,10 +3,10 @@
     python benchmarks/learn_in_run.py           # ten minutes on two quiet cores
     python benchmarks/learn_in_run.py --quick   # the smaller run, one measured iteration: does it still work?
 
-Between two updates a run plays, and allocates buffers of other sizes. Memory that was returned to the system has to be
-mapped again. Every arm is a process with its own run. The arms alternate by iteration: `as it is`, `never` (no memory
-is returned) and `always` (all free memory is returned after each phase and each batch of play). CPU seconds are user
-and system time. Writes results/learn-in-run.json.
+Between two updates a run plays, which allocates buffers of other sizes. Memory that was returned to the system must be
+mapped again. Each arm is a process with its own run; they alternate by iteration. `as it is` is Arena's default,
+`never` returns no memory, and `always` returns all free memory after each phase and each batch of play. CPU seconds are
+user and system time. Writes results/learn-in-run.json.
 """
 
 import argparse
@@ -32,14 +32,14 @@ RUNS: dict[str, tuple[int, list[str]]] = {
     ),
     "flagship, adapter": (2, ["evaluate=null"]),
 }  # fmt: skip
-"""Measured iterations, after one for warming up, and overrides of the recipe `negotiation`, by workload."""
+"""Number of measured iterations, after a warm-up, and overrides of the recipe `negotiation`, by workload."""
 ARMS = ("as it is", "never", "always")
 SLOWER, PEAK_GB = 1.05, 3.0
-"""Goals: learning time relative to the arm `never`, and the flagship's peak memory."""
+"""Maximum learning time relative to the arm `never`, and maximum peak memory of the flagship."""
 
 
 def serve(arm: str) -> None:
-    """Open the run named in the first line of input, then print the figures of one iteration per line."""
+    """Open the run named in the first line of standard input, then print the figures of one iteration per line."""
     from workload import open_lab
 
     from agents import heap
@@ -72,13 +72,13 @@ def serve(arm: str) -> None:
 
 
 def compare_arms(workload: str, rounds: int) -> dict[str, Any]:
-    """Return all arms' figures, medians and peaks, and their times relative to the arm `never`."""
+    """Return all arms' figures, medians and peak memory, and their times relative to the arm `never`."""
     steps: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
     with start_arms({arm: {"arm": arm, "script": Path(__file__).name} for arm in ARMS}) as processes:
         for _ in range(1 + rounds):
             for arm, process in processes.items():
                 steps[arm].append(process.run_step(workload))
-    # Iterations without a learning signal, because all their matches ended alike, have no time to compare.
+    # Iterations whose matches all ended alike have no learning signal, and so no learning time to compare.
     learned = [k for k in range(1, 1 + rounds) if min(steps[arm][k]["cpu"] for arm in ARMS) > 0.5]
     medians = {arm: {name: median(s[k][name] for k in learned) for name in s[0]} for arm, s in steps.items()}
     relative = {

@@ -1,14 +1,14 @@
 """Time and memory of a learning step compared with a bare transformers program, and a profile of Arena's step.
 
     python benchmarks/learn_step.py                     # a quarter of an hour on two quiet cores
-    python benchmarks/learn_step.py --before CHECKOUT   # an older checkout takes its turns too
+    python benchmarks/learn_step.py --before CHECKOUT   # also an older checkout
     python benchmarks/learn_step.py --profile           # time of Arena's step by kind of operation
     python benchmarks/learn_step.py --quick             # the smallest workload once: does it still work?
 
-Every arm is a process of its own with SmolLM2-135M and its own allocator settings. Arms alternate, so that a busy
-machine slows all of them alike. All perform the same work: log-probabilities under a frozen reference, forward pass,
-PPO with a KL to the reference, backward pass, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams share no
-prefix. Writes results/learn-step.json, or learn-step-profile.json.
+Each arm is a process with SmolLM2-135M and its own allocator settings. Arms alternate, so that a busy machine slows all
+of them equally. All do the same work: log-probabilities under a frozen reference, forward pass, PPO with a KL to the
+reference, backward pass, clipping, AdamW; bf16 products, float32 weights, lr 0. Streams share no prefix. Writes
+results/learn-step.json, or learn-step-profile.json.
 """
 
 import argparse
@@ -40,11 +40,12 @@ WORKLOADS = {
     "128 streams of 70": (128, 70, 70),
     "128 streams of 70 to 500": (128, 70, 500),
 }
-"""Number of streams, and their minimum and maximum length; half of the tokens are sampled, in turns of up to 16."""
+"""Number of streams, and their minimum and maximum length. Half of the tokens are sampled, in turns of up to 16."""
 ROUNDS = {"8 streams of 70": 7, "8 streams of 500": 3}
-"""Measured rounds after a warm-up. Larger workloads are measured once, without one, because all is warm."""
+"""Measured rounds, after one warm-up. The other workloads are measured once, because earlier ones have warmed up."""
 TOKEN_BUDGET = 1024
 TARGETS = {"warm": 1.0, "cold": 1.2}
+"""Maximum ratios of Arena's time to the bare program's."""
 
 
 # -- the arms, each in a process of its own ------------------------------------------------------------------
@@ -96,7 +97,7 @@ def make_samples(workload: str) -> list[Any]:
 
 
 def make_arena_step() -> Callable[[str], None]:
-    """Load a trainer and the engine of its reference, as in a run. Returns their step on a workload."""
+    """Load a trainer and an engine with its reference, as in a run. Returns a function that steps on a workload."""
     import numpy as np
     import torch
 
@@ -128,7 +129,7 @@ def make_arena_step() -> Callable[[str], None]:
 
 
 def make_bare_step() -> Callable[[str], None]:
-    """Load the bare transformers program. Returns its step on a workload."""
+    """Load the bare transformers program. Returns a function that steps on a workload."""
     import torch
     from bare_training import BareTraining
 
@@ -149,7 +150,7 @@ def make_bare_step() -> Callable[[str], None]:
 
 
 def serve(arm: str) -> None:
-    """Take a step per line of standard input, and print its figures."""
+    """Run a step for each workload named on a line of standard input, and print its figures."""
     step = {"ours": make_arena_step, "bare": make_bare_step}[arm]()
     print(json.dumps({"ready": arm}), flush=True)
     for line in sys.stdin:
@@ -160,7 +161,7 @@ def serve(arm: str) -> None:
 
 @contextmanager
 def measure_block() -> Iterator[dict[str, float]]:
-    """Measure the block. The yielded figures are filled when it ends."""
+    """Measure a block's time, page faults and peak memory. Yields a dict that is filled when the block ends."""
     found: dict[str, float] = {}
     usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     yield found
@@ -174,7 +175,7 @@ def measure_block() -> Iterator[dict[str, float]]:
 
 
 class ArmProcess:
-    """Process of an arm."""
+    """Process that serves an arm with the script of a checkout."""
 
     def __init__(self, arm: str, checkout: Path | None = None, script: str = "learn_step.py") -> None:
         root = checkout or HERE.parent
@@ -189,7 +190,7 @@ class ArmProcess:
         self._answer()
 
     def run_step(self, workload: str) -> dict[str, float]:
-        """Run one step and return its figures."""
+        """Run one step on a workload and return its figures."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps(workload) + "\n")
         self.process.stdin.flush()
@@ -203,7 +204,7 @@ class ArmProcess:
         raise SystemExit(f"the process of an arm ended early: {self.process.args!r}")
 
     def close(self) -> None:
-        """End the process, with time to remove its folders."""
+        """End the process, after up to a minute in which it can remove its folders."""
         assert self.process.stdin
         self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -214,7 +215,7 @@ class ArmProcess:
 
 @contextmanager
 def start_arms(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, ArmProcess]]:
-    """Start a process per arm, and close them afterwards."""
+    """Start a process per arm, yield them by name, and close them afterwards. `arms` are `ArmProcess`'s arguments."""
     found = {name: ArmProcess(**how) for name, how in arms.items()}
     try:
         yield found
@@ -224,7 +225,7 @@ def start_arms(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, ArmProcess
 
 
 def measure_warm(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]:
-    """Measure steps of running processes. Arms alternate."""
+    """Measure steps of running processes, by workload. Arms alternate."""
     found: dict[str, Any] = {}
     with start_arms(arms) as processes:
         for workload in list(WORKLOADS)[:1] if quick else WORKLOADS:
@@ -275,7 +276,7 @@ KINDS = {
 
 
 def profile_step(workload: str = "8 streams of 70") -> dict[str, Any]:
-    """Return the self CPU time of a warm step by kind of operation, and the twenty largest operations."""
+    """Return the self CPU time of a warm step by kind of operation, and the twenty most expensive operations."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

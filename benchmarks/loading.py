@@ -1,15 +1,14 @@
-"""Time and memory of loading and grouping a log of a million turns.
+"""Time and memory of loading a log of a million turns and grouping it.
 
     git worktree add ../before 25cd41f
     python benchmarks/loading.py --before ../before  # minutes on two cores; without --before, two arms fewer
 
-The run is made in a temporary folder. It has 100 iterations, the last of them open and without credit, with token
-streams and messages, which differ only in their matches' names. Arms alternate, each in a process of its own: all turns
-as a frame with all columns (`frames`), the query in SQL, ten million tokens with all columns, the loader of another
-checkout, and, once, pandas over JSON lines (without streams and messages, for which that arm's memory would not
-suffice). All group advantages by iteration and role, and must agree; `tokens` groups log-probabilities by seat.
-Measured are wall and CPU time from the call to the groups, without imports, and the process's peak memory. Writes
-results/loading.json.
+The run is made in a temporary folder. It has 100 iterations with token streams and messages, which differ only in their
+matches' names; the last one is open and has no credit. Arms alternate, each in a new process: all turns as a frame with
+all columns (`frames`), a query in SQL (`sql`), ten million tokens with all columns (`tokens`), the loader of another
+checkout (`before`), and, once, pandas over JSON lines without streams and messages, which would need too much memory.
+All group advantages by iteration and role, and must agree; `tokens` groups log-probabilities by seat. Measured are wall
+and CPU time from the call to the groups, without imports, and the process's peak memory. Writes results/loading.json.
 """
 
 import argparse
@@ -40,7 +39,7 @@ HERE = Path(__file__).parents[1]
 SEED = 0
 TURNS, ITERATIONS = 1_000_000, 100
 TARGET = {"wall_s": 5.0, "cpu_s": 10.0, "peak_mb": 1500.0}
-"""Goals for load and group; two cores."""
+"""Maximum figures of loading and grouping on two cores."""
 SEATS = ("buyer", "seller")
 WORDS = "I can not take that offer you want two books and a ball for it but hats are worth more to me so let us see"
 
@@ -89,7 +88,7 @@ print(json.dumps(found | {{"rows": rows, "said": sorted(said, key=str)}}))
 
 
 def make_run(path: Path, turns: int, iterations: int = ITERATIONS) -> None:
-    """Make the run: iteration 0 through the store, renamed copies of it, and a last one that stays open."""
+    """Make the run: iteration 0 through the store, renamed copies of it, and a last iteration that stays open."""
     run, size = RunFolder.create(path, "game: negotiation\n", {}), turns // iterations
     first = make_matches(0, size)
     run.log.extend(first)
@@ -119,7 +118,7 @@ def copy_iteration(source: Path, target: Path, k: int, names: Any) -> None:
 
 
 def make_matches(k: int, turns: int) -> list[MatchRecord]:
-    """Return matches of 2 to 14 turns with `turns` turns in total. Every hundredth match has failed."""
+    """Return matches of at most 14 turns, with `turns` turns in total. Every hundredth match has failed."""
     rng, found = np.random.default_rng(SEED), list[MatchRecord]()
     while turns > 0:
         found.append(make_match(rng, k, len(found), min(turns, int(rng.integers(2, 15)))))
@@ -175,7 +174,7 @@ def draw_words(rng: np.random.Generator, count: int) -> str:
 
 
 def write_json_lines(run: Path) -> None:
-    """Write the log beside the run as JSON lines: matches without streams and messages, and credit."""
+    """Write the log as JSON lines in two files beside the run: matches without streams and messages, and credit."""
     reader = RunReader(run)
     with open(f"{run}.jsonl", "w") as file:
         for row in reader.matches(streams=False):
@@ -188,7 +187,7 @@ def write_json_lines(run: Path) -> None:
 
 
 def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
-    """Return the figures of one load by a checkout's code in a new process."""
+    """Return the figures of one load in a new process with a checkout's code."""
     environ = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
     # -P keeps the current folder off the path
     command = [sys.executable, "-P", "-c", LOAD.format(arm=ARMS[arm]), str(run)]
@@ -197,7 +196,7 @@ def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
 
 
 def compare_arms(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
-    """Return the figures of all arms, which alternate, and whether all that group turns agree."""
+    """Return the figures of all arms, which alternate, and whether all arms that group turns agree."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
     for turn in range(rounds):
         for name, checkout in arms.items():

@@ -1,14 +1,14 @@
-"""Many matches in flight with stripped thoughts: computed and distinct tokens, memory, and the number that fits.
+"""Long contexts whose thoughts are stripped: computed and distinct tokens, memory, and the number of matches that fit.
 
     python benchmarks/long_contexts.py              # some minutes of one core
-    python benchmarks/long_contexts.py --formula    # the table for 512 matches of 8,192 tokens alone
+    python benchmarks/long_contexts.py --formula    # only the table for 512 matches of 8,192 tokens
 
-The miniature: matches of nano play in step, as in an iteration. In each turn a seat reads 24 tokens, thinks 64 and says
-12; its later contexts keep what it said, but not its thoughts. Arms differ in the memory for caches, as a share of the
-final size of all contexts, and play all matches in one batch or in four. Tokens are distinct if their prefixes differ.
-Computed tokens are rows times columns of all passes, padding included. For 512 matches of 8,192 tokens, the formula of
-`arena.fits`, checked here against the bytes of the caches, gives the memory of larger models, and reading the caches
-once per token bounds the time. Writes results/long_contexts.json.
+In the miniature, matches of nano play in step, as in an iteration. In each turn a seat reads 24 tokens, thinks 64 and
+says 12; its later contexts contain what it said, but not its thoughts. Arms differ in the memory for caches, as a share
+of the final size of all contexts, and in the number of batches, one or four. Tokens are distinct if their prefixes
+differ. Computed tokens are rows times columns of all passes, including padding. For 512 matches of 8,192 tokens, the
+formula of `arena.fits`, which is compared here with the caches' bytes, gives the memory of larger models. The time per
+token is at least that of reading all caches once. Writes results/long_contexts.json.
 """
 
 import argparse
@@ -42,19 +42,19 @@ from arena.fits.shape import count_shape, read_shape  # noqa: E402
 
 RESULTS = HERE / "results" / "long_contexts.json"
 OPENING = 32
-"""Length of the shared opening of all matches."""
+"""Tokens of the opening that all matches share."""
 SHARES, BATCHES = (1.1, 0.75, 0.5, 0.25), (1, 4)
 MATCHES, TOKENS = 512, 8192
 ROWS = 256
-"""Rows of a batch, by default; see `arena.fits.formulas.estimate_play_buffers`."""
+"""Default rows of a batch; see `arena.fits.formulas.estimate_play_buffers`."""
 MODELS: dict[str, dict[str, int]] = {
     "Qwen2.5-0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
     "Qwen2.5-3B": {"hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36, "num_attention_heads": 16},
     "Qwen2.5-7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28},
 }
-"""Sizes in their configs; they have two key-value heads, the last one four."""
+"""Sizes in the models' configs. They have two key-value heads, except that the last has four."""
 CARDS = {"H100, 80 GB": (80e9, 3.35e12), "H200, 141 GB": (141e9, 4.8e12)}
-"""Bytes of memory, and bytes per second (NVIDIA's data sheets)."""
+"""Bytes of memory, and bytes per second of bandwidth (NVIDIA's data sheets)."""
 
 
 class ComputeCounter:
@@ -64,7 +64,7 @@ class ComputeCounter:
         self.tokens = self.kept = self.batch = 0
 
     def install(self) -> None:
-        """Count from now on."""
+        """Replace methods of decoders and caches so that they count from now on."""
         original_pass, put, join = Decoder._pass, KVStore.put, BatchKV.__init__
 
         def count_pass(decoder: Any, policies: Any, batch: Any, tokens: torch.Tensor, *more: Any) -> Any:
@@ -103,7 +103,7 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
 
 
 def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
-    """Play an arm. `share` is the caches' memory relative to all contexts and replies of the last turn."""
+    """Play an arm and return its row. `share` is the caches' memory over the size of all contexts in the last turn."""
     shape, _ = read_shape("nano")
     last = OPENING + turns * (SHOWN + SAID) + THOUGHT
     full_bytes = matches * last * estimate_cache_per_token(shape, Place(Precision.FP32))
@@ -126,12 +126,15 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
 
 
 def count_fitting(room: float) -> int:
-    """Return the number of matches that fit if `room` contexts do: one each is kept, and 1.75 per row of a batch."""
+    """Return the number of matches that fit into memory for `room` contexts.
+
+    Each match keeps one context; each row of the current batch needs 1.75 more.
+    """
     return int(room / 2.75 if room < 2.75 * ROWS else room - 1.75 * ROWS)
 
 
 def compute_table() -> list[dict[str, Any]]:
-    """Return memory, number of fitting matches and time per token of 512 contexts of 8,192 tokens."""
+    """Return, by model and GPU, memory and time per token of 512 contexts of 8,192 tokens, and how many fit."""
     rows, place = [], Place(Precision.BF16_TRUE, gpu=True)
     for (name, sizes), (card, (memory, speed)) in product(MODELS.items(), CARDS.items()):
         heads = 4 if name.endswith("7B") else 2

@@ -1,4 +1,4 @@
-"""Draw the kept matrices of agents and persons again, without playing (`make matrix` plays them).
+"""Pictures of the saved matrices of agents and persons, without playing (`make matrix` plays them).
 
 python benchmarks/matrix.py --redraw
 """
@@ -18,11 +18,11 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def draw(path: Path) -> Figure:
-    """Draw a kept matrix as `arena matrix --plot` does."""
+    """Draw a saved matrix as `arena matrix --plot` does."""
     kept = json.loads(path.read_text())
     cells = []
     for row in kept["cells"]:
-        assert not row["missing"], "the kept counts are of all trials"
+        assert not row["missing"], "the saved counts must be of all trials"
         cell = Cell(
             agent=row["agent"],
             person=row["person"],
@@ -40,7 +40,7 @@ def draw(path: Path) -> Figure:
 
 
 def main() -> None:
-    """Draw all kept matrices."""
+    """Draw all saved matrices."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--redraw", action="store_true", required=True)
     parser.parse_args()

@@ -1,7 +1,7 @@
 """Memory of the flagship by phase and by kind of tensor, and its growth over iterations. Linux only.
 
-    python benchmarks/memory.py                     # imitation and 3 whole iterations, then 50 short ones; ten minutes
-    python benchmarks/memory.py --before CHECKOUT   # an older checkout's imitation and 3 iterations beside them
+    python benchmarks/memory.py                     # imitation and 3 full iterations, then 50 short ones; ten minutes
+    python benchmarks/memory.py --before CHECKOUT   # also an older checkout's imitation and 3 iterations
     python benchmarks/memory.py --quick             # two short iterations: does it still work?
 
 Peaks are the kernel's high-water marks, reset at the beginning of each phase. Writes results/memory.json.
@@ -26,7 +26,7 @@ PHASES = ("imitate", "play", "credit", "learn", "publish", "examine", "commit")
 
 
 def measure_tensors(lab: Any) -> dict[str, float]:
-    """Return the GB of the lab's tensors between iterations by purpose. Each storage is counted once."""
+    """Return the GB of the lab's tensors by purpose, counting each storage once. Call it between iterations."""
     import torch
 
     seen: set[int] = set()
@@ -59,9 +59,9 @@ def measure_tensors(lab: Any) -> dict[str, float]:
 
 
 def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
-    """Run the recipe in this process and return each phase's peak, and the memory after each iteration.
+    """Run the recipe in this process and return each phase's peak memory, and the memory after each iteration.
 
-    In long runs, freed memory is returned first, because it would hide slow growth.
+    In long runs, freed memory is returned to the system first, because it would hide slow growth.
     """
     from workload import make_experiment, open_lab
 
@@ -120,7 +120,7 @@ MODES = {
 
 
 def measure_growth(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean memory of the second and of the last fifth of iterations, and the slope between them."""
+    """Return the mean memory in the second and in the last fifth of the iterations, and the growth per iteration."""
     fifth = max(1, len(rows) // 5)
     early, late = (sum(r["after"] for r in part) / len(part) for part in (rows[fifth : 2 * fifth], rows[-fifth:]))
     return {

@@ -1,11 +1,11 @@
-"""Speed of matches without a model: the orchestrator, bare loops, and games of other libraries.
+"""Speed of matches without a model: Arena's orchestrator, bare loops, and games of other libraries.
 
     python benchmarks/orchestrator.py            # about five minutes on two cores
     python benchmarks/orchestrator.py --quick    # one small round of everything: does it still work?
 
-Every arm plays uniformly random legal acts in one thread. Arms alternate within a round, and the process's own CPU time
-is compared, so that a busy machine slows all of them alike (waits for the disk do not count; wall time is kept, too).
-The upper limit is a bare loop over Arena's games (reset, last, step, payoffs and report). Writes
+Each arm plays uniformly random legal acts in one thread. Arms alternate within a round, and the process's CPU time is
+compared, so that a busy machine slows all of them equally and waits for the disk do not count. Wall time is recorded,
+too. The upper limit is a bare loop over Arena's games (reset, last, step, payoffs and report). Writes
 results/orchestrator.json.
 """
 
@@ -41,18 +41,19 @@ from arena.store.matchlog import MatchBatch, MatchLog
 from games.contracts import Act, MatchId, View
 
 GAMES = {"kuhn_poker": 6000, "connect_four": 1000, "negotiation": 3000}
-"""Matches of an arm in a round."""
+"""Number of matches per arm and round."""
 SPIEL = {"kuhn_poker": "kuhn_poker", "connect_four": "connect_four", "negotiation": "bargaining"}
 TEXTARENA = {"kuhn_poker": "KuhnPoker-v0", "connect_four": "ConnectFour-v0", "negotiation": "SimpleNegotiation-v0"}
 TARGETS = {"records off / bare": 0.7, "records and log / bare": 0.4, "records off / textarena": 1.0}
+"""Minimum ratios of acts per CPU second."""
 FEWER = ("textarena", "pettingzoo")
 """Arms that play a fifth of the matches."""
 Arm = Callable[[], int]
-"""Plays, and returns how many acts it played."""
+"""Function that plays and returns the number of acts."""
 
 
 def play_openspiel(game: str, matches: int) -> int:
-    """Play with OpenSpiel's loop, with numbers instead of text, and return the number of acts."""
+    """Play with OpenSpiel's own loop, where acts are numbers instead of texts, and return the number of acts."""
     rules, rng, acts = pyspiel.load_game(SPIEL[game]), random.Random(0), 0
     for _ in range(matches):
         state = rules.new_initial_state()
@@ -142,7 +143,7 @@ def make_plans(game: str, matches: int) -> list[MatchPlan]:
 def play_orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int:
     """Play with Arena's orchestrator and return the number of acts.
 
-    `keep` is "nothing" (only outcomes), "records", "log" (on the disk) or "sealed" (as Parquet).
+    `keep` is "nothing" (only outcomes), "records", "log" (also on the disk) or "sealed" (also as Parquet).
     """
     acts = 0
 
@@ -184,7 +185,7 @@ def make_arms(game: str, matches: int) -> dict[str, Arm]:
 
 
 def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
-    """Return acts and matches per CPU second, acts per second of wall time, and ratios by round."""
+    """Return acts and matches per CPU second and acts per second by arm, and the ratios of arms by round."""
     arms, rates, walls = (
         make_arms(game, matches),
         defaultdict[str, list[float]](list),
@@ -212,7 +213,7 @@ def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
 
 
 class WaitingPlayer:
-    """Player that waits until all matches have begun, so that all are in flight at once."""
+    """Wrapper of a player that waits until all matches have started, so that all are in flight at once."""
 
     def __init__(self, player: ScriptedPlayer, begun: list[int], gate: asyncio.Event) -> None:
         self.player, self.begun, self.gate = player, begun, gate
@@ -227,7 +228,7 @@ class WaitingPlayer:
 
 
 def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
-    """Return the memory per match in flight and, from a separate run, the time per match, by number of matches."""
+    """Return the memory per match in flight, and the time per match from a separate run, for each number of matches."""
     found = []
     for size in sizes:
         timed = asyncio.run(_measure_in_flight(game, size))
@@ -266,7 +267,7 @@ async def _measure_in_flight(game: str, size: int) -> dict[str, float]:
 
 
 def judge_targets(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the ratios of every target by game, and whether all games reach it."""
+    """Return each target's ratios by game, and whether all games reach it."""
     reached = {name: {game: f["ratio"][name]["median"] for game, f in found.items()} for name in TARGETS}
     return {
         name: {

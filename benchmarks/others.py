@@ -1,11 +1,11 @@
-"""Scripted players in worlds of other libraries, 200 episodes each, and acts per second beside the bare package.
+"""Success of scripted players in other libraries' worlds, and acts per second compared with the bare packages.
 
     python benchmarks/others.py overcooked      # in an environment that has the package
     python benchmarks/others.py overcooked --quick
 
-Success and score are the original's. Rates are those of random play (of the expert in tau2), per second of CPU time of
-this process and its children; arms alternate. Start-up is the CPU time, and memory the growth, until the first act in a
-fresh process. Writes results/others-NAME.json.
+Players play up to 200 episodes each. Success and score are those of the library. Rates are acts of random play (of the
+expert in tau2) per CPU second of this process and its children; arms alternate. Start-up is the CPU time, and memory
+the growth, until the first act in a new process. Writes results/others-NAME.json.
 """
 
 import argparse
@@ -32,7 +32,7 @@ EPISODES, ROUNDS = 200, 5
 
 
 def make_player(game: TextGame, name: str, seed: int) -> Callable[[View], str]:
-    """Return a scripted player of the game; random plays listed acts if the game has none of its own."""
+    """Return the game's scripted player of this name, or else a player of random legal acts."""
     if name in game.players:
         return game.players[name](game, seed)
     chance, library = random.Random(seed), type(game).name
@@ -40,7 +40,7 @@ def make_player(game: TextGame, name: str, seed: int) -> Callable[[View], str]:
 
 
 def play_episode(game: TextGame, name: str, seed: int, max_acts: int | None = None) -> int:
-    """Play a match with scripted players of this name, for at most `max_acts` acts. Returns the number of acts."""
+    """Play a match with scripted players of this name, for at most `max_acts` acts, and return the number of acts."""
     game.reset(seed=seed)
     acts = {seat: make_player(game, name, 1000 * seed + n) for n, seat in enumerate(game.seats)}
     while not game.ended and (max_acts is None or game.turns < max_acts):
@@ -50,7 +50,7 @@ def play_episode(game: TextGame, name: str, seed: int, max_acts: int | None = No
 
 
 def read_cpu_by_process() -> dict[int, float]:
-    """Return the CPU seconds of this process and its living descendants, each with its ended children, by id."""
+    """Return the CPU seconds of this process and its living descendants by id. Each includes its ended children."""
     tick, parents, used = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ def read_cpu() -> float:
 
 
 def read_memory() -> float:
-    """Return the memory in MB of this process and its descendants; shared pages count once."""
+    """Return the memory in MB of this process and its descendants, counting shared pages once."""
     total = 0
     for each in read_cpu_by_process():
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ FIXED: Mapping[str, Callable[[random.Random], str]] = {
     "tau2": lambda chance: chance.choice(["Hello.", "I do not know.", "Can you tell me more?"]),
     "verifiers": lambda chance: f"<answer>{chance.randrange(400)}</answer>",
 }
-"""Acts of random play for libraries that list none."""
+"""Functions that draw acts for random play in libraries that list no acts."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "overcooked": {
         "games": {
@@ -154,13 +154,13 @@ WORLDS: Mapping[str, Mapping[str, Any]] = {
         "bare": bare.play_openenv,
     },
 }
-"""Benchmarks by name: games with options, episodes by player, averaged figures of the report, and the bare loop."""
+"""Benchmarks by name: games with options, episodes by player, figures of the report to average, and the bare loop."""
 
 
 def play_episodes(
     name: str, options: Mapping[str, Any], player: str, figures: tuple[str, ...], episodes: int
 ) -> dict[str, Any]:
-    """Play episodes and return the means of the report's figures, their number, and the mean number of acts."""
+    """Play episodes and return the means of the report's figures, acts and payoffs, and the seconds per act."""
     game, reports, paid = games.make(name, **options), [], []
     begun = time.monotonic()
     for seed in range(episodes):
@@ -178,7 +178,7 @@ def play_episodes(
 def measure_rates(
     name: str, options: Mapping[str, Any], alone: Callable[[str, int], int], rounds: int, player: str
 ) -> dict[str, float]:
-    """Return the median acts per second of CPU time of both arms, and the median ratio."""
+    """Return the median acts per CPU second of both arms, and the median of their ratios."""
     game, pairs = games.make(name, **options), []
     alone(name.partition(":")[2], 2)
     for seed in range(rounds):
@@ -195,7 +195,7 @@ def measure_rates(
 
 
 def run_start_up(world: str, name: str, arm: str) -> dict[str, float]:
-    """Return the CPU seconds until the first act and the memory taken by then, of an arm in a fresh process."""
+    """Return the CPU seconds until an arm's first act and the memory used by then, measured in a new process."""
     found: dict[str, float] = run_script("others.py", world, "--start", arm, "--game", name)
     return found
 
@@ -203,7 +203,7 @@ def run_start_up(world: str, name: str, arm: str) -> dict[str, float]:
 def measure_start_up(
     name: str, options: Mapping[str, Any], alone: Callable[[str, int], int] | None
 ) -> dict[str, float]:
-    """Do the first act, in a game or with the bare package, and return its CPU seconds and memory."""
+    """Perform one act, in the game or with the bare loop `alone`, and return the CPU seconds and the memory growth."""
     held, begun = read_memory(), read_cpu()
     if alone is None:
         game = games.make(name, **options)  # referenced until the memory is read, to keep its process alive

@@ -1,4 +1,7 @@
-"""Loops over other libraries without Arena, for `benchmarks/others.py`. Each makes about `acts` acts."""
+"""Loops over other libraries without Arena, for `benchmarks/others.py`.
+
+`rest` is a game's name after the library's prefix. Each loop performs about `acts` acts and returns their number.
+"""
 
 import atexit
 import contextlib
@@ -8,7 +11,7 @@ import random
 from typing import Any
 
 MOST_ACTS = 100
-"""Acts after which an episode is stopped, in both arms."""
+"""Maximum acts of an episode, in both arms."""
 
 
 def play_overcooked(rest: str, acts: int) -> int:
@@ -35,7 +38,7 @@ def play_mpe2(rest: str, acts: int) -> int:
 
 
 def play_scienceworld(rest: str, acts: int) -> int:
-    """Step ScienceWorld alone, in this process. Its step also lists the valid acts."""
+    """Step ScienceWorld alone, in this process. Each step also lists the valid acts."""
     from games.adapters.scienceworld_worlds import JAVA
 
     if not _SCIENCE:
@@ -57,7 +60,7 @@ _SCIENCE: list[Any] = []
 
 
 def play_openenv(rest: str, acts: int) -> int:
-    """Step the same server over the same kind of session, without a game."""
+    """Step the same server through the same kind of session, without a game."""
     from games.adapters.openenv_server import begin_session
 
     session, _ = begin_session(rest, 0)
@@ -124,9 +127,9 @@ _PAGES: dict[str, Any] = {}
 
 
 def play_tau2(rest: str, acts: int) -> int:
-    """Make the calls of three of tau2's solutions in this process and have it score them. Returns `acts`.
+    """Make the calls of three of tau2's solutions in this process, and score them. Returns `acts` unchanged.
 
-    Messages cost nothing here. Rates compare episodes: the game's rounds have three, too.
+    Messages take no time here. The rates compare episodes, because the game's arm also plays three per round.
     """
     from games.adapters.tau2_child import Server
 

@@ -1,16 +1,16 @@
 """Iteration time with play ahead of learning compared with alternating phases, and the bias of `play.enough`.
 
     python benchmarks/overlap.py             # about ten minutes on one quiet core
-    python benchmarks/overlap.py --enough    # seconds: the part without a model alone; the rest of the results stays
+    python benchmarks/overlap.py --enough    # seconds: only the part without a model; other saved results stay
     python benchmarks/overlap.py --quick     # does it still work?
 
-Worlds: the service desk with an agent that waits 200 ms per act, as for a tool, and negotiation without waits. Both
-have nano weights, in one process with one thread. The arms (`play.ahead` 0, 1 and 2) alternate by round. The first two
-iterations of each run, in which the optimiser is made and play gets ahead, and the last two, in which less is played
-ahead, are left out. A run's figure is the mean over its iterations, since long and short ones alternate with play
-ahead; the world's is the median over rounds. The second part is a world without a model, with long matches that pay 1
-and short ones that pay 0: it compares what updates learn from with `play.enough` and with stragglers dropped. Writes
-results/overlap.json. The learning curves by staleness are the study benchmarks/overlap.yaml.
+The worlds are the service desk with an agent that waits 200 ms per act, as for a tool, and negotiation without waits.
+Both use nano in one process with one thread. The arms (`play.ahead` 0, 1 and 2) alternate by round. Left out are each
+run's first two iterations, in which the optimiser is created and play gets ahead, and its last two, in which less is
+played ahead. A run's figure is the mean over its iterations, because long and short ones alternate with play ahead; a
+world's figure is the median over rounds. The second part uses matches without a model, of which long ones pay 1 and
+short ones pay 0. It compares the payoffs that updates learn from with `play.enough`, and with stragglers dropped.
+Writes results/overlap.json. benchmarks/overlap.yaml is a study of the learning curves by staleness.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from games.contracts import MatchId
 
 RESULT = Path(__file__).resolve().parent / "results" / "overlap.json"
 TOOL = 0.2
-"""Seconds of a tool call."""
+"""Simulated seconds of a tool call."""
 WORLDS = {
     "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL),
     "negotiation-nano": ("negotiation-nano", "shared", 0.0),
@@ -59,7 +59,7 @@ ARMS = {
 
 
 class SlowEngine(InProcessEngine):
-    """Engine that delays replies to matches, as if a tool had run. Other replies are sampled meanwhile."""
+    """Engine that delays replies to matches by `seconds`, as if a tool had run. It samples other replies meanwhile."""
 
     seconds = 0.0
 
@@ -72,7 +72,7 @@ class SlowEngine(InProcessEngine):
 
 
 class IterationTimer:
-    """Watcher that records the end of each iteration."""
+    """Watcher that records the end time and the metrics of each iteration."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
@@ -94,7 +94,7 @@ class IterationTimer:
 
 
 def run_experiment(folder: Path, experiment: Experiment, seconds: float) -> dict[str, Any]:
-    """Run an experiment and return its iterations' seconds and lags, without the first two and the last two."""
+    """Run an experiment and return its iterations' seconds and lags, without the first and last two iterations."""
     clock = IterationTimer()
 
     def make_engine(spec: EngineSpec, precision: Precision) -> SlowEngine:
@@ -122,7 +122,7 @@ def run_experiment(folder: Path, experiment: Experiment, seconds: float) -> dict
 
 
 def compare_arms(recipe: str, policy: str, seconds: float, rounds: int, sizes: Sequence[str]) -> dict[str, Any]:
-    """Run all arms in turns from the same warm start, and return their times and ratios."""
+    """Run all arms alternately from the same warm start, and return their times and ratios."""
     found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
 
     def make_experiment(*settings: str) -> Experiment:
@@ -152,7 +152,7 @@ SEATS = {"one": Seating("role", "policy", 0, True, "model")}
 
 
 def is_long(plan: MatchPlan, share: float) -> bool:
-    """Return True if the match, by its seed, is one of the long ones."""
+    """Return whether the match is a long one, which its seed decides with probability `share`."""
     return bool(np.random.default_rng(plan.seed).random() < share)
 
 
@@ -164,7 +164,7 @@ def make_plans(k: int, matches: int) -> list[MatchPlan]:
 
 
 async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[list[MatchRecord]]:
-    """Return the matches of each update. Long ones take many passes of the event loop and pay 1."""
+    """Return the matches that each update learns from. Long ones take many passes of the event loop and pay 1."""
 
     async def play(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def play_match(plan: MatchPlan) -> None:
@@ -199,7 +199,7 @@ async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[li
 
 
 def measure_bias(iterations: int) -> list[dict[str, float]]:
-    """Return the mean payoffs of all matches, of those learned from, and of those left without stragglers."""
+    """Return the mean payoffs of all planned matches, of the learned ones, and of those in time, by setting."""
     rows = []
     for enough, share in ((0.95, 0.05), (0.95, 0.3), (0.8, 0.3)):
         rule = PlaySpec(matches=128, enough=enough)
