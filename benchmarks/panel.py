@@ -1,12 +1,12 @@
-"""Gains of a study's runs against the panel by seed: payoff before and after, difference, deals and valid acts.
+"""Gains of a study's runs against the panel by seed: payoff before and after learning, deals and valid acts.
 
     python benchmarks/panel.py runs/study-negotiation     # after: arena study negotiation --seeds 10
 
-Results of earlier calls whose run folders are gone are kept if they used the same panel. Means are over the panel's
-members and seats, with 95 % intervals over deals. Writes results/panel-RECIPE.json, and a picture of the first arm: the
-means over runs before and after for each member and seat, with the best response. A run succeeds if it gained at least
---least and the interval of its gain lies above 0. A second table shows the first arm's distance to best play, over its
-runs and over deals (means over runs).
+Earlier results of runs whose folders are gone are kept if they used the same panel. Means are over the panel's members
+and seats, with 95 % intervals over deals. A run succeeds if it gained at least --least and the interval of its gain
+lies above 0. A second table shows the distance of the study's arm to best play, with intervals over runs and over
+deals. Writes results/panel-RECIPE.json, and a picture of the study's arm: mean payoffs before and after by member and
+seat, with the best response.
 """
 
 import argparse
@@ -31,7 +31,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def summarize_run(folder: Path, min_gain: float) -> dict[str, Any] | None:
-    """Return one run's gains. None if it was not evaluated twice yet."""
+    """Return one run's gains, or None if the run has fewer than two evaluations."""
     judged = select_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
     if len(judged) < 2:
         return None
@@ -47,7 +47,10 @@ def summarize_run(folder: Path, min_gain: float) -> dict[str, Any] | None:
 
 
 def compute_best_by_deal(evaluation: Evaluation) -> list[float]:
-    """Return the payoff, by deal, of best play that does not know the opponent. Computed if an older run lacks it."""
+    """Return the mean payoff over seats, by deal, of best play that does not know the opponent.
+
+    It is computed if the evaluation, as in older runs, lacks it.
+    """
     members, seats = (list(dict.fromkeys(c[i] for c in list_cells(evaluation))) for i in (0, 1))
     spec, seeds = (
         GameSpec(name=evaluation.game, options=evaluation.options),
@@ -60,14 +63,14 @@ def compute_best_by_deal(evaluation: Evaluation) -> list[float]:
 
 
 def list_cells(evaluation: Evaluation) -> list[tuple[str, str]]:
-    """Return all pairs of member and seat."""
+    """Return all pairs of member and seat in an evaluation."""
     return [(cell.member, cell.seat) for cell in evaluation.cells]
 
 
 def compute_gaps(evaluations: list[Evaluation]) -> dict[str, dict[str, Any]]:
-    """Return best play less payoff by member and seat and over the panel, with intervals over runs and over deals.
+    """Return best play minus payoff, by member and seat and over the panel, with intervals over runs and over deals.
 
-    Deals without a value in some run are left out.
+    Deals that lack a value in any run are left out.
     """
 
     def values(deals: Deals) -> np.ndarray:
@@ -92,7 +95,7 @@ def compute_gaps(evaluations: list[Evaluation]) -> dict[str, dict[str, Any]]:
 
 
 def format_gap_table(below: dict[str, dict[str, Any]], near: float = 0.5) -> list[str]:
-    """Return a Markdown row per member and seat. A gap holds if its whole interval over runs is at most `near`."""
+    """Return a Markdown table of the gaps. The last column says whether the interval over runs is at most `near`."""
     rows = [f"| below best play | over runs | over deals | within {near:g} |", "|---|---|---|---|"]
     for name, gap in below.items():
         holds = "yes" if gap["over_runs"][2] <= near else "not shown"
@@ -103,19 +106,19 @@ def format_gap_table(below: dict[str, dict[str, Any]], near: float = 0.5) -> lis
 
 
 def merge_runs(before: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Merge the new runs, which take precedence, with earlier ones of the same panel. Sorted by arm and seed."""
+    """Return the new runs, and earlier ones with the same panel that they do not replace, by arm and seed."""
     same = [run for run in before if run["key"] == found[0]["key"]]
     runs = {(run["arm"], run["seed"]): run for run in (*same, *found)}
     return [runs[place] for place in sorted(runs)]
 
 
 def format_interval(interval: list[float]) -> str:
-    """Return an interval as text."""
+    """Return an estimate with its interval as text."""
     return "{:.2f} [{:.2f}, {:.2f}]".format(*interval)
 
 
 def format_table(runs: list[dict[str, Any]]) -> list[str]:
-    """Return a Markdown row per run."""
+    """Return the lines of a Markdown table with a row per run."""
     rows = ["| arm | seed | before | after | difference | deals | valid acts |", "|---|---|---|---|---|---|---|"]
     for run in runs:
         payoff = run["payoff"]
@@ -126,7 +129,7 @@ def format_table(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def draw(result: dict[str, Any]) -> Figure:
-    """Draw a row per member and seat and one for the panel: payoff before and after, and the best response."""
+    """Draw payoffs before and after with the best response, in a row per member and seat and a row for the panel."""
     runs = [run for run in result["runs"] if run["arm"] == result["arm"]]
     names = [*runs[0]["cells"], "panel"]
     figure = Figure(figsize=(8, 5.2), layout="constrained")
@@ -162,7 +165,7 @@ def main() -> None:
     folders = [f for f in options.study.glob("*-*") if f.is_dir() and re.fullmatch(r".+-\d+", f.name)]
     found = [run for folder in folders if (run := summarize_run(folder, options.least))]
     if not found:
-        raise SystemExit(f"{options.study} has no run that was evaluated on a panel before and after")
+        raise SystemExit(f"{options.study} has no run that was evaluated on a panel before and after learning")
     study = load_experiment(folders[0])
     file = options.out / f"panel-{study.name}.json"
     runs = merge_runs(json.loads(file.read_text())["runs"] if file.exists() else [], found)

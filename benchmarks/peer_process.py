@@ -1,7 +1,7 @@
-"""Peer process that works only on request, by JSON lines over its pipes.
+"""Communication with a peer process by lines of JSON over its standard input and output.
 
-Between requests it waits without using the CPU, so that arms can take turns. Only the standard library is used, because
-the peer may run in another environment.
+The peer works only on request and uses no CPU while it waits, so that arms can alternate. This module imports only the
+standard library, because the peer may run in another environment.
 """
 
 import json
@@ -16,16 +16,16 @@ from types import TracebackType
 from typing import Any, Self
 
 ORIGINAL_ENVIRONMENT = dict(os.environ)
-"""Environment of peers, without Arena's changes. Import this module first."""
+"""Environment variables without Arena's changes, for peers. Import this module before Arena."""
 
 
 def find_benchmarks(checkout: Path) -> Path:
-    """Return the folder of benchmarks in a checkout. Older ones have it under `tests`."""
+    """Return the folder of benchmarks in a checkout. In older ones it is below `tests`."""
     return next(f for f in (checkout / "benchmarks", checkout / "tests" / "benchmarks") if f.exists())
 
 
 class PeerProcess:
-    """Client of a peer. The peer's other output goes to a file, which is shown if the peer ends early."""
+    """Client of a peer process. The peer's stderr goes to a file, whose end is shown if the peer ends early."""
 
     def __init__(self, command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed on leaving
@@ -65,7 +65,7 @@ class PeerProcess:
 
 
 class PeerChannel:
-    """The peer's end of the connection. From now on, other output goes to standard error."""
+    """The peer's end of the connection. Once created, the peer's other output goes to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w")
@@ -82,7 +82,7 @@ class PeerChannel:
 
 
 class Stopwatch:
-    """Wall and CPU seconds of this process since the construction."""
+    """Stopwatch of this process's wall and CPU time. It starts when it is created."""
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()

@@ -1,9 +1,9 @@
-"""Speed of 64 desk matches whose customer is a model, relative to matches with a scripted customer.
+"""Speed of 64 desk matches whose customer is a model, compared with matches with a scripted customer.
 
     python benchmarks/persons.py [--quick]
 
 Three arms alternate: the customer is a script (`script`), another model of the same size (`model`), or the agent's own
-policy (`shared`). Turns are those of models. Writes results/persons.json.
+policy (`shared`). Rates count only the models' turns. Writes results/persons.json.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PERSON = (
     "{{scripted: [oracle], matches: {lessons}, epochs: 2, minibatches: 32, lr: 3e-3}}}}"
 )
 ARMS = {"script": ("", "oracle"), "model": (PERSON, "customer"), "shared": ("", "agent")}
-"""Settings of the person's policy, and the policy at the customer's seat, by arm."""
+"""Settings of an additional policy for the customer, and the policy at the customer's seat, by arm."""
 
 
 def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:
@@ -54,7 +54,7 @@ def open_arm(stack: ExitStack, name: str, lessons: int) -> Lab:
 
 
 def measure_rate(lab: Lab, iteration: int) -> tuple[float, float]:
-    """Play an iteration. Returns the models' turns per second, and their turns per match."""
+    """Play an iteration and return the models' turns per second and per match."""
     seconds, played = time_call(lambda: wait(lab.play(iteration)))
     models = {seat for seat, entry in (lab.experiment.seats or {}).items() if entry.policy in lab.experiment.policies}
     turns = sum(turn.seat in models for record in played.records for turn in record.turns)

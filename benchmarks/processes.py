@@ -1,4 +1,4 @@
-"""Processes of the benchmarks: running a script in a new one, and reading its memory. Linux only."""
+"""Helpers to run a benchmark script in a new process and to read a process's memory. Linux only."""
 
 import json
 import os
@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def run_script(script: str, *words: str, checkout: Path = HERE.parent) -> Any:
-    """Run a script of this folder in a new process with a checkout's code.
+    """Run a script of this folder, with arguments `words`, in a new process with a checkout's code.
 
     Returns the JSON value in its last line of output, or None without output. Raises CalledProcessError if it fails.
     """
@@ -25,13 +25,13 @@ def run_script(script: str, *words: str, checkout: Path = HERE.parent) -> Any:
 
 
 def read_status(field: str, pid: int | str = "self") -> int:
-    """Return the bytes of a process's memory field, such as VmRSS (now), RssFile (mapped files) or VmHWM (peak)."""
+    """Return a field of a process's memory in bytes, such as VmRSS (now), RssFile (mapped files) or VmHWM (peak)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(f"{field}:"))
 
 
 def read_memory() -> dict[str, float]:
-    """Return this process's memory in GB (10^9 bytes): now, its part in mapped files, and the peak since the reset."""
+    """Return this process's memory in GB (10^9 bytes): `now`, mapped `files`, and `peak` since the last reset."""
     return {
         "now": read_status("VmRSS") / 1e9,
         "files": read_status("RssFile") / 1e9,

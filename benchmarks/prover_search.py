@@ -1,11 +1,12 @@
-"""Number of replies until a proof by search of the prover: sampling, best-first, by depth, with subgoals.
+"""Replies that proof searches need: sampling, best-first search, best-first search by depth, and subgoals.
 
     python benchmarks/prover_search.py [--quick]
 
-The policy has no weights. With probability `RIGHT` it writes the hidden proof's next tactic, else another applicable
-one. It reports the tactic's true log-probability, spread evenly over its tokens. With subgoals, the hidden proof is cut
-into pieces, each is searched best first, and their replies add up. Writes results/prover-search.json after every row;
-rows that the file already has are kept, so a stopped measurement continues.
+The policy is simulated. With probability `RIGHT` it writes the hidden proof's next tactic, else a random applicable
+one. It reports the tactic's true log-probability, divided evenly over its tokens. With subgoals, the hidden proof is
+cut into pieces, each of which is searched best-first; the replies of all pieces are added. Writes
+results/prover-search.json after every row. Rows in the file are not measured again, so an interrupted measurement
+continues.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from simulators.prover.theorems import Theorem
 
 RIGHT = (0.5, 0.2)
 BUDGETS = (8, 16, 32, 64, 128)
+"""Numbers of replies within which a theorem has to be proved."""
 THEOREMS = 200
 RESULT = Path(__file__).parent / "results" / "prover-search.json"
 OPTIONS: dict[str, Any] = {"depth": 4, "operators": [3, 4]}
@@ -57,7 +59,10 @@ SEARCHES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 class HintedEngine:
-    """Engine that samples tactics with known probabilities, given the goal in the context."""
+    """Engine that samples tactics with known probabilities, given the goal in the context.
+
+    `hints` are the hidden proof's tactics by goal, and `right` is the additional probability of the hint.
+    """
 
     max_context = 10**9
 
@@ -65,7 +70,7 @@ class HintedEngine:
         self.frame, self.right, self.hints = frame, right, hints
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one reply per request."""
+        """Sample a reply for each request."""
         return [self._reply(request) for request in requests]
 
     def _reply(self, request: Request) -> Completion:
@@ -86,19 +91,19 @@ class HintedEngine:
 
 
 class SingleTheorem(Rewriting):
-    """Source of one theorem."""
+    """Theorem source that always deals the same theorem."""
 
     def __init__(self, theorem: Theorem) -> None:
         super().__init__((1, 1), (2, 2))
         self.theorem = theorem
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> RewriteProof:
-        """Return the theorem's empty proof."""
+        """Return an empty proof of the theorem."""
         return RewriteProof(self.theorem, "given")
 
 
 class Searches:
-    """Searches of theorems by the same policy. `right` is its probability of the hidden proof's next tactic."""
+    """Proof searches by one policy, which writes the hidden proof's next tactic with probability `right`."""
 
     def __init__(self, right: float, settings: dict[str, Any], frame: ChatFrame) -> None:
         self.right, self.frame = right, frame
@@ -106,7 +111,7 @@ class Searches:
         self.settings = Search.model_validate({**settings, "width": 4, "nodes": BUDGETS[-1]})
 
     def count_replies(self, seed: int, count: int) -> int | None:
-        """Return the replies until a theorem is proved in `count` pieces; None if one takes too many."""
+        """Return the number of replies until a theorem is proved in `count` pieces, or None if a search fails."""
         game = Prover(**OPTIONS)
         game.reset(seed=seed)
         proof = game.proof
@@ -136,12 +141,12 @@ class Searches:
 
 
 def list_proved(row: dict[str, Any], budget: int) -> list[bool]:
-    """Return for each theorem of a row whether it is proved within the budget."""
+    """Return, for each theorem of a row, whether it is proved within the budget."""
     return [count is not None and count <= budget for count in row["needed"]]
 
 
 def compare_with_first(rows: Sequence[dict[str, Any]]) -> None:
-    """Add to each row its difference to the first row of the same policy at each budget, paired by theorem."""
+    """Add to each row its paired difference to the first row with the same `right`, for each budget."""
     for row in rows:
         first = next(other for other in rows if other["right"] == row["right"])
         row["against_sampled"] = {

@@ -1,4 +1,4 @@
-"""Number of tactics that a search of the prover tries, with and without subgoals from the hidden proof.
+"""Number of tactics that a proof search tries, with and without subgoals from the hidden proof.
 
     python benchmarks/prover_subgoals.py [--quick]
 
@@ -24,13 +24,13 @@ PIECES = (1, 2, 4, 8)
 
 
 def count_tried(depth: int, count: int, theorems: int) -> float:
-    """Return the mean number of tactics tried per theorem of this depth, cut into `count` pieces."""
+    """Return the mean number of tactics tried per theorem of this depth, if its proof is cut into `count` pieces."""
     game, nodes = Prover(depth=depth, operators=[3, 4]), 0
     for seed in range(theorems):
         game.reset(seed=seed)
         planner = Planner(np.random.default_rng(seed), budget=BUDGET)
         assert isinstance(game.proof, RewriteProof)
-        assert planner.prove(game.proof, count), "not found within the budget"
+        assert planner.prove(game.proof, count), "no proof was found within the budget"
         nodes += planner.nodes
     return nodes / theorems
 

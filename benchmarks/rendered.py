@@ -1,14 +1,14 @@
-"""Faithfulness of texts that a small language model writes for a scripted person, before and after the checks.
+"""Faithfulness of texts that a small language model writes for a scripted person, before and after checking.
 
     python benchmarks/rendered.py clinic    # 200 dialogues each; about 15 minutes on two quiet cores
     python benchmarks/rendered.py desk
 
-The person's script decides the content and SmolLM2-135M words it (`person: render`), with mixed personas; the other
-seat is scripted. `before` has the model's first and second attempts; `after` has the texts that the other side heard.
-The readers of the latter share nothing with the simulator's own bookkeeping: a bag of words for the clinic, numbers and
-names for the desk, and both search for secrets. The texts that they object to are listed, to be read by hand.
-`extractor` compares the simulator's extractor with hand-made labels of 150 raw texts of this model, written under
-several prompts (tests/simulators/rendered_texts.jsonl). Writes results/rendered.json.
+A script decides what the person says, and SmolLM2-135M phrases it (`person: render`), with mixed personas. The other
+seat is scripted. `before` evaluates the model's first and second attempts with the simulator's extractor. `after`
+evaluates the texts that the other side heard with independent checks: content words for the clinic, numbers and names
+for the desk, and secrets for both. Texts that fail are listed for inspection by hand. `extractor` compares the
+simulator's extractor with manual labels of 150 raw texts of this model, written with several prompts
+(tests/simulators/rendered_texts.jsonl). Writes results/rendered.json.
 """
 
 import argparse
@@ -53,7 +53,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Utterance:
-    """One act of a person: content, template, the model's texts for it, and the text that was heard."""
+    """One act of a person: its content, the script's template text, the model's attempts, and the text heard."""
 
     act: str
     template: str
@@ -63,7 +63,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A finished match."""
+    """Finished match, with the person's utterances, the report, and the number of tokens the person sampled."""
 
     game: Game
     acts: tuple[Utterance, ...]
@@ -72,7 +72,7 @@ class Dialogue:
 
 
 class RecordedPlayer:
-    """Wrapper of a player that records its texts beside the requested content."""
+    """Wrapper of a player that records the requested content, the template and the player's text of each act."""
 
     def __init__(self, player: SeatedPlayer) -> None:
         self.player = player
@@ -80,14 +80,14 @@ class RecordedPlayer:
         self.streams, self.stream_keys, self.version = player.streams, player.stream_keys, player.version
 
     async def act(self, view: View) -> Act:
-        """Return the player's act."""
+        """Return the player's act and record it."""
         act = await self.player.act(view)
         self.texts.append((str(view.private["say"]), str(view.private["template"]), act.action))
         return act
 
 
 def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue], float]:
-    """Play the dialogues. Returns them and their CPU seconds."""
+    """Play dialogues of a study. Returns them and the CPU seconds."""
     study = STUDIES[name]
     spec = GameSpec(name=name, options={**study["options"], "person": "render", "persona": "mixed"})
     (speaker,) = wait(specs.ContenderLoader(study["role"]).load(MODEL))
@@ -118,7 +118,7 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
 
 
 def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, seats: list[str]) -> Dialogue:
-    """Return the dialogue of a recorded match, without last words that nobody heard because the talk ended."""
+    """Return the dialogue of a recorded match, without a last utterance that nobody heard because the match ended."""
     _, person = seats
     texts, pending = iter(recorded.texts), list[tuple[str, str, str]]()
     acts: list[Utterance] = []
@@ -134,11 +134,11 @@ def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, sea
     return Dialogue(game, tuple(acts), dict(record.report), tokens)
 
 
-# -- before: texts of the model ------------------------------------------------------------------------------
+# -- before: the model's attempts ----------------------------------------------------------------------------
 
 
 def find_faults(name: str, game: Game, utterance: Utterance, text: str) -> dict[str, bool]:
-    """Return the faults of a text by the simulator's extractor, compared with the template."""
+    """Return, by kind of fault, whether the simulator's extractor finds it in a text compared with the template."""
     read, due = read_text(name, game, utterance, text), read_text(name, game, utterance, utterance.template)
     return {
         "wrong": any(read.facts[topic] != stance for topic, stance in due.facts.items() if topic in read.facts),
@@ -149,7 +149,7 @@ def find_faults(name: str, game: Game, utterance: Utterance, text: str) -> dict[
 
 
 def read_text(name: str, game: Game, utterance: Utterance, text: str) -> Reading:
-    """Return the simulator's own reading of a text."""
+    """Return what the simulator's extractor reads from a text."""
     if isinstance(game, Clinic):
         return game.table.words.understand(text, utterance.act.partition(" ")[2])
     assert isinstance(game, Desk)
@@ -157,7 +157,7 @@ def read_text(name: str, game: Game, utterance: Utterance, text: str) -> Reading
 
 
 def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
-    """Return the rates of faults among first and second attempts. A text may have several."""
+    """Return the numbers and rates of faults among first and second attempts. A text may have several faults."""
     counts_by_asking: dict[str, Any] = {}
     for place, asking in enumerate(("first", "second")):
         found = [
@@ -169,7 +169,7 @@ def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
     return counts_by_asking
 
 
-# -- after: texts that were heard ----------------------------------------------------------------------------
+# -- after: the texts that were heard ------------------------------------------------------------------------
 
 NOT = re.compile(r"\b(?:no|not|never|none|neither|nor|without|nope|nah|\w+n['’]t)\b", re.IGNORECASE)
 UNSURE = re.compile(
@@ -180,20 +180,20 @@ LITTLE = {"the", "have", "with", "from", "much", "more", "that", "unusual", "gre
 
 
 def classify_stance(text: str) -> str:
-    """Return the stance of a text by its words alone. Doubt precedes denial, and denial everything else."""
+    """Return a text's stance by its words: "unknown" for words of doubt, else "deny" for a negation, else "inform"."""
     if UNSURE.search(re.sub("now that you say it", "", text, flags=re.IGNORECASE)):
         return "unknown"
     return "deny" if NOT.search(text) else "inform"
 
 
 def extract_stems(phrase: str) -> frozenset[str]:
-    """Return the first five letters of the phrase's content words."""
+    """Return the first five letters of each of the phrase's content words."""
     parts = re.findall("[a-z]+", phrase.lower())
     return frozenset(part[:5] for part in parts if len(part) > 2 and part not in LITTLE)
 
 
 def find_symptoms(text: str) -> set[str]:
-    """Return the symptoms with a phrase whose content words all occur in the text, in any order."""
+    """Return the names of symptoms with a phrase whose content words all occur in the text, in any order."""
     there = {part[:5] for part in re.findall("[a-z]+", text.lower())}
     return {
         sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.it, *sign.synonyms)
@@ -202,7 +202,7 @@ def find_symptoms(text: str) -> set[str]:
 
 
 def check_clinic(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
-    """Yield the utterances in which the doctor heard something wrong, extra or secret. Templates are correct."""
+    """Yield utterances in which the doctor heard something wrong, extra or secret, with the fault. Skips templates."""
     assert isinstance(dialogue.game, Clinic)
     for said in dialogue.acts:
         stance, _, topic = said.act.partition(" ")
@@ -217,7 +217,7 @@ def check_clinic(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
 
 
 def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
-    """Yield the utterances with wrong or missing numbers and names, or with other customers' data."""
+    """Yield utterances with wrong or missing numbers and addresses, or with other customers' data, with the fault."""
     assert isinstance(dialogue.game, Desk)
     own = dialogue.game.customer.record.person
     people = [person for person in dialogue.game.world.fetch_all("SELECT * FROM customers") if person["id"] != own.id]
@@ -233,12 +233,12 @@ def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
 
 
 def find_identifiers(text: str) -> set[str]:
-    """Return the words of a text that have digits or an @."""
+    """Return the words of a text that contain a digit or an @."""
     return {word.strip(".,!?;:()'\"").lower() for word in text.split() if re.search(r"[\d@]", word)}
 
 
 def summarize_heard(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
-    """Return the sources of the heard texts and the faults that the independent readers find."""
+    """Return the sources of the heard texts, and the faults that the independent checks find."""
     find = check_clinic if name == "clinic" else check_desk
     acts = [said for d in dialogues for said in d.acts]
     found = [(said, fault) for d in dialogues for said, fault in find(d)]
@@ -254,7 +254,7 @@ def summarize_heard(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
 
 
 def evaluate_extractor() -> dict[str, Any]:
-    """Return the extractor's precision and recall against hand-made labels."""
+    """Return the extractor's precision and recall, compared with manual labels."""
     vocabulary, pairs = invent_table(0, 20, len(SYMPTOMS)).words, []
     for row in map(json.loads, LABELS.read_text().splitlines()):
         read = vocabulary.understand(row["text"], row["topic"])

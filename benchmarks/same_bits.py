@@ -1,10 +1,10 @@
-"""Equality of runs between two checkouts: logs and weights of ten small runs, one of SmolLM2, as hashes.
+"""Comparison of runs between two checkouts, by hashes of logs and weights of small runs, one of SmolLM2.
 
-    python benchmarks/same_bits.py                     # this checkout: the hashes alone
-    python benchmarks/same_bits.py --before CHECKOUT   # another one's beside them; and its runs, resumed here
+    python benchmarks/same_bits.py                     # only this checkout's hashes
+    python benchmarks/same_bits.py --before CHECKOUT   # compare with another checkout, and resume its runs here
 
 All runs go through the command line, so that any two checkouts can be compared. A log's hash leaves out times, and
-columns that only one of the two has. With `--before`, this checkout also shows and resumes each run of the older one,
+columns that only one checkout has. With `--before`, this checkout also shows and resumes each run of the other checkout
 for one iteration. Writes results/same_bits.json.
 """
 
@@ -56,7 +56,7 @@ RUNS: dict[str, tuple[str, list[str]]] = {
 
 
 def run_arena(checkout: Path, *arguments: str) -> str:
-    """Return the output of a checkout's command. Raises SystemExit if it fails."""
+    """Run an `arena` command with a checkout's code and return its output. Raises SystemExit if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "arena", *arguments], cwd=checkout, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(checkout)},
@@ -69,20 +69,20 @@ def run_arena(checkout: Path, *arguments: str) -> str:
 
 
 def play_run(checkout: Path, name: str, out: Path) -> None:
-    """Play one of the runs in a new folder."""
+    """Run one of `RUNS` with a checkout's code, in a new folder."""
     recipe, changes = RUNS[name]
     layers = [part for setting in (*SMALL, *WARM) for part in ("--set", setting)]
     run_arena(checkout, "run", "selfplay", "--recipe", recipe, *layers, *changes, "--out", str(out), "--json")
 
 
 def read_log(run: Path) -> pa.Table:
-    """Return the match log of a finished run."""
+    """Return the match log of a finished run as one table."""
     tables = [pq.read_table(file) for file in sorted((run / "log").glob("????.parquet"))]
     return pa.concat_tables(tables, promote_options="permissive")  # files lack columns that none of their matches use
 
 
 def hash_log(table: pa.Table, columns: list[str]) -> str:
-    """Return a hash of the log without its times."""
+    """Return a hash of the log's columns without times."""
     rows = [json.dumps(_drop_times(row), sort_keys=True, default=str) for row in table.select(columns).to_pylist()]
     return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()[:16]
 
@@ -94,7 +94,7 @@ def _drop_times(value: Any) -> Any:
 
 
 def hash_weights(run: Path) -> str:
-    """Return a hash of all tensors of the newest checkpoint, including optimiser and critic."""
+    """Return a hash of all tensors in a run's newest checkpoint, including optimiser and critic."""
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
     found = hashlib.sha256()
     for file in sorted(newest.rglob("*.safetensors")):
@@ -103,7 +103,7 @@ def hash_weights(run: Path) -> str:
 
 
 def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
-    """Return the hashes of all runs, and whether they are the same in both checkouts."""
+    """Return the hashes of all runs and, given another checkout, whether they are equal and its runs resume here."""
     found: dict[str, Any] = {}
     for name in RUNS:
         checkouts = {"now": here} | ({"before": before} if before else {})
@@ -123,7 +123,7 @@ def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
 
 
 def can_resume(here: Path, run: Path) -> bool:
-    """Return True if the older checkout's run, without its last checkpoint, resumes here to the same weights."""
+    """Return whether another checkout's run, without its last checkpoint, resumes here to the same weights."""
     weights = hash_weights(run)
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
     (newest / "manifest.json").unlink()  # as if killed before the checkpoint was complete

@@ -1,11 +1,11 @@
-"""Cost of Ray: runs of a nano recipe in one process, and with a trainer and an engine in processes of their own.
+"""Cost of Ray: runs of a nano recipe in one process, and with trainer and engine in separate processes.
 
     python benchmarks/scale_cost.py               # minutes
     python benchmarks/scale_cost.py --quick       # does it still work?
 
-The arms alternate, each run in a new process with one thread. Reported are medians per iteration of wall time, without
-the first one; CPU time and peak memory of all processes together (proportional shares, twice a second); and the bytes
-of replies and weights sent between processes. Writes results/scale-cost.json.
+The arms alternate; each run is a new process with one thread. Reported are the median wall time per iteration, without
+the first one; the CPU time and peak memory (PSS, sampled twice a second) of all processes together; and the bytes of
+replies and weights sent between processes. Writes results/scale-cost.json.
 """
 
 import argparse
@@ -37,7 +37,7 @@ Found = dict[str, Any]
 
 
 def measure_run(arm: str, matches: int, iterations: int) -> Found:
-    """Run an arm and return its iterations' seconds, and the CPU time and memory of all of its processes."""
+    """Run an arm and return its seconds per iteration, and the CPU time and peak memory of all its processes."""
     sizes = (*SETTINGS, f"play.matches={matches}", f"iterations={iterations}")
     words = [word for setting in sizes for word in ("--set", setting)]
     with TemporaryDirectory() as folder:
@@ -69,7 +69,7 @@ def measure_run(arm: str, matches: int, iterations: int) -> Found:
 
 
 def _read_usage(out: str, spent: dict[int, float]) -> int:
-    """Return the bytes held by all processes of a run, and update the CPU seconds in `spent`."""
+    """Return the bytes of memory of all processes of a run, and update their CPU seconds in `spent`."""
     held = 0
     for process in psutil.process_iter():
         try:
@@ -83,7 +83,7 @@ def _read_usage(out: str, spent: dict[int, float]) -> int:
 
 
 def measure_messages() -> Found:
-    """Return the bytes of a turn's request and reply and of the weights, and the time of calls."""
+    """Return the bytes of a turn's request, of its reply and of nano's weights, and the time of remote calls."""
     request = make_request(range(150), 12, "i0001-d0001/opener/0", "shared", seed=(1, 2, 3), stop_ids=frozenset({1}))
     reply = Completion(tuple(range(8)), (-1.5,) * 8, "stop", 3)
     module = load_model(resolve("nano"))
@@ -96,7 +96,7 @@ def measure_messages() -> Found:
 
 
 async def _measure_calls() -> Found:
-    """Return the milliseconds of an empty call to an engine's process, alone and as one of 32 at once."""
+    """Return the milliseconds of an empty call to an engine's process, alone and as one of 32 concurrent calls."""
     from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
     from arena.scale.settings import ScaleSpec

@@ -1,12 +1,12 @@
-"""Two DeepSpeed ranks compared with one: the largest difference of a weight after five iterations, by kind of update.
+"""Several DeepSpeed ranks compared with one: the largest difference of a weight after training, by kind of update.
 
-    python benchmarks/scale_equality.py             # all kinds under ZeRO 0, 1, 2 and 3, some minutes
+    python benchmarks/scale_equality.py             # all kinds with ZeRO 0, 1, 2 and 3, some minutes
     python benchmarks/scale_equality.py --ranks 3   # another number of ranks
 
-Ranks are processes on Ray (gloo on CPUs) with one thread each; the baseline is a single rank without ZeRO in this
+Ranks are processes on Ray (gloo on CPUs) with one thread each. The baseline is a single rank without ZeRO in this
 process. Kinds, samples and the learning rate (2e-5, the default) are those of tests/factories/scaled.py. Gradients are
-not clipped. Adam divides a gradient by its own size, so it hides a wrong scale nearly as well as a clip. Therefore the
-first moments, sums of gradients, are compared too, as shares of the largest. Writes results/scale-equality.json.
+not clipped. Adam divides a gradient by its own size, which would hide a wrong scale. Therefore the first moments, which
+are sums of gradients, are compared too, relative to the largest. Writes results/scale-equality.json.
 """
 
 import argparse
@@ -41,9 +41,9 @@ OFFLOADED = ("packed ragged", "adapter")
 
 
 def compare(ranks: Ranks, name: str) -> dict[str, Any]:
-    """Return the differences between several ranks and one, by ZeRO stage.
+    """Return the differences between several ranks and one for a kind of update, by ZeRO stage.
 
-    For reference, one rank is also compared with itself with smaller passes.
+    For reference, one rank is also compared with itself with smaller micro-batches.
     """
     case, make = CASES[name], partial(ScaledTrainer, ranks)
     alone = train_case(create_local_trainer, case)
@@ -77,7 +77,7 @@ def write_results(cases: dict[str, Any], ranks: int) -> None:
 
 
 def main() -> None:
-    """Compare the cases. Results of other cases are kept."""
+    """Compare the chosen kinds of update. Saved results of other kinds are kept."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--cases", nargs="*", default=list(CASES), metavar="KIND")

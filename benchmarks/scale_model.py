@@ -1,9 +1,9 @@
 """Discrete-event model (simpy) of a run on many engines and ranks, and of their waiting times.
 
-Modelled: matches that take turns on the engine with the fewest matches, engines that decode all their rows together
-(the more rows, the longer a step), a driver that handles one turn at a time, tools between turns, ranks that learn, and
-weights that are shipped to every engine; `play.ahead`, `play.enough` and `play.in_flight` as arena/play has them.
-Not modelled: failures, models of credit assignment, evaluation, memory, and the packing of streams.
+Modelled are matches, each on the engine with the fewest matches; engines that decode all their rows together, with
+longer steps for more rows; a driver that handles one turn at a time; tools between turns; ranks that learn; the
+transfer of weights to every engine; and `play.ahead`, `play.enough` and `play.in_flight` as in arena/play. Not modelled
+are failures, models for credit assignment, evaluation, memory, and the packing of streams.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Events = Generator[simpy.Event, Any, Any]
 
 
 class Turn(NamedTuple):
-    """A turn: its sampled tokens, and the seconds of the tool call after it."""
+    """Turn, with its number of sampled tokens and the seconds of the tool call after it."""
 
     tokens: float
     tool: float = 0.0
@@ -42,34 +42,34 @@ class World:
     matches: int
     in_flight: int
     step: tuple[float, float]
-    """A decoding step of n rows takes step[0] + n · step[1]."""
+    """Time of a decoding step, as (a, b): n rows take a + n · b."""
     rows: int
-    """Rows that an engine decodes at once; others wait."""
+    """Maximum rows that an engine decodes together; others wait."""
     driver: float
-    """Driver's time for a turn: game, prompt, parsing, log, the engine's call."""
+    """Driver's time per turn for game, prompt, parsing, log and the engine's call."""
     learn: float
     """Tokens per second that one rank learns from."""
     overhead: float = 0.0
-    """Time of an iteration outside of play and learning: credit, commit."""
+    """Time of an iteration outside play and learning: credit and commit."""
     learned_ratio: float = 1.0
-    """Learned tokens per sampled token: prompts are in the streams, too."""
+    """Learned tokens per sampled token, because streams also contain prompts."""
     ship: float = 0.0
     """Time from the end of learning until engines can load the new weights."""
     load: float = 0.0
-    """Time for which an engine stands still to load them."""
+    """Time for which an engine pauses to load the weights."""
     ahead: int = 0
     enough: float = 1.0
     iterations: int = 4
     seed: int = 0
     turns: float = 6.0
-    """Mean number of turns of a match; at most four times as many."""
+    """Mean number of turns of a match, before a limit of four times the mean."""
     tokens: float = 200.0
-    """Mean of a turn's sampled tokens: lognormal, with a standard deviation as large as the mean."""
+    """Mean of a turn's sampled tokens, which are lognormal with a standard deviation equal to the mean."""
     tools: tuple[float, float] = (0.0, 0.0)
-    """Share of turns after which a tool runs, and its mean time, exponential."""
+    """Share of turns after which a tool runs, and its mean time, which is exponential."""
 
     def draw_match(self, k: int, n: int) -> list[Turn]:
-        """Draw the turns of a match. They do not depend on the machines and the settings of play."""
+        """Draw the turns of match `n` of iteration `k`. They do not depend on the machines or the settings of play."""
         rng = np.random.default_rng([self.seed, k, n])
         count = min(int(rng.geometric(1 / self.turns)), round(4 * self.turns))
         sigma = math.sqrt(math.log(2))
@@ -79,7 +79,7 @@ class World:
 
 
 class Engine:
-    """An engine, whose rows all advance by one token per step. `_work` counts the steps so far."""
+    """Engine whose rows all advance by one token per step. `_work` is the number of steps so far."""
 
     def __init__(self, env: simpy.Environment, world: World) -> None:
         self.env, self.world = env, world
@@ -87,7 +87,7 @@ class Engine:
         self.busy = self.row_seconds = 0.0
         self._work, self._since, self._paused = 0.0, 0.0, False
         self._rows: list[tuple[float, int, simpy.Event]] = []
-        """Rows by the value of `_work` at which they have all their tokens."""
+        """Heap of rows, by the value of `_work` at which they are complete."""
         self._waiting: deque[tuple[float, simpy.Event]] = deque()
         self._number, self._plans = itertools.count(), itertools.count()
         self._plan = -1
@@ -101,7 +101,7 @@ class Engine:
         return done
 
     def load(self, seconds: float) -> Events:
-        """Stand still for `seconds` to load weights."""
+        """Pause for `seconds` to load weights."""
         self._advance()
         self._paused = True
         self._schedule()
@@ -114,7 +114,7 @@ class Engine:
         return self.world.step[0] + self.world.step[1] * len(self._rows)
 
     def _advance(self) -> None:
-        """Count the work since the last change."""
+        """Add the work since the last change."""
         took = self.env.now - self._since
         if self._rows and not self._paused:
             self._work += took / self._step_seconds()
@@ -123,7 +123,7 @@ class Engine:
         self._since = self.env.now
 
     def _schedule(self) -> None:
-        """Finish completed rows, fill their places, and schedule the next completion."""
+        """Finish completed rows, start waiting ones, and schedule the next completion."""
         while self._rows and self._rows[0][0] <= self._work + 1e-9:
             heapq.heappop(self._rows)[2].succeed()
         while self._waiting and len(self._rows) < self.world.rows:
@@ -142,7 +142,7 @@ class Engine:
 
 
 class Round:
-    """Matches of an iteration. Its update gets those that have ended at `enough`, the next update the rest."""
+    """Matches of an iteration. Its update learns from those that end before the event `enough`, the next from the rest."""
 
     def __init__(self, env: simpy.Environment, matches: int, enough_matches: int) -> None:
         self.handed, self.learned = env.event(), env.event()
@@ -159,16 +159,16 @@ class Round:
             self.over.succeed()
 
     def take(self) -> list[PlayedMatch]:
-        """Return the finished matches since the last call."""
+        """Return the matches that finished since the last call."""
         ended, self._finished = self._finished, []
         return ended
 
 
 class Simulation:
-    """A run, with play and learning as processes on one clock."""
+    """Simulated run, with play and learning as processes on one clock."""
 
     def __init__(self, world: World, played: Sequence[Sequence[list[Turn]]] | None = None) -> None:
-        """Simulate `world`. `played` are the matches of a real run, by iteration, instead of drawn ones."""
+        """Prepare a simulation of `world`. `played` are matches by iteration of a real run, to use instead of drawn ones."""
         self.world, self.env, self._played = world, simpy.Environment(), played
         self.engines = [Engine(self.env, world) for _ in range(world.engines)]
         self._driver = simpy.Resource(self.env)
@@ -177,7 +177,7 @@ class Simulation:
         self._version = 0
         self.driver_busy = self.learning = self.shipping = 0.0
         self.rows: list[dict[str, float]] = []
-        """One row per iteration: end of its update, end of its play, and what it learned from."""
+        """One row per iteration: times, tokens, matches, staleness, and the accumulated busy times."""
 
     def run(self) -> list[dict[str, float]]:
         """Simulate all iterations and return a row for each."""
@@ -194,7 +194,7 @@ class Simulation:
         return Round(self.env, self._count_matches(k), math.ceil(share * self._count_matches(k) - 1e-9))
 
     def _play(self, k: int) -> Events:
-        """Begin the matches of an iteration as soon as `ahead` allows."""
+        """Start the matches of iteration `k` as soon as `ahead` allows."""
         before = k - max(self.world.ahead, 1)
         if before >= 1:
             yield self._rounds[before].handed if self.world.ahead else self._rounds[before].learned
@@ -249,7 +249,7 @@ class Simulation:
 
 
 def compute_figures(world: World) -> dict[str, float]:
-    """Return rates and shares of a simulated run, without its first iterations and its last two."""
+    """Return rates and shares of a simulated run, without its first and last two iterations."""
     rows = Simulation(world).run()[1:-2]
     first, last, counted = rows[0], rows[-1], rows[1:]
     span, count = last["end"] - first["end"], len(counted)
