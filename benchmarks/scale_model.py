@@ -142,7 +142,7 @@ class Engine:
 
 
 class Round:
-    """Matches of an iteration. Its update learns from those that end before the event `enough`, the next from the rest."""
+    """Matches of an iteration. Its update learns from those that end before `enough`, the next update from the rest."""
 
     def __init__(self, env: simpy.Environment, matches: int, enough_matches: int) -> None:
         self.handed, self.learned = env.event(), env.event()
@@ -168,7 +168,7 @@ class Simulation:
     """Simulated run, with play and learning as processes on one clock."""
 
     def __init__(self, world: World, played: Sequence[Sequence[list[Turn]]] | None = None) -> None:
-        """Prepare a simulation of `world`. `played` are matches by iteration of a real run, to use instead of drawn ones."""
+        """Prepare a simulation of `world`. `played` are matches by iteration to use instead of drawn ones."""
         self.world, self.env, self._played = world, simpy.Environment(), played
         self.engines = [Engine(self.env, world) for _ in range(world.engines)]
         self._driver = simpy.Resource(self.env)

@@ -1,21 +1,21 @@
-"""Recall of the library's searches, accuracy of its scripted readers, and its memory.
+"""Recall of searches in the simulator `search`'s library, accuracy of its scripted readers, and its memory.
 
     python benchmarks/search.py                      # 1,000 and 10,000 pages
     python benchmarks/search.py --quick              # 100 pages, few questions: does it run?
     python benchmarks/search.py --large              # 100,000 pages: recall and memory
-    python benchmarks/search.py --minilm 1000        # MiniLM's embeddings up to so many pages (10 ms a page or more)
-    python benchmarks/search.py --gates              # proposed questions alone: admitted and unsound ones
+    python benchmarks/search.py --minilm 1000        # MiniLM's embeddings for libraries of up to 1,000 pages
+    python benchmarks/search.py --gates              # only the checks of proposed questions
 
-`recall`: the share of a chain's evidence pages among the first k hits. The query is the whole question (`question`), or
-there is one query per fact, in turn, as the player `reader` asks (`steps`). `players`: the share of right answers of
-`closed_book` (no page), `reader` (searches, within the budget) and `open_book` (given the evidence). `memory`: of a new
-process by retriever, with the pages and all that is searched, and with 1,000 matches in flight that share them and have
-searched once each; `most_mb` is the peak. Pages and questions are functions of the seed 0. Writes results/search.json,
-or results/search_large.json.
+`recall`: the share of a chain's evidence pages among the first k hits. The query is the complete question (`question`),
+or there is one query per fact, as the player `reader` asks (`steps`). `players`: the share of right answers of
+`closed_book` (sees no page), `reader` (searches within the budget) and `open_book` (is given the evidence). `memory`:
+of a new process by retriever, with pages and index, and with 1,000 matches in flight that share them and have searched
+once; `most_mb` is the peak. Pages and questions depend only on the seed 0. MiniLM takes at least 10 ms per page. Writes
+results/search.json, or results/search_large.json.
 
-`gates`: the share of a proposer's questions, in terse worlds of 20 pages, that some of the checks admit, and of those
-the share of unsound ones: by the graph, their words have no answer, another one, or several. Writes
-results/search_gates.json.
+`gates`: the share of a proposer's questions, in terse worlds of 20 pages, that a set of checks admits, and the share of
+unsound questions among these: questions that, by the graph of facts, have no answer, a different one, or several.
+Writes results/search_gates.json.
 """
 
 import argparse
@@ -48,12 +48,12 @@ IN_FLIGHT, MATCHES = 1_000, 500
 
 
 def round_mean(values: list[float]) -> list[float]:
-    """Return the mean and the ends of its 95 % interval, rounded."""
+    """Return the mean of shares and the ends of its 95 % interval, rounded."""
     return [round(value, 3) for value in mean_ci(values, SHARE)]
 
 
 def make_queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str]]]:
-    """Return, for each step of a chain, the query for its fact and the titles of the pages that state it."""
+    """Return, for each step of a question's chain, the query for its fact and the titles of the pages that state it."""
     assert question.program is not None and shelf.world is not None
     chain, queries = question.program.chains[0], []
     for place, step in enumerate(chain.steps):
@@ -66,7 +66,7 @@ def make_queries(question: Question, shelf: Library) -> list[tuple[str, frozense
 
 
 def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    """Return the recall by hops and depth, with intervals, of whole questions and of stepwise queries."""
+    """Return the recall of complete questions and of stepwise queries, by hops and depth, and the time per query."""
     shelf, rows = load_library(Key(pages, embedding=embedding)), {}
     assert shelf.world is not None
     shelf.index.find("anything", 1, retriever)  # builds the index before the clock starts
@@ -129,7 +129,7 @@ TERSE: dict[str, Any] = {
 
 
 def measure_gates(matches: int) -> dict[str, Any]:
-    """Return the shares of admitted questions, and of unsound ones among these, by proposer and checks."""
+    """Return the share of admitted questions and the share of unsound ones among these, by proposer and checks."""
     shares_by_proposer: dict[str, Any] = {}
     for proposer in ("random", "reader"):
         for name, checks in GATES.items():
@@ -145,7 +145,7 @@ def measure_gates(matches: int) -> dict[str, Any]:
 
 
 def measure_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
-    """Return the MB of a new process before and with the library and with many matches in flight, and its CPU time."""
+    """Return a new process's MB before loading, with the library, and with many matches in flight, and its CPU time."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         measured: dict[str, Any] = pool.apply(_measure_own_memory, (pages, retriever, embedding))
@@ -178,7 +178,7 @@ def _read_megabytes(field: str = "VmRSS") -> int:
 
 
 def list_arms(pages: int, minilm: int) -> Iterator[tuple[Retriever, Embedding]]:
-    """Yield the retrievers to compare over `pages` pages, with each embedding."""
+    """Yield the retrievers to compare on `pages` pages, each with an embedding. MiniLM only up to `minilm` pages."""
     yield "bm25", "hashed"
     for retriever in RETRIEVERS[1:]:
         yield retriever, "hashed"

@@ -1,13 +1,14 @@
-"""Computed and distinct tokens of a learning step, with prefix trees in rows and without.
+"""Computed and distinct tokens of a learning step, with and without prefix trees.
 
     python benchmarks/shared_tokens.py            # counts, then seconds with SmolLM2: some minutes of one core
-    python benchmarks/shared_tokens.py --counts   # exact counts alone; the kept seconds stay
+    python benchmarks/shared_tokens.py --counts   # only exact counts; saved seconds stay
 
-Cases: groups (four deals with eight attempts each, which share their beginning and agree for some turns), branches (a
-match of ten turns, branches of it, and branches of those), and a match of 5, 20 and 100 turns whose thoughts are
-stripped from later contexts. Tokens are distinct if their prefixes differ: they are nodes in the tree of the streams'
-prefixes. Seconds are CPU time of a forward and backward pass over all weights, in turns: with trees, without, and with
-the fewest tokens that trees allow, whatever their attention costs. Writes results/shared_tokens.json.
+The cases are groups (four deals with eight attempts each, which share their beginning and agree for some turns),
+branches (a match of ten turns, branches of it, and branches of those), and a match of 5, 20 and 100 turns whose
+thoughts are stripped from later contexts. Tokens are distinct if their prefixes differ, that is, if they are different
+nodes in the tree of the streams' prefixes. Seconds are the CPU time of a forward and backward pass over all weights.
+Its arms alternate: with trees, without, and with the fewest tokens that trees allow, regardless of the cost of
+attention. Writes results/shared_tokens.json.
 """
 
 import argparse
@@ -44,20 +45,20 @@ ROUNDS = 3
 RESULTS = Path(__file__).parent / "results" / "shared_tokens.json"
 WORDS = 40_000
 CHEAP = 10
-"""Factor on the cost of tokens relative to attention in the arm with the fewest tokens."""
+"""Factor on the cost of tokens relative to attention, in the arm with the fewest tokens."""
 SHOWN, THOUGHT, SAID = 24, 64, 12
-"""Tokens per turn in stripped streams: shown to the seat, thought, spoken."""
+"""Tokens per turn in streams whose thoughts are stripped: shown to the seat, thought, spoken."""
 VOCABULARY = [" one", " two", " red", " blue", " sun", " sea", " old", " new"]
-"""Words of one SmolLM2 token each."""
+"""Words that are one SmolLM2 token each."""
 
 
 def draw_text(rng: np.random.Generator, tokens: int) -> str:
-    """Draw a text of `tokens` one-token words."""
+    """Return a text of `tokens` random words of one token each."""
     return "".join(VOCABULARY[i] for i in rng.integers(len(VOCABULARY), size=tokens)).strip()
 
 
 def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[Stream]:
-    """Return the streams of one seat that thinks and speaks for `turns` turns under the given `history` setting."""
+    """Return the streams of a seat that thinks and speaks for `turns` turns, with the role's setting `history`."""
     reply = ReplySpec(format="tagged", action="act", private="think")
     role = Role(role="thinker", system="Be wise.", reply=reply, history=history)  # type: ignore[arg-type]
     writer = np.random.default_rng((seed, 0))
@@ -80,7 +81,7 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
 
 
 def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: int, choices: int = WORDS) -> None:
-    """Append turns of 24 shown and 16 written tokens. The fewer `choices`, the more often streams agree."""
+    """Append `count` turns of 24 shown and 16 sampled tokens. With fewer `choices`, streams agree more often."""
     for turn in range(first, first + count):
         written = np.random.default_rng(int(rng.integers(choices)) + 1000 * turn).integers(WORDS, size=16).tolist()
         stream.observe(np.random.default_rng([turn, written[0]]).integers(WORDS, size=24).tolist())
@@ -88,7 +89,7 @@ def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: i
 
 
 def make_groups() -> list[Stream]:
-    """Return four deals of eight attempts of four turns: 120 tokens of rules, 40 of the deal, similar turns."""
+    """Return the streams of eight attempts at each of four deals: 120 tokens of rules, 40 per deal, similar turns."""
     found, rules = [], np.random.default_rng(0).integers(WORDS, size=120).tolist()
     for deal in range(4):
         for attempt in range(8):
@@ -100,7 +101,7 @@ def make_groups() -> list[Stream]:
 
 
 def make_branches() -> list[Stream]:
-    """Return a match of ten turns, eight branches of it, and eight branches of those."""
+    """Return the streams of a match of ten turns, eight branches of it, and eight branches of those."""
     trunk = Stream()
     trunk.observe(np.random.default_rng(0).integers(WORDS, size=120).tolist())
     extend_stream(trunk, np.random.default_rng(1), 0, 10)
@@ -130,7 +131,10 @@ def count_distinct(streams: list[Stream]) -> int:
 
 
 def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
-    """Return the computed tokens, including padding, by token budget and arm."""
+    """Return the numbers of streams, tokens and distinct tokens, and the computed tokens by token budget and arm.
+
+    Computed tokens include padding. `own` are the model's packing costs.
+    """
     row: dict[str, Any] = {
         "streams": len(streams),
         "tokens": sum(map(len, streams)),
@@ -147,7 +151,7 @@ def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
 
 
 def make_arms(own: Costs) -> dict[str, Costs]:
-    """Return the packing costs of each arm."""
+    """Return the packing costs of each arm, derived from the model's own."""
     return {"trees": own, "no trees": Costs(own.start), "fewest tokens": Costs(own.start, CHEAP * own.scores)}
 
 
@@ -161,7 +165,7 @@ def measure_seconds(scorer: StreamScorer, streams: list[Stream], own: Costs) -> 
 
 
 def compare_seconds(model: torch.nn.Module, own: Costs, found: dict[str, list[Stream]]) -> dict[str, Any]:
-    """Return the median seconds of all arms, which alternate, and the ratios of trees to the others."""
+    """Return the median seconds of all arms, which alternate, and the ratios of the arm `trees` to the others."""
     scorer, rows = StreamScorer(model, bf16=True), {}
     for name in TIMED:
         measure_seconds(scorer, found[name][:2], own)

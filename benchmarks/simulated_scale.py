@@ -1,14 +1,14 @@
-"""A simulated run on 8 to 512 engines with 7B-sized steps, and the model's predictions of real runs.
+"""Simulation of a run of a 7B model on 8 to 512 engines, and a check of the simulation against real runs of nano.
 
     python benchmarks/simulated_scale.py             # ten minutes of a quiet machine: real runs, then the simulation
     python benchmarks/simulated_scale.py --engines   # only the real runs with engine processes
-    python benchmarks/simulated_scale.py --again     # the simulation alone, with the kept real runs
-    python benchmarks/simulated_scale.py --redraw    # the picture of the kept results
+    python benchmarks/simulated_scale.py --again     # only the simulation, with the saved real runs
+    python benchmarks/simulated_scale.py --redraw    # only the picture of the saved results
 
-Real runs: `arena run selfplay --recipe negotiation-nano` with few and many matches in flight, in one process by CPU
-time, and with one and two engine processes on Ray by wall time. Of each kind, two runs calibrate the model's times (a
-decoding step, the driver's share of a turn). The model then predicts the others from their real turns and tokens.
-Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
+Real runs are `arena run selfplay --recipe negotiation-nano` with few and many matches in flight: in one process,
+measured in CPU time, and with one and two engine processes on Ray, measured in wall time. Of each kind, two runs
+calibrate the model's times (a decoding step, the driver's share of a turn). The model then predicts the others from
+their real turns and tokens. Writes results/simulated_scale.json and .png. Nothing larger than nano ran.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from arena.store.reader import RunReader
 RESULTS = Path(__file__).parent / "results"
 NAME = "simulated_scale"
 SKIPPED = 1
-"""Number of first iterations of real runs that are left out as warm-up."""
+"""Number of warm-up iterations of real runs, which are left out."""
 REAL = {
     "4 in flight": ["play.matches=32", "play.in_flight=4"],
     "64 in flight": ["play.matches=64", "play.in_flight=64"],
@@ -53,7 +53,7 @@ ENGINES = {
     "2 engines, 64 in flight": ["scale.engines=2", "play.matches=128", "play.in_flight=64"],
 }
 CALIBRATING_ENGINES = ("1 engine, 4 in flight", "1 engine, 64 in flight")
-"""Those of them that calibrate the model's times."""
+"""Runs with engine processes that calibrate the model's times."""
 SHORT = [
     *("threads=1", "iterations=4", "evaluate=null", "play.limits.turns=12"),
     *("policies.shared.imitate.matches=48", "policies.shared.imitate.minibatches=6"),
@@ -74,7 +74,7 @@ STEP = (0.00638, 0.0000987)
 DRIVER = 0.00170
 LEARN = 10643.0
 BYTES, GLOO, NCCL = 13.3, 0.5, 12.5
-"""GB of the weights, and GB a second of a broadcast."""
+"""GB of weights, and GB per second of a broadcast by gloo and by NCCL."""
 SIZES = (8, 16, 32, 64, 128, 256, 512)
 ARMS: dict[str, dict[str, Any]] = {
     "in turns": {},
@@ -102,13 +102,13 @@ arena.lab.perf_counter = agents.engines.in_process.perf_counter = time.process_t
 from arena.cli.main import run_cli
 raise SystemExit(run_cli())
 """
-"""Program of a run in CPU time: one process with one thread, so that other work on the machine does not count."""
+"""Program that runs `arena` but measures CPU time, so that other work on the machine does not count."""
 
 
 def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
-    """Run nano. Returns the seconds of play and learning by iteration, and the tokens of each turn.
+    """Run nano with these settings. Returns the seconds of play and learning by iteration, and the tokens per turn.
 
-    With `alone`, the run has one process and its seconds are CPU time.
+    If `alone`, the run has one process and its seconds are CPU time.
     """
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
@@ -134,12 +134,12 @@ def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
 
 
 def parse_matches(run: dict[str, Any]) -> list[list[list[Turn]]]:
-    """Return the matches of a real run by iteration."""
+    """Return a real run's matches by iteration, as lists of turns."""
     return [[[Turn(int(n)) for n in match.split()] for match in each.split(",")] for each in run["tokens"]]
 
 
 def make_world(run: dict[str, Any], step: tuple[float, float], driver: float) -> tuple[World, list[list[list[Turn]]]]:
-    """Return the model of a real run, and the run's matches."""
+    """Return the model of a real run with these times, and the run's matches."""
     played, chosen = parse_matches(run), dict(each.split("=") for each in run["settings"])
     engines, in_flight = int(chosen.get("scale.engines", 1)), int(chosen["play.in_flight"])
     world = World(engines, 1, 0, in_flight, step, rows=10**6, driver=driver, learn=math.inf, iterations=len(played))
@@ -147,13 +147,13 @@ def make_world(run: dict[str, Any], step: tuple[float, float], driver: float) ->
 
 
 def simulate_play(run: dict[str, Any], step: tuple[float, float], driver: float) -> float:
-    """Return the simulated mean seconds of play per iteration of a real run."""
+    """Simulate a real run's matches and return the mean seconds of play per iteration."""
     world, played = make_world(run, step, driver)
     return Simulation(world, played).run()[-1]["end"] / len(played)
 
 
 def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> dict[str, Any]:
-    """Calibrate the model's times on the `calibrated` runs, and compare its predictions with all runs."""
+    """Calibrate the model's times on the `calibrated` runs, and compare its predictions for all runs with the runs."""
     calibration = [runs[name] for name in calibrated]
     outside = [sum(run["seconds"]["play"]) - sum(run["seconds"]["play_model"]) for run in calibration]
     driver = sum(outside) / sum(
@@ -181,9 +181,10 @@ def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> d
 
 
 def make_cluster(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -> World:
-    """Return a run of a 7B model with as many ranks as engines. A third of the turns call a one-second tool.
+    """Return a model of a run of a 7B model with as many ranks as engines.
 
-    Weights are broadcast at `rate` GB per second.
+    `each` is the number of matches per engine (0: `MATCHES` in total). 30 % of the turns call a tool, for one second on
+    average. Weights are broadcast at `rate` GB per second.
     """
     matches = each * engines or MATCHES
     return World(
@@ -194,7 +195,7 @@ def make_cluster(engines: int, each: int = 0, rate: float = GLOO, **rule: Any) -
 
 
 def simulate() -> dict[str, dict[str, dict[str, float]]]:
-    """Simulate all arms at all sizes."""
+    """Return the figures of all arms by number of engines."""
     found: dict[str, dict[str, dict[str, float]]] = {arm: {} for arm in ARMS}
     pairs = [(arm, engines) for arm in ARMS for engines in SIZES]
     with ProcessPoolExecutor(count_cores()) as pool:
@@ -206,7 +207,7 @@ def simulate() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def draw(arms: dict[str, dict[str, dict[str, float]]]) -> Any:
-    """Draw a panel per figure over the number of engines."""
+    """Draw a panel per figure, with a curve per arm over the number of engines."""
     figure, axes = make_sheet(list(PANELS.values()), "Simulated: 7B on H100, as many ranks as engines", along="engines")
     for axis, name in zip(axes, PANELS, strict=True):
         for arm, colour in assign_colours(arms).items():

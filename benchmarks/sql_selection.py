@@ -1,10 +1,10 @@
-"""Accuracy of `mars_sql-nano` on unseen databases: one turn or several, and the selection rules for several answers.
+"""Accuracy of `mars_sql-nano` on unseen databases, with one turn or several, and with rules to select among answers.
 
     arena run selfplay --recipe mars_sql-nano --out runs/sql
     python benchmarks/sql_selection.py runs/sql
 
-Each deal is played eight times by the run's grounder and writer, and its judge reads the answers. A second evaluation
-plays other deals once, before and after reward. Writes results/sql-selection.json.
+Each deal is played eight times by the run's grounder and writer, and its judge scores the answers. A second evaluation
+plays other deals once, before and after learning from reward. Writes results/sql-selection.json.
 """
 
 import argparse
@@ -21,12 +21,12 @@ RESULT = Path(__file__).parent / "results" / "sql-selection.json"
 BEST_OF, DEALS, MATCHES = 8, 60, 128
 RULES = "majority,p_yes,oracle"
 TURNS = (1, 3)
-"""Acts of the writer: only the solution, or up to two queries before it."""
+"""Maximum acts of the writer: only the solution, or up to two queries before it."""
 FIGURES = ("success", "link_f1", "link_precision", "link_recall", "judge_right", "queries", "had_error", "repaired")
 
 
 def evaluate(*words: str) -> dict[str, Any]:
-    """Return the JSON of `arena eval` with these arguments."""
+    """Return the parsed JSON output of `arena eval` with these arguments."""
     done = subprocess.run(
         [sys.executable, "-m", "arena", "eval", *words, "--game", "sql", "--json"],
         capture_output=True, text=True, check=True,
@@ -36,7 +36,7 @@ def evaluate(*words: str) -> dict[str, Any]:
 
 
 def compare_rules(run: str, turns: int, deals: int) -> dict[str, Any]:
-    """Return the success of each selection rule on the same deals, with 95 % intervals, and that of fewer matches."""
+    """Return each selection rule's success on the same deals, with 95 % intervals, and success by number of matches."""
     seats = ["--against", f"{run}:grounder", "--judge", f"{run}:judge"]
     words = ["--best-of", str(BEST_OF), "--by", RULES, "--deals", str(deals), "--option", f"turns={turns}"]
     found = evaluate(f"{run}:writer", *seats, *words)
@@ -50,7 +50,7 @@ def compare_rules(run: str, turns: int, deals: int) -> dict[str, Any]:
 
 
 def evaluate_once(run: str, matches: int) -> list[dict[str, Any]]:
-    """Return the figures of matches played once, before and after reward, and the share repaired after an error."""
+    """Return the figures of deals played once, before and after learning, and the share repaired after an error."""
     found = evaluate(run, "--option", "team=true", "--matches", str(matches), "--before")
     rows = []
     for moment in ("before", "results"):
@@ -63,7 +63,7 @@ def evaluate_once(run: str, matches: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print and write all tables."""
+    """Run both evaluations, print the tables and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="folder of a run of mars_sql-nano")
     parser.add_argument("--deals", type=int, default=DEALS)

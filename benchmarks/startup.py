@@ -1,7 +1,7 @@
-"""Waiting times of a user: short commands from start to end, and a run from its start to its first finished match.
+"""Time that a user waits for short commands, and for the first finished match of a run.
 
-    python benchmarks/startup.py                  # medians of fresh processes, files cached
-    python benchmarks/startup.py --before PATH    # beside another checkout, which takes turns with this one
+    python benchmarks/startup.py                  # medians of new processes, files cached
+    python benchmarks/startup.py --before PATH    # also another checkout, which alternates with this one
     python benchmarks/startup.py --quick          # each once: does it still work?
 
 Writes results/startup.json (`startup-quick.json` likewise).
@@ -35,7 +35,7 @@ Spent = dict[str, float]
 
 
 def measure_command(words: str, checkout: Path) -> Spent:
-    """Return the wall and CPU seconds of a command, from the start of its process to the end."""
+    """Run a command and return its wall and CPU seconds, from the start of its process to the end."""
     begun = time.perf_counter()
     process = _start(words, checkout)
     used = os.wait4(process.pid, 0)[2]
@@ -46,8 +46,9 @@ def measure_command(words: str, checkout: Path) -> Spent:
 def measure_first_match(words: str, checkout: Path) -> Spent:
     """Return the wall and CPU seconds of a run until its first finished match is on the disk.
 
-    `checked` is the wall time until it begins. The run's folder is polled every 10 ms: config.yaml appears when the
-    experiment is checked, and a line in log/0001.jsonl when a match has ended. Then the process is killed.
+    `checked` is the wall time until the experiment is checked. The run's folder is polled every 10 ms: config.yaml
+    appears when the experiment is checked, and a line in log/0001.jsonl when a match has ended. Then the process is
+    killed.
     """
     with TemporaryDirectory() as folder:
         out, begun = Path(folder) / "run", time.perf_counter()
@@ -68,7 +69,7 @@ def _start(words: str, checkout: Path) -> "subprocess.Popen[bytes]":
 
 
 def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]") -> float:
-    """Wait for the condition and return the time. Raises SystemExit if the process ends before."""
+    """Wait for the condition and return the time. Raises SystemExit if the process ends earlier."""
     while not condition():
         if process.poll() is not None:
             raise SystemExit("the run ended before its first match")
@@ -79,7 +80,7 @@ def _wait_until(condition: Callable[[], bool], process: "subprocess.Popen[bytes]
 def compare_checkouts(
     measure: Callable[[str, Path], Spent], words: str, checkouts: dict[str, Path], rounds: int
 ) -> dict[str, Any]:
-    """Return the medians of `rounds` rounds, in which the checkouts alternate, after one that fills the caches."""
+    """Measure a command in all checkouts, which alternate, and return the medians after a round that fills caches."""
     found: dict[str, list[Spent]] = {name: [] for name in checkouts}
     for _ in range(1 + rounds):
         for name, checkout in checkouts.items():

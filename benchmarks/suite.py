@@ -1,10 +1,10 @@
-"""Time of the studies of docs/claims.md with today's code, by a rehearsal of each: two iterations of every arm.
+"""Estimated time of the studies of docs/claims.md with the current code, by rehearsals: two iterations of every arm.
 
-    python benchmarks/suite.py           # all of them; over an hour
-    python benchmarks/suite.py NAME ...  # these again; the results of the others are kept
+    python benchmarks/suite.py           # all studies; over an hour
+    python benchmarks/suite.py NAME ...  # only these; the other results are kept
 
-`arena study NAME --rehearse` estimates the time of a study's runs, one per core at a time, from the costs per run and
-per iteration. Nothing else should be running. Writes results/suite.json after each.
+`arena study NAME --rehearse` estimates the time of a study's runs, with one run per core, from the costs per run and
+per iteration. Nothing else should be running. Writes results/suite.json after each study.
 """
 
 import argparse
@@ -24,12 +24,15 @@ FILE = RESULTS / "suite.json"
 
 
 def list_studies() -> list[str]:
-    """Return the names of all studies behind the claims."""
+    """Return the names of all studies with saved results."""
     return [file.stem.removeprefix("study-") for file in sorted(RESULTS.glob("study-*.json"))]
 
 
 def rehearse(name: str) -> dict[str, Any]:
-    """Return the seconds of the whole study and of each arm's run, by a rehearsal. SystemExit if a run fails."""
+    """Rehearse a study. Returns the estimated seconds of the study and of each arm's run.
+
+    Raises SystemExit if a run fails.
+    """
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "arena", "study", name, "--rehearse", "--json", "--out", f"{folder}/study"]
         load = os.getloadavg()[0]
@@ -52,7 +55,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", default=list_studies())
     names = parser.parse_args().names
     if unknown := set(names) - set(list_studies()):
-        parser.error(f"no kept study result: {', '.join(sorted(unknown))}")
+        parser.error(f"no saved results of the study {', '.join(sorted(unknown))}")
     before: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
     kept = {name: found for name, found in before.items() if name in list_studies()}
     for name in names:

@@ -1,4 +1,4 @@
-"""Parts of small SVG pictures: scales, ticks and paths."""
+"""Scales, ticks and paths for small SVG pictures."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def round_ticks(low: float, high: float, max_count: int = 5) -> list[float]:
 
 
 def path_data(points: Iterable[tuple[float, float]]) -> str:
-    """Return the data of an SVG path through the points."""
+    """Return the `d` attribute of an SVG path through the points."""
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def draw_path(css_class: str, data: str, tooltip: str = "") -> Markup:
-    """Return a path of a CSS class, with an optional tooltip."""
+    """Return an SVG path element with a CSS class and an optional tooltip."""
     inner = Markup("<title>{}</title>").format(printable(tooltip)) if tooltip else ""
     return Markup('<path class="{}" d="{}">{}</path>').format(css_class, data, inner)
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move positions apart to at least `gap` within the range, in their order.
+    """Return the positions moved apart by at least `gap`, within the range and in the same order.
 
     >>> spread([10, 11, 30], 5, 0, 40)
     [10, 15, 30]

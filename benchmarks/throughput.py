@@ -3,12 +3,11 @@
     python benchmarks/throughput.py            # about ten minutes on one core
     python benchmarks/throughput.py --quick    # one small round of everything: does it still work?
 
-Persons are scripted. `scripted`: agents are scripted too, and yield after every act, so that as many matches as
-reported really are in flight at once; records are kept and written to the log as in a run. The upper limit is a bare
-loop: same game, same seeds, same players, no orchestrator and no records. Arms alternate within a round. `seating`:
-memory, open files and processes with 1,000 in flight, after their end, and after Ctrl-C in the middle. `models`: the
-recipes' own matches with a model at the agent's seat; all time that is not spent in the engine's calls is outside the
-model.
+Persons are scripted. `scripted`: agents are scripted, too, and yield before every act, so that the reported number of
+matches is really in flight; records are written to the log as in a run. The upper limit is a bare loop with the same
+game, seeds and players, but without orchestrator and records. Arms alternate within a round. `held`: memory, open files
+and processes with 1,000 matches in flight, after their end, and after Ctrl-C in the middle. `models`: the recipes' own
+matches with a model at the agent's seat; all time outside the engine's calls counts as outside the model.
 
 Writes results/throughput.json.
 """
@@ -56,7 +55,7 @@ WORLDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "recommender": ("recommender", {}, "listening"),
     "recommender, 100,000 items": ("recommender", {"catalogue": 100_000}, "listening"),
 }
-"""The game, its options, and the script of all seats. In the clinic it asks until nothing is left to ask."""
+"""Game, options, and the script of all seats. In the clinic, the script asks until nothing is left to ask."""
 IN_FLIGHT = (1, 32, 256, 1000)
 MODELS: dict[str, tuple[str, list[str]]] = {
     "clinic, nano": ("clinic-nano", ["policies.doctor.imitate.matches=128"]),
@@ -74,11 +73,11 @@ MODELS: dict[str, tuple[str, list[str]]] = {
 """Recipes and their overrides. Warm starts are short or left out, because their effect is not measured."""
 HELD = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
 FEW = 8
-"""Matches of the larger model."""
+"""Number of matches of the larger model."""
 
 
 class YieldingPlayer(ScriptedPlayer):
-    """Scripted player that lets all other matches take a turn before each of its own."""
+    """Scripted player that lets all other matches proceed before each of its acts."""
 
     async def act(self, view: View) -> Act:
         """Yield to the other matches, then play."""
@@ -94,7 +93,7 @@ def make_plans(world: str, matches: int) -> list[MatchPlan]:
 
 
 def make_table(plan: MatchPlan, kind: type[ScriptedPlayer]) -> tuple[Any, dict[str, ScriptedPlayer]]:
-    """Return a match's game, before its reset, and its players."""
+    """Return a match's game, not yet reset, and its players by seat."""
     game = games.make(plan.game, **plan.options)
     return game, {s: kind(make_scripted(seating.policy, plan.seed, game)) for s, seating in plan.seats.items()}
 
@@ -118,7 +117,7 @@ def play_bare(world: str, matches: int) -> None:
 
 
 def play_orchestrated(world: str, matches: int, in_flight: int, begun: Callable[[], None] = lambda: None) -> int:
-    """Play the matches with records and log and return the number of acts. `begun` is called as each match begins."""
+    """Play the matches with records and log, and return the number of acts. Calls `begun` as each match begins."""
     acts = 0
 
     async def play(plan: MatchPlan) -> MatchRecord:
@@ -137,7 +136,7 @@ def play_orchestrated(world: str, matches: int, in_flight: int, begun: Callable[
 
 
 def measure_scripted(world: str, quick: bool) -> dict[str, Any]:
-    """Return the dialogues per second of wall and CPU time by number in flight, and their ratios to the bare loop."""
+    """Return the dialogues per second and per CPU second by number in flight, and their ratios to the bare loop."""
     few, rounds = (10, 1) if quick else (100, 2)
     sizes = {n: (20 if quick else 1000) if n == 1000 else few for n in IN_FLIGHT}
     arms: dict[str, tuple[int, Callable[[], object]]] = {"bare": (few, lambda: play_bare(world, few))}
@@ -175,7 +174,7 @@ def read_usage() -> dict[str, int]:
 
 
 def measure_held(world: str, in_flight: int) -> dict[str, Any]:
-    """Measure the usage before, with all in flight, afterwards, and after an interrupt with all in flight again."""
+    """Measure memory, files and processes before, with all matches in flight, afterwards, and after an interrupt."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     play_orchestrated(world, 2, 2)
     found = {"before": read_usage()}
@@ -206,7 +205,7 @@ def measure_held(world: str, in_flight: int) -> dict[str, Any]:
 
 
 def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
-    """Run `measure_held` in a process of its own."""
+    """Run `measure_held` in a new process, and add the memory per match."""
     found: dict[str, Any] = run_script("throughput.py", "--hold", world, "--matches", str(in_flight))
     grown = found["in flight"]["rss_mb"] - found["before"]["rss_mb"]
     return {"matches": in_flight, **found, "kb_per_match": 1000 * grown / in_flight}
@@ -216,7 +215,7 @@ def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
 
 
 def measure_model_share(name: str, quick: bool) -> dict[str, Any]:
-    """Play two iterations of a recipe after its warm start and return the share of play outside of the engine."""
+    """Play up to two iterations of a recipe after its warm start, and return the share of play outside the engine."""
     recipe, settings = MODELS[name]
     matches = 4 if quick else FEW if "Smol" in name else 128
     settings = [*settings, f"play.matches={matches}", f"play.in_flight={matches}"]

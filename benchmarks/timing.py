@@ -1,4 +1,4 @@
-"""Timing helpers that work on any device and treat all arms of a comparison alike."""
+"""Helpers to time work on any device, and to compare arms in alternating rounds."""
 
 import re
 import time
@@ -25,13 +25,13 @@ def time_call(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def add_device(name: str) -> str:
-    """Return the name of a result, on a GPU followed by the first two words of the GPU's name: NAME-nvidia-h100."""
+    """Return a result's name, on a GPU with the first two words of the GPU's name appended: NAME-nvidia-h100."""
     device = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else ""
     return "-".join([name, *re.findall("[a-z0-9]+", device)[:2]])
 
 
 def time_in_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each arm in each round. Arms alternate, so that a busy machine slows all of them alike."""
+    """Return each arm's seconds by round. Arms alternate, so that a busy machine slows all of them equally."""
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(rounds):
         for name, work in arms.items():

@@ -1,9 +1,9 @@
-"""Overlap of tool calls between matches, by the delay of the tool and its limit of concurrent calls.
+"""Overlap of tool calls between matches, by the tool's delay and its limit of concurrent calls.
 
     python benchmarks/tool_calls.py [--quick]
 
-In each match of nim the first seat calls a tool before each of its acts. Matches run one at a time, then together. Both
-give the same transcripts, or the benchmark fails. Writes results/tool-calls.json.
+In each match of nim, the first seat calls a tool before each of its acts. Matches run one at a time, then together. The
+benchmark fails if the transcripts differ. Writes results/tool-calls.json.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from games.contracts import Game, MatchId, View
 OWN = Path(__file__).resolve()
 MATCHES = 24
 DELAYS = (50, 200, 500)
-"""Delays in milliseconds."""
+"""Delays of the tool in milliseconds."""
 LIMITS = (8, 64)
-"""Concurrent calls of the tool; 8 is the default."""
+"""Maximum concurrent calls of the tool. 8 is the default."""
 RESULT = OWN.parent / "results" / "tool-calls.json"
 
 
 async def later(text: str, milliseconds: int) -> str:
-    """Return the text after some time."""
+    """Wait for `milliseconds`, then return the text. This is the tool."""
     await asyncio.sleep(milliseconds / 1000)
     return text
 
@@ -68,7 +68,7 @@ def caller_500(game: Game, seed: int) -> Any:
 
 
 async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[MatchRecord]]:
-    """Play all matches and return the seconds and the records."""
+    """Play all matches, at most `in_flight` together. Returns the seconds and the records."""
     options = {SEAT_TOOLS: {"first": [{"function": f"{OWN}:later", "at_once": at_once}]}}
     scripts = {"first": f"{OWN}:caller_{delay}", "second": "minimax"}
     game = make_game("nim", options)
@@ -86,7 +86,7 @@ async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[Ma
 
 
 def measure_overlap(delay: int, at_once: int) -> dict[str, float]:
-    """Return the seconds of the matches one at a time and together, their ratio, and the number of calls."""
+    """Return the seconds of matches one at a time (`alone`) and `together`, their ratio, and the number of calls."""
     slow, first = asyncio.run(play(delay, at_once, 1))
     fast, second = asyncio.run(play(delay, at_once, MATCHES))
     texts = [[[(turn.seat, turn.raw) for turn in record.turns] for record in each] for each in (first, second)]
@@ -96,7 +96,7 @@ def measure_overlap(delay: int, at_once: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print and write a row per delay and limit."""
+    """Measure each delay and limit, print the rows and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     is_quick, rows = parser.parse_args().quick, []

@@ -1,6 +1,6 @@
-"""TRL's GRPOTrainer as a peer process of against_trl.py, which takes one step per request.
+"""TRL's GRPOTrainer as a peer process of against_trl.py that takes one step per request.
 
-The first request names model, prompt and sizes. Its answer, once the trainer is ready, has TRL's settings.
+The first request has the model, prompt and sizes. The answer, sent when the trainer is ready, has TRL's settings.
 """
 
 import tempfile
@@ -14,7 +14,7 @@ from peer_process import PeerChannel, Stopwatch
 from trl import GRPOConfig, GRPOTrainer
 
 WEIGHTS = {"autocast": "float32", "fp32": "float32", "bf16 weights": "bfloat16"}
-"""Data types of the weights by setting. `autocast` computes in bf16 over float32 weights, as Arena does."""
+"""Data type of the weights by setting. `autocast` computes in bf16 over float32 weights, as Arena does."""
 
 
 class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # transformers are not checked
@@ -28,7 +28,7 @@ class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # tran
         self._await(control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Answer with the step's time, which includes prompt, generation, rewards, reference and update."""
+        """Answer with the step's time (prompt, generation, rewards, reference, update), then wait for a request."""
         self.line.send(**self.watch.read())
         self._await(control)
 
@@ -39,7 +39,7 @@ class StepOnRequest(transformers.TrainerCallback):  # type: ignore[misc]  # tran
 
 
 def make_settings(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the GRPOConfig settings of a user who wants speed and has enough memory."""
+    """Return GRPOConfig settings as a user would choose them for speed, with enough memory."""
     return {
         "use_cpu": not torch.cuda.is_available(),
         "bf16": request["setting"] == "autocast",
@@ -81,7 +81,7 @@ def main() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(request["model"])
     prompt = tokenizer.decode(request["prompt"])
     if tokenizer(prompt)["input_ids"] != request["prompt"]:
-        raise SystemExit("the prompt is not tokenized to the same ids again: the comparison would not be fair")
+        raise SystemExit("TRL tokenizes the prompt to other ids: the comparison would not be fair")
     chosen = make_settings(request)
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(

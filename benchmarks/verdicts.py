@@ -1,12 +1,12 @@
-"""Error rates of verdicts: synthetic studies with known effects, through the whole procedure.
+"""Error rates of verdicts, measured on synthetic studies with known effects.
 
     python benchmarks/verdicts.py            # 100 families of 26 studies: some minutes of one core
 
 A family is as large as docs/claims.md: ten mechanisms without an effect on the figure, ten that add `EFFECT` to it,
-three that never act, and three in a world whose ceiling both arms reach. Each is a study of ten seeds: the mechanism's
-arm, its baseline and `zero`, with shares of 128 matches an iteration, and random differences between seeds and between
-runs. The judging code is that of real runs: `Results.verdict` and `family`. Writes results/verdicts.json and .png, and
-prints the table of docs/studies.md.
+three that never act, and three in a world whose ceiling both arms reach. Each is a study of ten seeds with the
+mechanism's arm, its baseline and `zero`. The figure is a share of 128 matches per iteration, with random differences
+between seeds and between runs. Verdicts are computed as for real runs, by `Results.verdict` and `correct_family`.
+Writes results/verdicts.json and .png, and prints the table of docs/studies.md.
 """
 
 import json
@@ -27,16 +27,16 @@ from arena.statistics import rate_ci
 
 SEEDS, ITERATIONS, LAST, MATCHES = 10, 6, 4, 128
 EFFECT = 0.1
-"""Size of a true effect on a share: about the largest differences in docs/claims.md."""
+"""True effect on a share, about as large as the largest differences in docs/claims.md."""
 BASE, ZERO, BY_SEED, BY_RUN = 0.5, 0.2, 0.05, 0.05
-"""Shares of the baseline and of `zero`; standard deviations of seeds, shared by all arms, and of single runs."""
+"""Shares of the baseline and of `zero`; standard deviations between seeds, shared by all arms, and between runs."""
 FAMILY = {"null": 10, "effect": 10, "idle": 3, "full": 3}
 """Number of studies per family: no effect, `EFFECT`, a mechanism that never acts, and a ceiling."""
 FAMILIES = 100
 
 
 def make_spec() -> StudySpec:
-    """Return the specification of every study."""
+    """Return the specification that all studies share."""
     return StudySpec.model_validate({
         "replicates": "nobody", "claim": "it is better", "published": "none", "family": "made", "figure": "success",
         "last": LAST, "arm": "own", "arms": {"base": [], "zero": []}, "seeds": SEEDS,
@@ -46,7 +46,7 @@ def make_spec() -> StudySpec:
 
 
 def make_study(truth: str, rng: np.random.Generator) -> Results:
-    """Draw a study of this kind with all its seeds."""
+    """Draw the results of a study. `truth` is its kind, a key of `FAMILY`."""
     by_seed = rng.normal(0.0, BY_SEED, SEEDS)
     gain = EFFECT if truth == "effect" else 0.0
     curves: dict[str, dict[int, Sequence[float]]] = {}
@@ -64,7 +64,7 @@ def make_study(truth: str, rng: np.random.Generator) -> Results:
 
 
 def judge_by_extension(of: Results) -> str:
-    """Return the verdict of the former rule: five seeds first, and ten if these do not suffice."""
+    """Return the verdict by the former rule: with five seeds, and with ten if five are not conclusive."""
     for seeds in (5, SEEDS):
         free = make_spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
         word = Results(name=of.name, spec=free, seeds=seeds, curves=_select_seeds(of.curves, seeds)).verdict.verdict
@@ -78,7 +78,7 @@ def _select_seeds(curves: Any, seeds: int) -> dict[str, dict[int, Any]]:
 
 
 def simulate_studies(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the kind of every study of every family, and its verdict by each procedure, alone and corrected."""
+    """Yield a row per study of every family, with its kind and its verdict by each procedure."""
     rng = np.random.default_rng(seed)
     truths = [truth for truth, count in FAMILY.items() for _ in range(count)]
     for number in range(families):
@@ -97,7 +97,7 @@ def simulate_studies(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def compute_rates(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return each procedure's error rates (per null, per family, among its findings) and its power."""
+    """Return each procedure's error rates (per null, per family, among its verdicts) and its power."""
     found = {}
     for name in (key for key in rows[0] if key not in ("family", "truth")):
         words = {truth: [row[name] for row in rows if row["truth"] == truth] for truth in FAMILY}

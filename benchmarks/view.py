@@ -2,14 +2,14 @@
 
     python benchmarks/view.py    # some minutes on two cores; with Chromium, also the first paint
 
-The run is `loading.py`'s: 100 iterations, the last of them open. The server is a process of its own; answers are timed
-from outside. `paint` is the time from the address to Chromium's first paint, to the first curve, and to the list of
-matches, each with a new server and a new window, and the CPU time of both sides. Matches are requested from random
-iterations, each for the first time. `cpu_s` is the server's CPU time of an answer, which a busy machine does not
-stretch as it does `wall_s`. Memory is the server's peak (VmHWM); requests that read much of a run at once (alarms,
-league) use a child process. `follow_cpu` is the server's share of a core while a page follows an iteration that grows
-by 1,000 matches. `few_iterations` are matches of a second run, of ten iterations of 100,000 turns: a match costs no
-more in a large iteration. Writes results/view.json.
+The run is that of `loading.py`: 100 iterations, the last of them open. The server is a separate process. `paint` is the
+time from opening the address to Chromium's first paint, to the first curve, and to the list of matches, each with a new
+server and a new window, and the CPU time of both sides. Matches are requested from random iterations, each for the
+first time. `cpu_s` is the server's CPU time per answer, which, unlike `wall_s`, does not depend on the machine's other
+load. Memory is the server's peak (VmHWM); requests that read much of a run (alarms, league) use a child process.
+`follow_cpu` is the server's share of a core while a page follows an iteration that grows by 1,000 matches.
+`few_iterations` are matches of a second run with ten iterations of 100,000 turns, which should cost no more. Writes
+results/view.json.
 """
 
 import argparse
@@ -41,7 +41,7 @@ MATCHES, FEW, PAINTS = 20, 10, 3
 
 
 class Server:
-    """The viewer's server as a child process."""
+    """Server of `arena view` in a child process."""
 
     def __init__(self, run: Path) -> None:
         environ = {**os.environ, "PYTHONPATH": str(HERE)}
@@ -53,7 +53,7 @@ class Server:
         self.base, _, self.token = self.link.partition("/#token=")
 
     def ask(self, path: str) -> tuple[tuple[float, float], Any]:
-        """Return the wall seconds and the server's CPU seconds of a request, and the answer."""
+        """Send a request. Returns its wall seconds and the server's CPU seconds as a pair, and the answer."""
         request = urllib.request.Request(f"{self.base}/api/{path}", headers={"Authorization": f"Bearer {self.token}"})
         start, spent = time.perf_counter(), self.read_cpu()
         with urllib.request.urlopen(request) as answer:
@@ -71,9 +71,9 @@ class Server:
 
 
 def measure_paint(run: Path) -> dict[str, list[dict[str, float]]]:
-    """Return the times to the first paint, the first curve and the list, on new pages; {} without a browser.
+    """Return the times to the first paint and to the first curve or list on new pages, or {} without a browser.
 
-    The CPU seconds of the server and of all the browser's processes are included.
+    Each row also has the CPU seconds of the server and of the browser's processes.
     """
     try:
         from tests.factories.browser import open_chromium
@@ -111,7 +111,7 @@ def _measure_page(browser: Any, server: Server, link: str, sign: str) -> dict[st
 
 
 def read_browser_cpu() -> float:
-    """Return the CPU seconds of the browser's processes."""
+    """Return the CPU seconds of all processes of the browser."""
     found = 0.0
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -120,7 +120,7 @@ def read_browser_cpu() -> float:
 
 
 def measure_answers(server: Server) -> dict[str, tuple[float, float]]:
-    """Return the times of a page's requests, at first and after everything is indexed."""
+    """Return the times of a page's requests, first without an index and then with everything indexed."""
     found = {name: server.ask(path)[0] for name, path in (("runs", "runs"), ("head", "runs/run"))}
     found["first_curves"], _ = server.ask("runs/run/curves")
     found["first_list"], _ = server.ask("runs/run/matches")
@@ -142,7 +142,7 @@ def measure_answers(server: Server) -> dict[str, tuple[float, float]]:
 
 
 def measure_matches(server: Server, iterations: int, size: int) -> dict[str, tuple[float, float]]:
-    """Return the times of random matches, of different iterations as far as possible."""
+    """Return the median and maximum times of random matches, from different iterations as far as possible."""
     rng = random.Random(SEED)
     places = rng.sample(range(iterations), min(MATCHES, iterations)) * (MATCHES // min(MATCHES, iterations))
     times = [server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(size):04d}")[0] for k in places]
@@ -153,7 +153,7 @@ def measure_matches(server: Server, iterations: int, size: int) -> dict[str, tup
 
 
 def ensure_run(run: Path, turns: int, iterations: int) -> Path:
-    """Make the run, unless it exists, in another process, so that its memory does not count here."""
+    """Make the run unless it exists, and return its folder. A child process makes it, to keep this one's memory low."""
     if (run / "metrics.jsonl").exists():
         return run
     code = "import sys, loading, pathlib; loading.make_run(pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:]))"

@@ -1,6 +1,6 @@
-"""vLLM as a peer process of against_vllm.py, in an environment of its own. It imports nothing of Arena.
+"""vLLM as a peer process of against_vllm.py, in its own environment. Imports nothing from Arena.
 
-The first request names model and settings. Each later one names a method of `VLLMPeer` and its arguments.
+The first request has the model and its settings. Each later request has the name and arguments of a `VLLMPeer` method.
 """
 
 from importlib.metadata import version
@@ -10,7 +10,7 @@ from peer_process import PeerChannel, Stopwatch
 
 
 class VLLMPeer:
-    """A vLLM engine in this process, without a separate core process, which costs least on few cores."""
+    """vLLM engine in this process. Without a separate core process it costs least on few cores."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         from vllm import LLM, SamplingParams
@@ -19,7 +19,7 @@ class VLLMPeer:
         self.engine = LLM(request["model"], **request["settings"])
 
     def generate(self, prompts: list[list[int]], tokens: list[int], with_logprobs: bool = False) -> dict[str, Any]:
-        """Sample exactly `tokens` tokens per prompt. With `with_logprobs`, return ids and log-probabilities, too."""
+        """Sample `tokens[i]` tokens for prompt i. Returns the time, and ids and log-probabilities `with_logprobs`."""
         params = [
             self.sampling(
                 temperature=1.0, max_tokens=n, ignore_eos=True, detokenize=False, logprobs=0 if with_logprobs else None
@@ -37,7 +37,7 @@ class VLLMPeer:
         return found
 
     def score(self, prompts: list[list[int]], starts: list[int]) -> dict[str, Any]:
-        """Return the log-probabilities of each prompt's ids from its start on, at temperature 1."""
+        """Return the log-probabilities of prompt i's ids from index `starts[i]` on, at temperature 1."""
         params = self.sampling(temperature=1.0, max_tokens=1, prompt_logprobs=0, detokenize=False)
         outputs = self.engine.generate(self._make_prompts(prompts), params, use_tqdm=False)
         ends = zip(prompts, outputs, starts, strict=True)
@@ -55,12 +55,12 @@ class VLLMPeer:
 
 
 def _select_logprobs(ids: list[int], tables: list[Any]) -> list[float]:
-    """Return the log-probability of each id from vLLM's tables."""
+    """Return the log-probability of each id, from vLLM's table for its position."""
     return [table[token].logprob for token, table in zip(ids, tables, strict=True)]
 
 
 def main() -> None:
-    """Load the engine, then answer requests."""
+    """Load the engine, then answer requests until the client closes the connection."""
     channel = PeerChannel()
     if (request := channel.receive()) is None:
         return

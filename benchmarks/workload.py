@@ -1,4 +1,4 @@
-"""Workloads of the benchmarks: an ordinary lab in a temporary folder, its iterations and its engine requests."""
+"""Ordinary labs in temporary folders for the benchmarks, and their iterations with all engine requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,12 +24,12 @@ from arena.store.run import RunFolder
 
 
 def choose_recipe(model: str) -> str:
-    """Return the name of the recipe for this model."""
+    """Return the name of the negotiation recipe for this model."""
     return "negotiation-nano" if model.startswith("nano") else "negotiation"
 
 
 def make_overrides(model: str, quick: bool) -> list[str]:
-    """Return the settings that override the recipe. Nano's warm start is shortened, because it is not measured."""
+    """Return overrides of the model's recipe. They shorten nano's warm start, which is not measured."""
     found = [f"policies.shared.model={model}"]
     if model.startswith("nano"):
         found += ["policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8"]
@@ -37,7 +37,7 @@ def make_overrides(model: str, quick: bool) -> list[str]:
 
 
 def make_experiment(model: str, quick: bool, seed: int = 0) -> Experiment:
-    """Return two iterations of the model's recipe with a checkpoint after the second."""
+    """Return an experiment of two iterations of the model's recipe, with a checkpoint after the second."""
     layers = [*make_overrides(model, quick), "iterations=2", "checkpoint.every=2", f"seed={seed}"]
     return compose([recipe_layer(choose_recipe(model)), *map(set_layer, layers)])
 
@@ -54,7 +54,7 @@ class SilentWatcher:
 def open_lab(experiment: Experiment) -> Iterator[Lab]:
     """Open a lab with loaded weights in a temporary run folder.
 
-    `precision: auto` is resolved, and `threads: auto` is torch's number of threads.
+    `precision: auto` is resolved, and `threads: auto` becomes torch's number of threads.
     """
     if experiment.threads == "auto":
         experiment = experiment.model_copy(update={"threads": torch.get_num_threads()})
@@ -76,18 +76,18 @@ class DecodeBatch:
 
     @property
     def contexts(self) -> list[tuple[int, ...]]:
-        """Ids of each row's full context."""
+        """Token ids of each row's complete context."""
         return [request.ids for request in self.requests]
 
     @property
     def longest(self) -> int:
-        """Length of the longest reply."""
+        """Number of tokens of the longest reply."""
         return max(len(completion.ids) for completion in self.completions)
 
 
 @dataclass(frozen=True)
 class PlayedIteration:
-    """Matches of one iteration, with the time and the engine calls that they took."""
+    """Matches of one iteration, with their time and their engine calls."""
 
     seconds: float
     records: list[MatchRecord]
@@ -95,7 +95,7 @@ class PlayedIteration:
 
     @property
     def tokens(self) -> int:
-        """Number of sampled tokens of all seats."""
+        """Number of tokens sampled for all seats."""
         return sum(len(completion.ids) for batch in self.batches for completion in batch.completions)
 
 
@@ -113,7 +113,7 @@ def get_trainer(lab: Lab, policy: str = "shared") -> PolicyTrainer:
 
 
 def play_iteration(lab: Lab, k: int) -> PlayedIteration:
-    """Play the matches of iteration k with the real orchestrator and log. Caches are cold, as after an update."""
+    """Play the matches of iteration k with the real orchestrator and log. Caches are empty, as after an update."""
     wait(lab.publish())
     batches: list[DecodeBatch] = []
     engine = get_engine(lab)

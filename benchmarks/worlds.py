@@ -1,12 +1,12 @@
-"""Room in the worlds of the studies: the figures of random acts and of the world's oracle, without any model.
+"""Room for improvement in the studies' worlds: the figures of random play and of scripted oracles, without any model.
 
     python benchmarks/worlds.py            # two minutes
     python benchmarks/worlds.py --quick    # ten matches each: does it still work?
 
-For every kept study, `random` and then `oracle`, where the game has one, plays the seats of its policies. All other
-seats, games and options are those of the study's record, or of its evaluation if the figure is an evaluation's. For
-figures that scripts lack, such as a panel's or tokens, only turns are kept. For OpenSpiel's games the payoff of a best
-response to random play is computed. Writes results/worlds.json.
+For every saved study, `random` and then `oracle`, if the game has one, plays the seats of the learning policies. All
+other seats, games and options are those of the study's record, or of its evaluation if the figure comes from an
+evaluation. For figures that scripts lack, such as a panel's or tokens, only turns are reported. For OpenSpiel's games,
+the payoff of a best response to random play is computed. Writes results/worlds.json.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class World:
-    """A table of a study: its game and the players beside the learning policies."""
+    """Table of a study: its game, and the players other than the learning policies."""
 
     game: GameSpec
     others: dict[str, str]
@@ -54,7 +54,7 @@ class World:
 
 
 def list_worlds(study: dict[str, Any]) -> list[World]:
-    """Return the tables that a kept study's figure is measured on."""
+    """Return the tables on which a saved study measures its figure."""
     experiment, figure = merge_last_stage(study["experiment"]), study["study"]["figure"]
     if figure.startswith(EVALUATED):
         game = experiment["evaluate"]["games"][parse_evaluated_figure(figure)[0] - 1]
@@ -71,13 +71,13 @@ def list_worlds(study: dict[str, Any]) -> list[World]:
 
 
 def merge_last_stage(experiment: dict[str, Any]) -> dict[str, Any]:
-    """Return the experiment, with a pipeline's last stage laid over its shared settings."""
+    """Return the experiment; for a pipeline, with the last stage's settings over the shared ones."""
     own = [part for part in (experiment.get("stages") or [{}])[-1].values() if isinstance(part, dict)]
     return experiment | {name: setting for part in own for name, setting in part.items()}
 
 
 def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
-    """Return the scripted policies by seat at the experiment's table of that game."""
+    """Return the policies that do not learn, by seat, at the experiment's table of this game."""
     tables = experiment.get("tables") or [experiment]
     seats: dict[str, Any] = next((table["seats"] for table in tables if table["game"]["name"] == game), {})
     held = {seat: player["policy"] for seat, player in seats.items() if "policy" in player}
@@ -85,7 +85,7 @@ def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]
 
 
 def compute_value(match: MatchOutcome, figure: str, world: World) -> float | None:
-    """Return a match's figure, from its report or the payoffs of the `paid` seats. None without either."""
+    """Return a match's figure, from its report or from the payoffs of the `paid` seats, or None if it has neither."""
     name = parse_evaluated_figure(figure)[1].removeprefix(
         f"{world.game.name}."
     )  # the prefix of runs with several games
@@ -95,7 +95,7 @@ def compute_value(match: MatchOutcome, figure: str, world: World) -> float | Non
 
 
 def measure_contender(own: list[World], contender: str, figure: str, matches: int) -> dict[str, Any]:
-    """Return the figure and the turns per seat and match. Raises ConfigError if the contender cannot play."""
+    """Return a contender's mean figure and turns per seat and match. Raises ConfigError if it cannot play."""
     values, turns = [], []
     for world in own:
         seats = make_game(world.game).possible_agents
@@ -109,7 +109,10 @@ def measure_contender(own: list[World], contender: str, figure: str, matches: in
 
 
 def compute_best_play(world: World) -> float | None:
-    """Return the payoff of a best response to random play at the only learning seat. None outside OpenSpiel's games."""
+    """Return the payoff of a best response to random play, or None.
+
+    It exists for OpenSpiel's games with one learning seat, whose other seats all play at random.
+    """
     game = make_game(world.game)
     if not isinstance(game, SpielRules) or {*world.others.values()} != {"random"} or len(world.own) > 1:
         return None
@@ -118,7 +121,7 @@ def compute_best_play(world: World) -> float | None:
 
 
 def measure_world(study: dict[str, Any], matches: int) -> dict[str, Any]:
-    """Return what each contender reaches in a study's world."""
+    """Return each contender's figures in a study's world, and best play's payoff if it is known."""
     figure, own = study["study"]["figure"], list_worlds(study)
     found: dict[str, Any] = {"figure": figure, "games": [world.game.model_dump() for world in own]}
     for contender in CONTENDERS:
