@@ -51,8 +51,8 @@ ARMS = {"all weights": 0, "one adapter": 1, "four adapters": 4}
 
 def draw_opening(openings: str, rng: np.random.Generator) -> list[int]:
     """Return a context's first tokens: the shared opening, or a random one."""
-    chance = np.random.default_rng(0) if openings == "shared" else rng
-    ids: list[int] = chance.integers(10, 500, OPENING).tolist()
+    source = np.random.default_rng(0) if openings == "shared" else rng
+    ids: list[int] = source.integers(10, 500, OPENING).tolist()
     return ids
 
 
@@ -70,7 +70,7 @@ def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...],
             weights = AdapterOnBase(create_adapter(base, AdapterSpec(), seed), base, folder, model) if count else folder
             wait(engine.publish(name, 0, ModuleWeights(weights)))
         engines[arm] = engine, names
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for width in widths:
         rates: dict[str, list[float]] = {arm: [] for arm in ARMS}
         for number in range(rounds + 1):
@@ -82,13 +82,13 @@ def compare_play(model: str, bf16: bool, openings: str, widths: tuple[int, ...],
                     make_request(ids, REPLY, f"{number}/{i}", names[i % len(names)], (number, i))
                     for i, ids in enumerate(contexts)
                 ]
-                began = time.perf_counter()
+                start = time.perf_counter()
                 wait(engine.generate(requests))
-                rates[arm].append(width * REPLY / (time.perf_counter() - began))
-        kept = {arm: values[1:] for arm, values in rates.items()}  # the first round is a warm-up
-        found[str(width)] = {"tokens per second": kept, **_compute_ratios(kept)}
-        print(openings, width, json.dumps(found[str(width)]), flush=True)
-    return found
+                rates[arm].append(width * REPLY / (time.perf_counter() - start))
+        measured = {arm: values[1:] for arm, values in rates.items()}  # the first round is a warm-up
+        results[str(width)] = {"tokens per second": measured, **_compute_ratios(measured)}
+        print(openings, width, json.dumps(results[str(width)]), flush=True)
+    return results
 
 
 def _compute_ratios(rates: dict[str, list[float]]) -> dict[str, float]:
@@ -106,7 +106,7 @@ def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[st
         models = [create_adapter(base, AdapterSpec(), seed) for seed in range(count)]
     else:
         models = [load_module(folder)]
-    trainers = [PolicyTrainer(f"p{i}", one, rule, bf16) for i, one in enumerate(models)]
+    trainers = [PolicyTrainer(f"p{i}", module, rule, bf16) for i, module in enumerate(models)]
     rng = np.random.default_rng(1)
     samples = []
     for _ in range(STREAMS):
@@ -127,14 +127,14 @@ def measure_learning(arm: str, model: str, bf16: bool, openings: str) -> dict[st
         )
     seconds = []
     for _ in range(UPDATES):
-        began = time.perf_counter()
+        start = time.perf_counter()
         for i, trainer in enumerate(trainers):
             trainer.carry_out(trainer.plan(samples[i :: len(trainers)], np.random.default_rng(0)))
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     return {
         "seconds": seconds[1:],
         "gb": read_memory()["peak"],
-        "trained": sum(_count_trainable(one) for one in models),
+        "trained": sum(_count_trainable(module) for module in models),
     }
 
 
@@ -144,15 +144,15 @@ def _count_trainable(model: Any) -> int:
 
 def compare_learning(openings: str, rounds: int, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the updates per second and the peak memory by arm, each with ratios. Each round runs a process per arm."""
-    found: list[dict[str, Any]] = []
+    rounds_found: list[dict[str, Any]] = []
     words = ["--openings", openings, *(["--quick"] if quick else [])]
     for _ in range(rounds):
-        found.append({})
+        rounds_found.append({})
         for arm in ARMS:
-            found[-1][arm] = run_script("adapters.py", "--learn", arm, *words)
-    rates = {arm: [1 / median(one[arm]["seconds"]) for one in found] for arm in ARMS}
-    memory = {arm: [one[arm]["gb"] for one in found] for arm in ARMS}
-    return {"updates per second": rates, **_compute_ratios(rates), "rounds": found}, {
+            rounds_found[-1][arm] = run_script("adapters.py", "--learn", arm, *words)
+    rates = {arm: [1 / median(each_round[arm]["seconds"]) for each_round in rounds_found] for arm in ARMS}
+    memory = {arm: [each_round[arm]["gb"] for each_round in rounds_found] for arm in ARMS}
+    return {"updates per second": rates, **_compute_ratios(rates), "rounds": rounds_found}, {
         "gb": memory,
         **_compute_ratios(memory),
     }
@@ -176,8 +176,8 @@ def main() -> None:
     for openings in OPENINGS:
         found = compare_learning(openings, 1 if options.quick else 3, options.quick)
         result["learn"][openings], result["memory"][openings] = found
-        for what, part in zip(("learn", "memory"), found, strict=True):
-            print(openings, what, json.dumps({n: v for n, v in part.items() if "÷" in n}, indent=1), flush=True)
+        for label, part in zip(("learn", "memory"), found, strict=True):
+            print(openings, label, json.dumps({n: v for n, v in part.items() if "÷" in n}, indent=1), flush=True)
         result["play"][openings] = compare_play(model, bf16, openings, widths, rounds)
     if not options.quick:
         write_result("adapters", result)

@@ -49,9 +49,9 @@ HERE = Path(__file__).parent
 GOAL = 0.6
 """Maximum ratio of Arena's time to TRL's."""
 ROWS, TOKENS = 8, 48
-ON_A_GPU = ("learn.token_budget=65536",)
+GPU_SETTINGS = ("learn.token_budget=65536",)
 """All rows in one micro-batch, as in TRL. A CPU is faster with few tokens at a time."""
-EQUAL = ("autocast", "fp32")
+EQUAL_PRECISION = ("autocast", "fp32")
 """TRL's settings with float32 weights and optimiser."""
 
 
@@ -69,7 +69,7 @@ def make_experiment(seed: int, rows: int, group: int) -> Experiment:
         "iterations=1000",
         "checkpoint.every=1000",
         f"seed={seed}",
-        *(ON_A_GPU if torch.cuda.is_available() else ()),
+        *(GPU_SETTINGS if torch.cuda.is_available() else ()),
     ]
     return compose([recipe_layer("negotiation-shown"), *map(set_layer, layers)])
 
@@ -134,19 +134,19 @@ def measure(
 
 def compare(pair: dict[str, Any]) -> dict[str, Any]:
     """Return the median wall and CPU seconds of both sides, and the ratios of Arena's steps to TRL's."""
-    found: dict[str, Any] = {}
-    for what in ("seconds", "cpu_seconds"):
-        each = {side: [step[what] for step in pair[side]] for side in ("arena", "trl")}
-        found[what] = {side: median(times) for side, times in each.items()}
-        found[f"ratio of {what}"] = compute_ratios(each["arena"], each["trl"])
-    return found
+    result: dict[str, Any] = {}
+    for unit in ("seconds", "cpu_seconds"):
+        times_by_side = {side: [step[unit] for step in pair[side]] for side in ("arena", "trl")}
+        result[unit] = {side: median(times) for side, times in times_by_side.items()}
+        result[f"ratio of {unit}"] = compute_ratios(times_by_side["arena"], times_by_side["trl"])
+    return result
 
 
 def judge_ratio(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Compare the ratio to TRL's fastest setting of equal precision with the goal."""
-    against = {name: settings[name]["ratio of seconds"]["median"] for name in EQUAL if name in settings}
-    best = max(against, key=lambda name: against[name])
-    return {"against": best, "ratio": against[best], "goal": GOAL, "met": against[best] <= GOAL}
+    ratios = {name: settings[name]["ratio of seconds"]["median"] for name in EQUAL_PRECISION if name in settings}
+    best = max(ratios, key=lambda name: ratios[name])
+    return {"against": best, "ratio": ratios[best], "goal": GOAL, "met": ratios[best] <= GOAL}
 
 
 def format_summary(result: dict[str, Any]) -> Iterator[str]:
@@ -172,7 +172,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=TOKENS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    began = time.perf_counter()
+    start = time.perf_counter()
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "model": DEFAULT}
     if options.quick:
@@ -181,7 +181,7 @@ def main() -> None:
         sizes = options.rows, options.tokens, options.rounds
         result |= measure(options.seed, *sizes, ["autocast", "fp32", "bf16 weights"])
     result |= {"verdict": judge_ratio(result["settings"])}
-    result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - began}
+    result |= {"load_at_end": os.getloadavg(), "seconds in all": time.perf_counter() - start}
     write_result(add_device("against-trl"), result, options.quick)
     print("\n".join(format_summary(result)))
 

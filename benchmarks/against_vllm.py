@@ -53,9 +53,9 @@ from arena.learn.machine import find_fastest_precision
 
 HERE = Path(__file__).parent
 IN_FLIGHT = (1, 8, 32, 64, 128)
-GOAL, FROM = 1.0, 8
+GOAL, GOAL_IN_FLIGHT = 1.0, 8
 """Minimum ratio, and the smallest number of matches in flight at which it must be reached."""
-CLOSE = 0.1
+MAX_GAP = 0.1
 """Accepted mean difference of log-probabilities in nats, as between two bf16 programs."""
 POLICY, BASE = "shared", "base"
 
@@ -68,17 +68,17 @@ def make_experiment(in_flight: int, seed: int) -> Experiment:
 
 def make_vllm_settings(in_flight: int, quick: bool, bf16: bool) -> dict[str, Any]:
     """Return vLLM's settings: its defaults except for precision, sizes and text handling. Compiles unless `quick`."""
-    plain = {"skip_tokenizer_init": True, "generation_config": "vllm", "disable_log_stats": True}
-    plain |= {"dtype": "bfloat16" if bf16 else "float32"}
-    return plain | {"max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick}
+    settings = {"skip_tokenizer_init": True, "generation_config": "vllm", "disable_log_stats": True}
+    settings |= {"dtype": "bfloat16" if bf16 else "float32"}
+    return settings | {"max_model_len": 1024, "max_num_seqs": in_flight, "enforce_eager": quick}
 
 
 def make_vllm_environment(python: Path) -> dict[str, str]:
     """Return the environment variables of vLLM's process, so that it uses one process and torch's own libgomp."""
     torch_lib = next(python.parent.parent.glob("lib/python*/site-packages/torch/lib"))
     gomp = ":".join(map(str, sorted(torch_lib.glob("libgomp*.so*"))[:1]))
-    own = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "2", "LD_PRELOAD": gomp}
-    return own | {name: value for name, value in ORIGINAL_ENVIRONMENT.items() if name != "PYTHONPATH"}
+    variables = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "2", "LD_PRELOAD": gomp}
+    return variables | {name: value for name, value in ORIGINAL_ENVIRONMENT.items() if name != "PYTHONPATH"}
 
 
 # -- the same prompts for both -------------------------------------------------------------------------------
@@ -160,12 +160,12 @@ def compare_play(lab: Lab, peer: PeerProcess, rounds: int) -> dict[str, Any]:
 
 
 def _summarize(tokens: list[int], steps: Rounds) -> dict[str, Any]:
-    found: dict[str, Any] = {"tokens": tokens, "steps": steps}
-    for what in ("seconds", "cpu_seconds"):
-        rates = {s: [n / step[what] for n, step in zip(tokens, done, strict=True)] for s, done in steps.items()}
-        found[f"tokens per {what}"] = {side: median(each) for side, each in rates.items()}
-        found[f"ratio by {what}"] = compute_ratios(rates["ours"], rates["vllm"])
-    return found
+    summary: dict[str, Any] = {"tokens": tokens, "steps": steps}
+    for unit in ("seconds", "cpu_seconds"):
+        rates = {side: [n / step[unit] for n, step in zip(tokens, each, strict=True)] for side, each in steps.items()}
+        summary[f"tokens per {unit}"] = {side: median(each) for side, each in rates.items()}
+        summary[f"ratio by {unit}"] = compute_ratios(rates["ours"], rates["vllm"])
+    return summary
 
 
 def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any]:
@@ -178,10 +178,10 @@ def measure_agreement(lab: Lab, peer: PeerProcess, tokens: int) -> dict[str, Any
     found = {"sampled by us": _summarize_gaps(by_us, by_vllm)}
     theirs = peer.ask(method="generate", prompts=contexts, tokens=[tokens] * len(contexts), with_logprobs=True)
     streams = []
-    for ids, said, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
+    for ids, reply, logprobs in zip(contexts, theirs["ids"], theirs["logprobs"], strict=True):
         streams.append(Stream())
         streams[-1].observe(ids)
-        streams[-1].append_sampled(tuple(said), tuple(logprobs), 0)
+        streams[-1].append_sampled(tuple(reply), tuple(logprobs), 0)
     scored = wait(lab.engine.score(POLICY, streams, [1.0] * len(streams)))
     found["sampled by vLLM"] = _summarize_gaps(theirs["logprobs"], scored)
     return found
@@ -215,35 +215,38 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 wait(lab.engine.publish(BASE, 0, FolderWeights(resolve(DEFAULT))))
                 names = {"decode": POLICY, "base": BASE}
                 found = {
-                    what: compare_decoding(lab, peer, in_flight, tokens, rounds, own) for what, own in names.items()
+                    name: compare_decoding(lab, peer, in_flight, tokens, rounds, policy)
+                    for name, policy in names.items()
                 }
                 result["in_flight"][in_flight] = found | {"play": compare_play(lab, peer, rounds)}
     return result | {"threads": torch.get_num_threads()} | judge_goals(result)
 
 
 def judge_goals(result: dict[str, Any]) -> dict[str, Any]:
-    """Compare the lowest ratios from `FROM` matches in flight, and the mean log-probability gap, with their goals."""
-    found = {}
-    for what in ("decode", "base", "play"):
-        least = min(v[what]["ratio by seconds"]["median"] for n, v in result["in_flight"].items() if n >= FROM)
-        found[what] = {"least_ratio": least, "goal": GOAL, "from": FROM, "met": least >= GOAL}
+    """Compare the lowest ratios from `GOAL_IN_FLIGHT` on, and the mean log-probability gap, with their goals."""
+    verdicts = {}
+    for name in ("decode", "base", "play"):
+        lowest = min(
+            v[name]["ratio by seconds"]["median"] for n, v in result["in_flight"].items() if n >= GOAL_IN_FLIGHT
+        )
+        verdicts[name] = {"least_ratio": lowest, "goal": GOAL, "from": GOAL_IN_FLIGHT, "met": lowest >= GOAL}
     gap = max(side["mean size"] for side in result["agreement"].values())
-    return {"verdict": found | {"agreement": {"mean_size": gap, "goal": CLOSE, "met": gap <= CLOSE}}}
+    return {"verdict": verdicts | {"agreement": {"mean_size": gap, "goal": MAX_GAP, "met": gap <= MAX_GAP}}}
 
 
 def format_summary(result: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the printed summary."""
     yield "in flight           tokens/s: ours    vLLM    ours / vLLM    by CPU time"
     for in_flight, found in result["in_flight"].items():
-        for what, figures in found.items():
+        for name, figures in found.items():
             rate = figures["tokens per seconds"]
             ratio, cpu = figures["ratio by seconds"]["median"], figures["ratio by cpu_seconds"]["median"]
-            yield f"    {in_flight:>4} {what:8} {rate['ours']:16.0f} {rate['vllm']:7.0f} {ratio:14.2f} {cpu:14.2f}"
-    for what, goal in result["verdict"].items():
-        if what == "agreement":
-            claim, figure = f"log-probabilities within {CLOSE} nats of vLLM's", goal["mean_size"]
+            yield f"    {in_flight:>4} {name:8} {rate['ours']:16.0f} {rate['vllm']:7.0f} {ratio:14.2f} {cpu:14.2f}"
+    for name, goal in result["verdict"].items():
+        if name == "agreement":
+            claim, figure = f"log-probabilities within {MAX_GAP} nats of vLLM's", goal["mean_size"]
         else:
-            claim, figure = f"{what} at least as fast as vLLM from {FROM} in flight on", goal["least_ratio"]
+            claim, figure = f"{name} at least as fast as vLLM from {GOAL_IN_FLIGHT} in flight on", goal["least_ratio"]
         yield f"{claim:54} {figure:.3f}    {'met' if goal['met'] else 'NOT met'}"
 
 

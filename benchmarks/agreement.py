@@ -51,9 +51,9 @@ def measure_agreement(lab: Lab, turns: int, greedy: int) -> dict[str, Any]:
     count = sum(len(c.trajectory.turns) for c in credited)
     assert count >= turns, f"{count} turns"
     requests = make_greedy_requests([s.stream for s in samples])[:greedy]
-    here = InProcessEngine(lab.experiment.resolved_precision)
-    wait(here.publish("shared", 0, ModuleWeights(trainer.model)))
-    theirs, ours = wait(lab.engine.generate(requests)), wait(here.generate(requests))
+    in_process = InProcessEngine(lab.experiment.resolved_precision)
+    wait(in_process.publish("shared", 0, ModuleWeights(trainer.model)))
+    theirs, ours = wait(lab.engine.generate(requests)), wait(in_process.generate(requests))
     ties = [
         tie
         for request, *pair in zip(requests, theirs, ours, strict=True)
@@ -82,12 +82,12 @@ def measure_divergence(lab: Lab, request: Request, theirs: Completion, ours: Com
     """Return the trainer's log-probability gap between the first different tokens, or None if the replies are equal."""
     if theirs.ids == ours.ids:
         return None
-    place = next(k for k, (a, b) in enumerate(zip(theirs.ids, ours.ids, strict=True)) if a != b)
+    position = next(k for k, (a, b) in enumerate(zip(theirs.ids, ours.ids, strict=True)) if a != b)
     both = []
     for reply in (theirs, ours):
         stream = Stream()
-        stream.observe([*request.ids, *reply.ids[:place]])
-        stream.append_sampled([reply.ids[place]], [0.0], 0)
+        stream.observe([*request.ids, *reply.ids[:position]])
+        stream.append_sampled([reply.ids[position]], [0.0], 0)
         both.append(stream)
     one, other = (float(scores.logprobs[0]) for scores in get_trainer(lab).compute_scores(both, [1.0, 1.0]))
     return abs(one - other)
@@ -106,9 +106,9 @@ def main() -> None:
     }
     for arm in arms:
         model, precision = ARMS[arm]
-        more = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",
-                f"precision={precision}", f"play.matches={turns}"]  # fmt: skip
-        layers = [text_layer("recipe", to_yaml(make_experiment(model, False))), *map(set_layer, more)]
+        settings = ["policies.shared.imitate=null", "credit.estimator=zero", "engine={kind: vllm, max_model_len: 1024}",
+                    f"precision={precision}", f"play.matches={turns}"]  # fmt: skip
+        layers = [text_layer("recipe", to_yaml(make_experiment(model, False))), *map(set_layer, settings)]
         with open_lab(compose(layers)) as lab:
             try:
                 result["arms"][arm] = measure_agreement(lab, turns, greedy)

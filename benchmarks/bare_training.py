@@ -20,9 +20,9 @@ class BareTraining:
         self, model: torch.nn.Module, rule: LearnSpec, bf16: bool, reference: torch.nn.Module | None = None
     ) -> None:
         self.model, self.rule, self.bf16, self.reference = model, rule, bf16, reference
-        for one in (model, reference):
-            if one is not None:
-                one.set_attn_implementation("sdpa")  # type: ignore[operator]  # instead of Arena's attention
+        for each in (model, reference):
+            if each is not None:
+                each.set_attn_implementation("sdpa")  # type: ignore[operator]  # instead of Arena's attention
         self.clip = rule.loss.with_defaults().settings["clip"].with_defaults().settings
         self.device = next(model.parameters()).device
         self.optimizer = torch.optim.AdamW(
@@ -35,12 +35,12 @@ class BareTraining:
 
         Returns the samples' indices.
         """
-        found: list[list[int]] = [[]]
+        batches: list[list[int]] = [[]]
         for i in sorted(range(len(samples)), key=lambda i: len(samples[i].stream.ids)):
-            if found[-1] and len(samples[i].stream.ids) * (len(found[-1]) + 1) > token_budget:
-                found.append([])
-            found[-1].append(i)
-        return found
+            if batches[-1] and len(samples[i].stream.ids) * (len(batches[-1]) + 1) > token_budget:
+                batches.append([])
+            batches[-1].append(i)
+        return batches
 
     def step(self, samples: Sequence[Sample], micro_batches: Sequence[Sequence[int]]) -> None:
         """Take one optimiser step on all samples. `micro_batches` are lists of their indices."""

@@ -33,16 +33,16 @@ BATCH, BATCHES = 4, (2, 4, 6)
 class Outcome:
     """One trajectory of a world: its probability, and each turn's reward, ∇ log π [turns, parameters] and state."""
 
-    chance: float
+    probability: float
     rewards: tuple[float, ...]
-    slopes: Floats
-    places: tuple[str, ...]
+    log_gradients: Floats
+    states: tuple[str, ...]
     """Name of each turn's state."""
 
     @property
     def acts(self) -> tuple[bool, ...]:
         """Acts of the turns. True is the act that a larger logit makes more likely."""
-        return tuple(bool(self.slopes[k, k] > 0) for k in range(len(self.rewards)))
+        return tuple(bool(self.log_gradients[k, k] > 0) for k in range(len(self.rewards)))
 
 
 World = Callable[[Floats], list[Outcome]]
@@ -55,11 +55,13 @@ def enumerate_chosen_stop(logits: Floats) -> list[Outcome]:
     found, so_far = [], 1.0
     for k in range(3):
         go = _sigmoid(logits[k])
-        costs, walked = (-0.1,) * k, [_slope(j, 1.0 - _sigmoid(logits[j])) for j in range(k)]
-        found.append(_outcome(so_far * (1 - go), (*costs, (0.3, 1.0, 0.2)[k]), [*walked, _slope(k, -go)]))
+        costs, walked = (-0.1,) * k, [_make_log_gradient(j, 1.0 - _sigmoid(logits[j])) for j in range(k)]
+        found.append(
+            _make_outcome(so_far * (1 - go), (*costs, (0.3, 1.0, 0.2)[k]), [*walked, _make_log_gradient(k, -go)])
+        )
         so_far *= go
-    ends = [_slope(j, 1.0 - _sigmoid(logits[j])) for j in range(3)]
-    return [*found, _outcome(so_far, (-0.1, -0.1, -0.1), ends)]
+    ends = [_make_log_gradient(j, 1.0 - _sigmoid(logits[j])) for j in range(3)]
+    return [*found, _make_outcome(so_far, (-0.1, -0.1, -0.1), ends)]
 
 
 def enumerate_random_stop(logits: Floats) -> list[Outcome]:
@@ -68,37 +70,46 @@ def enumerate_random_stop(logits: Floats) -> list[Outcome]:
     The match ends after the first turn with probability 0.4, whatever the act.
     """
     return [
-        _outcome(chance * (0.4 if turns == 1 else 0.6), rewards, slopes)
+        _make_outcome(probability * (0.4 if turns == 1 else 0.6), rewards, log_gradients)
         for turns in (1, 2)
-        for chance, rewards, slopes in _acts(logits, turns)
+        for probability, rewards, log_gradients in _enumerate_acts(logits, turns)
     ]
 
 
 def enumerate_fixed_length(logits: Floats) -> list[Outcome]:
     """Return the outcomes of the acts of `enumerate_random_stop` if there are always two turns."""
-    return [_outcome(chance, rewards, slopes) for chance, rewards, slopes in _acts(logits, 2)]
+    return [
+        _make_outcome(probability, rewards, log_gradients)
+        for probability, rewards, log_gradients in _enumerate_acts(logits, 2)
+    ]
 
 
-def _acts(logits: Floats, turns: int) -> Iterator[tuple[float, tuple[float, ...], list[Floats]]]:
+def _enumerate_acts(logits: Floats, turns: int) -> Iterator[tuple[float, tuple[float, ...], list[Floats]]]:
     for acts in itertools.product((0, 1), repeat=turns):
         second = [_sigmoid(logits[k]) for k in range(turns)]
-        chance = float(np.prod([p if act else 1 - p for act, p in zip(acts, second, strict=True)]))
+        probability = float(np.prod([p if act else 1 - p for act, p in zip(acts, second, strict=True)]))
         rewards = tuple(float(act * (k + 1)) for k, act in enumerate(acts))
-        yield chance, rewards, [_slope(k, act - p) for k, (act, p) in enumerate(zip(acts, second, strict=True))]
+        yield (
+            probability,
+            rewards,
+            [_make_log_gradient(k, act - p) for k, (act, p) in enumerate(zip(acts, second, strict=True))],
+        )
 
 
-def _outcome(chance: float, rewards: tuple[float, ...], slopes: list[Floats]) -> Outcome:
-    return Outcome(float(chance), rewards, np.array(slopes), tuple(f"place {k}" for k in range(len(rewards))))
+def _make_outcome(probability: float, rewards: tuple[float, ...], log_gradients: list[Floats]) -> Outcome:
+    return Outcome(
+        float(probability), rewards, np.array(log_gradients), tuple(f"place {k}" for k in range(len(rewards)))
+    )
 
 
 def _sigmoid(x: float) -> float:
     return float(1 / (1 + np.exp(-x)))
 
 
-def _slope(k: int, value: float) -> Floats:
-    slope = np.zeros(len(LOGITS))
-    slope[k] = value
-    return slope
+def _make_log_gradient(k: int, value: float) -> Floats:
+    log_gradient = np.zeros(len(LOGITS))
+    log_gradient[k] = value
+    return log_gradient
 
 
 WORLDS: dict[str, World] = {
@@ -110,7 +121,7 @@ WORLDS: dict[str, World] = {
 
 def compute_gradient(outcomes: list[Outcome]) -> Floats:
     """Return ∇J = Σ p(τ) R(τ) Σ_k ∇ log π."""
-    found: Floats = np.sum([p.chance * sum(p.rewards) * p.slopes.sum(0) for p in outcomes], axis=0)
+    found: Floats = np.sum([p.probability * sum(p.rewards) * p.log_gradients.sum(0) for p in outcomes], axis=0)
     return found
 
 
@@ -144,14 +155,14 @@ turn_mean would equal token_mean."""
 
 @cache
 def make_trajectory(
-    rewards: tuple[float, ...], places: tuple[str, ...], acts: tuple[bool, ...], match: int, branch: int = -1
+    rewards: tuple[float, ...], states: tuple[str, ...], acts: tuple[bool, ...], match: int, branch: int = -1
 ) -> Trajectory:
     """Return a trajectory with one token per turn. Unless `branch` is -1, it branches from the previous match there."""
     stream, turns = Stream(), []
-    for k, (reward, place) in enumerate(zip(rewards, places, strict=True)):
+    for k, (reward, state) in enumerate(zip(rewards, states, strict=True)):
         stream.observe([1 + k])
         stream.append_sampled([8 + acts[k]], [-1.0], k)
-        messages, earned = (Message.of("referee", place),), {"r": reward, "match": 1.0}
+        messages, earned = (Message.of("referee", state),), {"r": reward, "match": 1.0}
         turns.append(
             Turn(
                 index=k,
@@ -169,7 +180,7 @@ def make_trajectory(
                 finish="stop",
                 tokens=1,
                 seconds=0.0,
-                situation=place,
+                situation=state,
             )
         )
     parent = f"m{match - 1}" if branch >= 0 else ""
@@ -197,15 +208,20 @@ Unit = tuple[float, tuple[tuple[Outcome, int], ...]]
 def list_units(outcomes: list[Outcome], paired: bool) -> list[Unit]:
     """Return all single trajectories or, if `paired`, all pairs of a match and a branch from one of its turns."""
     if not paired:
-        return [(one.chance, ((one, -1),)) for one in outcomes]
+        return [(match.probability, ((match, -1),)) for match in outcomes]
     found: list[Unit] = []
-    for one in outcomes:
-        for k in range(len(one.rewards)):
-            same_start = [other for other in outcomes if len(other.rewards) > k and other.acts[:k] == one.acts[:k]]
-            reach_probability = sum(other.chance for other in same_start)
+    for match in outcomes:
+        for k in range(len(match.rewards)):
+            same_start = [
+                branch for branch in outcomes if len(branch.rewards) > k and branch.acts[:k] == match.acts[:k]
+            ]
+            reach_probability = sum(branch.probability for branch in same_start)
             found += [
-                (one.chance / len(one.rewards) * other.chance / reach_probability, ((one, -1), (other, k)))
-                for other in same_start
+                (
+                    match.probability / len(match.rewards) * branch.probability / reach_probability,
+                    ((match, -1), (branch, k)),
+                )
+                for branch in same_start
             ]
     return found
 
@@ -214,8 +230,12 @@ def make_critic(outcomes: list[Outcome], exact: bool) -> dict[str, Callable[[Out
     """Return a critic: functions of a trajectory that return its states' and its acts' values, 0 unless `exact`."""
 
     def compute_return(k: int, act: bool | None) -> float:
-        there = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
-        return sum(o.chance * sum(o.rewards[k:]) for o in there) / sum(o.chance for o in there) if exact else 0.0
+        reached = [o for o in outcomes if len(o.rewards) > k and act in (None, o.acts[k])]
+        return (
+            sum(o.probability * sum(o.rewards[k:]) for o in reached) / sum(o.probability for o in reached)
+            if exact
+            else 0.0
+        )
 
     return {
         "values": lambda o: np.array([compute_return(k, None) for k in range(len(o.rewards))], np.float32),
@@ -237,23 +257,23 @@ def measure_bias(outcomes: list[Outcome], estimator: str, aggregate: str, size: 
     name, settings = ESTIMATORS[estimator]
     rule, paired = choose("estimator", name, **settings), name == "refuel"
     critic = make_critic(outcomes, exact="exact" in estimator)
-    known = {what: {id(o): says(o) for o in outcomes} for what, says in critic.items()}
+    known = {kind: {id(o): says(o) for o in outcomes} for kind, says in critic.items()}
     mean, square = np.zeros(len(LOGITS)), 0.0
     for combination in itertools.product(list_units(outcomes, paired), repeat=size // 2 if paired else size):
-        chance = float(np.prod([each for each, _ in combination]))
+        probability = float(np.prod([each for each, _ in combination]))
         members = [member for _, unit in combination for member in unit]
         batch = [p for p, _ in members]
         batch_of_turns = TurnBatch(
-            [make_trajectory(p.rewards, p.places, p.acts, m, branch) for m, (p, branch) in enumerate(members)],
+            [make_trajectory(p.rewards, p.states, p.acts, m, branch) for m, (p, branch) in enumerate(members)],
             memory={},
-            measures={what: [of[id(p)] for p in batch] for what, of in known.items()},
+            measures={kind: [of[id(p)] for p in batch] for kind, of in known.items()},
         )
         values = rule(batch_of_turns, batch_of_turns.column(lambda turn: turn.rewards["r"]))
         advantages: Floats = getattr(values, "values", values)
-        slopes = np.concatenate([p.slopes for p in batch])
-        step = (advantages * compute_weights(aggregate, [len(p.rewards) for p in batch])) @ slopes
-        mean += chance * step
-        square += chance * float(step @ step)
+        log_gradients = np.concatenate([p.log_gradients for p in batch])
+        step = (advantages * compute_weights(aggregate, [len(p.rewards) for p in batch])) @ log_gradients
+        mean += probability * step
+        square += probability * float(step @ step)
     true_gradient = compute_gradient(outcomes)
     scale = float(mean @ true_gradient / (true_gradient @ true_gradient))
     length = float(np.linalg.norm(mean))

@@ -47,7 +47,7 @@ ROLES = ("opener", "responder")
 TARGET = 0.02
 """Maximum time of credit assignment, as a share of learning."""
 SELECT: list[Any] = ["void_turns", "zero_variance", "overlong"]
-OPENING, HEARD, SAID = 60, 8, 8
+OPENING, OBSERVED_TOKENS, REPLY_TOKENS = 60, 8, 8
 """Tokens of a stream's rules, of each turn's observation, and of each reply, as in a small text game."""
 
 
@@ -57,38 +57,40 @@ OPENING, HEARD, SAID = 60, 8, 8
 def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -> list[Trajectory]:
     """Return `count` random trajectories of `turns` turns, `group` per deal and role, with rewards every third turn."""
     rng = np.random.default_rng(SEED)
-    found = []
+    trajectories = []
     for i in range(count):
         role, deal = ROLES[i % 2], i // 2 // group
         stream = Stream()
         stream.observe(rng.integers(5, vocabulary, OPENING).tolist())
-        own = []
+        own_turns = []
         for k in range(turns):
-            stream.observe(rng.integers(5, vocabulary, HEARD).tolist())
-            stream.append_sampled(rng.integers(5, vocabulary, SAID).tolist(), rng.normal(-1, 0.3, SAID).tolist(), 2 * k)
-            heard = (Message.of("referee", f"state {rng.integers(50)}"),)
+            stream.observe(rng.integers(5, vocabulary, OBSERVED_TOKENS).tolist())
+            stream.append_sampled(
+                rng.integers(5, vocabulary, REPLY_TOKENS).tolist(), rng.normal(-1, 0.3, REPLY_TOKENS).tolist(), 2 * k
+            )
+            messages = (Message.of("referee", f"state {rng.integers(50)}"),)
             rewards = {"deal": float(rng.integers(0, 3))} if k % 3 == 2 else {}
-            said = f"OFFER {rng.integers(9)}"
-            own.append(
+            reply = f"OFFER {rng.integers(9)}"
+            own_turns.append(
                 Turn(
                     index=2 * k,
                     seat=role,
                     role=role,
                     policy="shared",
                     version=1,
-                    messages=heard,
-                    raw=said,
-                    public=said,
+                    messages=messages,
+                    raw=reply,
+                    public=reply,
                     private="",
-                    action=said,
+                    action=reply,
                     valid=True,
                     rewards=rewards,
                     finish="stop",
-                    tokens=SAID,
+                    tokens=REPLY_TOKENS,
                     seconds=0.0,
                 )
             )
-        found.append(
+        trajectories.append(
             Trajectory(
                 match=f"{i // 2:05d}",
                 game="g",
@@ -97,12 +99,12 @@ def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -
                 policy="shared",
                 version=1,
                 trained=True,
-                turns=tuple(own),
+                turns=tuple(own_turns),
                 streams=(stream,),
                 seed=deal,
             )
         )
-    return found
+    return trajectories
 
 
 # -- the cost of credit assignment ---------------------------------------------------------------------------
@@ -111,7 +113,7 @@ def make_trajectories(count: int, turns: int, vocabulary: int, group: int = 8) -
 def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[str, Any]:
     """Time credit assignment with selection, for each estimator, and learning from the same trajectories."""
     model = load_model(resolve("nano"))
-    found = make_trajectories(count, turns, model.config.vocab_size)
+    trajectories = make_trajectories(count, turns, model.config.vocab_size)
     needs_no_model = [n for n, f in ESTIMATORS.items() if not getattr(f, "needs", ())]
     specs = {
         name: CreditSpec.model_validate(dict(estimator=name, select=SELECT))
@@ -120,24 +122,24 @@ def measure_cost(count: int = 4096, turns: int = 10, rounds: int = 3) -> dict[st
     }
 
     def credit(spec: CreditSpec) -> list[CreditedTrajectory]:
-        return assign(TurnBatch(found, rng=np.random.default_rng(SEED)), spec)
+        return assign(TurnBatch(trajectories, rng=np.random.default_rng(SEED)), spec)
 
     seconds = time_in_turns({name: partial(credit, spec) for name, spec in specs.items()}, rounds)
     credited = credit(CreditSpec())
-    heat = dict.fromkeys(ROLES, 1.0)
-    sampling = time_in_turns({"samples": lambda: make_samples(credited, heat)}, rounds)["samples"]
-    samples = make_samples(credited, heat)
+    temperatures = dict.fromkeys(ROLES, 1.0)
+    sampling = time_in_turns({"samples": lambda: make_samples(credited, temperatures)}, rounds)["samples"]
+    samples = make_samples(credited, temperatures)
     trainer = PolicyTrainer("p", model, LearnSpec(lr=0.0, regularisers={}, gate_tolerance=1e9, token_budget=8192))
     learning, _ = time_call(lambda: trainer.carry_out(trainer.plan(samples, np.random.default_rng(SEED))))
-    middle = {name: median(each) for name, each in seconds.items()}
+    medians = {name: median(each) for name, each in seconds.items()}
     return {
         "what": f"{count} trajectories of {turns} turns, {sum(len(s.advantages) for s in samples)} sampled tokens; "
         f"credit: named rewards, selection ({', '.join(SELECT)}) and the estimator; learn: one optimiser step of nano "
         "on the same streams. An iteration also plays and commits, so the true shares are smaller",
-        "seconds": {"credit": seconds, "credit_median": middle, "samples": sampling, "learn": learning},
-        "share_of_learning": {name: value / learning for name, value in middle.items()},
+        "seconds": {"credit": seconds, "credit_median": medians, "samples": sampling, "learn": learning},
+        "share_of_learning": {name: value / learning for name, value in medians.items()},
         "target": TARGET,
-        "met": max(middle.values()) / learning < TARGET,
+        "met": max(medians.values()) / learning < TARGET,
     }
 
 
@@ -158,8 +160,8 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
     model = load_model(resolve("nano")).eval()
     arms: dict[str, Any] = {}
     for turns in lengths:
-        found = make_trajectories(matches, turns, model.config.vocab_size)
-        packed = make_samples(assign(TurnBatch(found), CreditSpec()), dict.fromkeys(ROLES, 1.0))
+        trajectories = make_trajectories(matches, turns, model.config.vocab_size)
+        packed = make_samples(assign(TurnBatch(trajectories), CreditSpec()), dict.fromkeys(ROLES, 1.0))
         by_turn = [one for sample in packed for one in split_by_turn(sample)]
         one, other = compute_gradient(model, packed), compute_gradient(model, by_turn)
         seconds = time_in_turns(
@@ -175,11 +177,11 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
             "ratio": median(b / a for a, b in zip(seconds["packed"], seconds["per turn"], strict=True)),
             "gradient_gap": float((one - other).abs().max() / one.abs().max()),
         }
-    grown = {
+    token_growth = {
         name: {f"{a} to {b}": arms[b]["tokens"][name] / arms[a]["tokens"][name] for a, b in _steps(list(arms))}
         for name in ("packed", "per turn")
     }
-    time = {
+    second_growth = {
         name: {
             f"{a} to {b}": median(arms[b]["seconds"][name]) / median(arms[a]["seconds"][name])
             for a, b in _steps(list(arms))
@@ -192,41 +194,41 @@ def measure_packing(lengths: Sequence[int] = (5, 10, 20), matches: int = 16, rou
         "apart; no opening is shared between streams in either arm. gradient_gap: largest difference of a gradient's "
         "entry, over the largest entry",
         "by_turns": arms,
-        "growth_of_tokens": grown,
-        "growth_of_seconds": time,
+        "growth_of_tokens": token_growth,
+        "growth_of_seconds": second_growth,
     }
 
 
 def split_by_turn(sample: Sample) -> list[Sample]:
     """Split a sample into one sample per turn, each with the history before it and the same advantages."""
-    found = []
+    samples = []
     ids, turns = sample.stream.ids, np.asarray(sample.stream.turns)
     for turn in sorted({int(t) for t in turns} - {OBSERVED}):
-        rows, own = np.flatnonzero(turns == turn), sample.turns == turn
+        rows, is_own = np.flatnonzero(turns == turn), sample.turns == turn
         end = int(rows[-1]) + 1
         mask = (turns[:end] == turn).tolist()
         logprobs = [p if m else 0.0 for p, m in zip(sample.stream.logprobs[:end], mask, strict=True)]
         marks = [turn if m else OBSERVED for m in mask]
-        found.append(
+        samples.append(
             replace(
                 sample,
                 stream=Stream(ids[:end], mask, logprobs, marks),
-                advantages=sample.advantages[own],
-                behaviour=sample.behaviour[own],
-                places=sample.places[own],
-                learned=sample.learned[own],
+                advantages=sample.advantages[is_own],
+                behaviour=sample.behaviour[is_own],
+                places=sample.places[is_own],
+                learned=sample.learned[is_own],
             )
         )
-    return found
+    return samples
 
 
 def compute_gradient(model: Any, samples: Sequence[Sample], budget: int = 4096) -> torch.Tensor:
     """Return the flattened gradient of the mean token loss, without sharing prefixes between streams."""
     model.zero_grad()
     scorer, total = StreamScorer(model), sum(len(s.advantages) for s in samples)
-    streams, heat = [s.stream for s in samples], [s.temperature for s in samples]
+    streams, temperatures = [s.stream for s in samples], [s.temperature for s in samples]
     with patch.object(agents.packing, "_count_prefix", lambda family: 0):
-        for batch in pack(streams, heat, budget):
+        for batch in pack(streams, temperatures, budget):
             tokens = make_token_batch(batch, scorer(batch), samples, None, Clock(), {})
             (policy_gradient(tokens).loss.sum() / total).backward()  # type: ignore[no-untyped-call]
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).clone()

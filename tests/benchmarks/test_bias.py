@@ -16,10 +16,10 @@ EXACT = 1e-9
 def test_the_gradient_is_that_of_the_expected_return() -> None:
     for world in bias.WORLDS.values():
         outcomes = world(bias.LOGITS)
-        assert sum(outcome.chance for outcome in outcomes) == pytest.approx(1, abs=EXACT)
+        assert sum(outcome.probability for outcome in outcomes) == pytest.approx(1, abs=EXACT)
 
         def value(logits: np.ndarray, world: Any = world) -> float:
-            return sum(one.chance * sum(one.rewards) for one in world(logits))
+            return sum(one.probability * sum(one.rewards) for one in world(logits))
 
         step = 1e-5 * np.eye(len(bias.LOGITS))
         slopes = [(value(bias.LOGITS + e) - value(bias.LOGITS - e)) / 2e-5 for e in step]
@@ -49,7 +49,7 @@ def test_pairs_are_matches_with_their_branches() -> None:
     """A pair's probability is that of the match, of a random turn, and of the branch from there."""
     for world in bias.WORLDS.values():
         units = bias.list_units(world(bias.LOGITS), paired=True)
-        assert sum(chance for chance, _ in units) == pytest.approx(1, abs=EXACT)
+        assert sum(probability for probability, _ in units) == pytest.approx(1, abs=EXACT)
         for _, ((match, _), (branch, at)) in units:
             assert match.acts[:at] == branch.acts[:at]
     same = bias.measure_bias(bias.enumerate_fixed_length(bias.LOGITS), "refuel", bias.AGGREGATES[0], size=2)
