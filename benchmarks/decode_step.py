@@ -52,8 +52,8 @@ def serve() -> None:
     precision, folder = Precision(find_fastest_precision()), resolve(DEFAULT)
     engine, base = InProcessEngine(precision), Bases(precision)(folder)
     wait(engine.publish("base", 0, FolderWeights(folder)))
-    one = AdapterOnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
-    wait(engine.publish("adapter", 0, ModuleWeights(one)))
+    adapter_weights = AdapterOnBase(create_adapter(base, AdapterSpec(), 0), base, folder, DEFAULT)
+    wait(engine.publish("adapter", 0, ModuleWeights(adapter_weights)))
     channel.receive()
     channel.send(precision=precision.value)
     while (request := channel.receive()) is not None:
@@ -72,12 +72,12 @@ def serve() -> None:
 def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, Any]:
     """Return the milliseconds per step by policy, rows and checkout. The first round is a warm-up."""
     found: dict[str, Any] = {}
-    with ExitStack() as open_ones:
+    with ExitStack() as stack:
         peers = {}
         for name, root in checkouts.items():
             path = os.pathsep.join([str(root), *filter(None, [ORIGINAL_ENVIRONMENT.get("PYTHONPATH")])])
             command = [sys.executable, __file__, "--serve"]
-            peers[name] = open_ones.enter_context(PeerProcess(command, ORIGINAL_ENVIRONMENT | {"PYTHONPATH": path}))
+            peers[name] = stack.enter_context(PeerProcess(command, ORIGINAL_ENVIRONMENT | {"PYTHONPATH": path}))
         found["precision"] = {name: peer.ask()["precision"] for name, peer in peers.items()}
         for policy in POLICIES:
             for rows in ROWS[:2] if quick else ROWS:
@@ -86,17 +86,17 @@ def measure(checkouts: dict[str, Path], rounds: int, quick: bool) -> dict[str, A
                     for name, peer in peers.items():
                         request = {"policy": policy, "rows": rows, "round": number, "steps": 4 if quick else STEPS}
                         times[name].append(peer.ask(**request)["milliseconds"])
-                kept = {name: each[1:] for name, each in times.items()}
-                own = {name: {"median": median(each), "rounds": each} for name, each in kept.items()}
-                found.setdefault(policy, {})[str(rows)] = own
+                measured = {name: each[1:] for name, each in times.items()}
+                summary = {name: {"median": median(each), "rounds": each} for name, each in measured.items()}
+                found.setdefault(policy, {})[str(rows)] = summary
     return found
 
 
 def format_summary(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of the printed summary."""
     for policy in POLICIES:
-        for rows, own in found[policy].items():
-            texts = "   ".join(f"{name} {each['median']:6.1f} ms" for name, each in own.items())
+        for rows, summaries in found[policy].items():
+            texts = "   ".join(f"{name} {summary['median']:6.1f} ms" for name, summary in summaries.items())
             yield f"{policy:8} {rows:>4} rows   {texts}"
 
 

@@ -72,13 +72,13 @@ async def sample_raw(llm: Any, requests: list[Request]) -> None:
     await asyncio.gather(*map(sample_one, requests))
 
 
-def measure_play(vllm: VLLMEngine, here: InProcessEngine, widths: Sequence[int], rounds: int) -> dict[str, Any]:
+def measure_play(vllm: VLLMEngine, in_process: InProcessEngine, widths: Sequence[int], rounds: int) -> dict[str, Any]:
     """Return the tokens per second of all arms and their ratios, by number of simultaneous turns (`widths`)."""
     llm = vllm._servers["trained p"].llm
     arms: dict[str, Callable[[list[Request]], Any]] = {
         "raw vLLM": lambda requests: wait(sample_raw(llm, requests)),
         "vllm": lambda requests: wait(vllm.generate(requests)),
-        "in process": lambda requests: wait(here.generate(requests)),
+        "in process": lambda requests: wait(in_process.generate(requests)),
     }
     numbers, play = itertools.count(1), dict[str, Any]()
     for width in widths:
@@ -87,11 +87,11 @@ def measure_play(vllm: VLLMEngine, here: InProcessEngine, widths: Sequence[int],
             for name, sample in arms.items():
                 requests = make_requests(width, next(numbers))
                 rates[name].append(width * REPLY / time_call(partial(sample, requests))[0])
-        kept = {name: found[1:] or found for name, found in rates.items()}
+        measured = {name: found[1:] or found for name, found in rates.items()}
         play[str(width)] = {
-            "tokens per second": kept,
-            "vllm ÷ raw vLLM": compute_ratios(kept["vllm"], kept["raw vLLM"])["median"],
-            "in process ÷ vllm": compute_ratios(kept["in process"], kept["vllm"])["median"],
+            "tokens per second": measured,
+            "vllm ÷ raw vLLM": compute_ratios(measured["vllm"], measured["raw vLLM"])["median"],
+            "in process ÷ vllm": compute_ratios(measured["in process"], measured["vllm"])["median"],
         }
         print(width, json.dumps(play[str(width)]), flush=True)
     return play
@@ -115,9 +115,9 @@ def measure_prefix_cache(vllm: VLLMEngine) -> dict[str, Any]:
 def measure_publishing(vllm: VLLMEngine, module: Any, model: str, precision: Precision, rounds: int) -> dict[str, Any]:
     """Return the seconds to publish all weights, to publish an adapter, and to copy the bytes of all weights once."""
     size = sum(p.numel() for p in module.parameters()) * (2 if precision is Precision.BF16 else 4)
-    whole, copies = [], []
+    full, copies = [], []
     for version in range(1, rounds + 1):
-        whole.append(time_call(partial(_publish, vllm, "p", version, ModuleWeights(module)))[0])
+        full.append(time_call(partial(_publish, vllm, "p", version, ModuleWeights(module)))[0])
         with tempfile.TemporaryDirectory(dir=vllm._scratch) as scratch:
             source = Path(scratch) / "bytes"
             source.write_bytes(b"\0" * size)
@@ -129,8 +129,8 @@ def measure_publishing(vllm: VLLMEngine, module: Any, model: str, precision: Pre
         weights = wrap_adapter(adapter, base, folder, model)
         adapters.append(time_call(partial(_publish, vllm, "a", version, weights))[0])
     return {
-        "bytes": size, "whole seconds": whole, "copying the bytes once, seconds": copies,
-        "adapter seconds": adapters[1:], "whole ÷ copy": compute_ratios(whole, copies)["median"],
+        "bytes": size, "whole seconds": full, "copying the bytes once, seconds": copies,
+        "adapter seconds": adapters[1:], "whole ÷ copy": compute_ratios(full, copies)["median"],
     }  # fmt: skip
 
 
@@ -147,12 +147,12 @@ def main() -> None:
     precision = Precision.FP32 if quick else Precision(find_fastest_precision())
     module = load_module(resolve(model))
     spec = EngineSpec(kind="vllm", max_batch=256, cache_mb=2048, max_model_len=512)
-    vllm, here = VLLMEngine(spec, precision), InProcessEngine(precision)
+    vllm, in_process = VLLMEngine(spec, precision), InProcessEngine(precision)
     wait(vllm.open())
     seconds, _ = time_call(partial(_publish, vllm, "p", 0, ModuleWeights(module)))
     result: dict[str, Any] = {"model": model, "bf16": precision is Precision.BF16, "start_seconds": seconds}
-    _publish(here, "p", 0, ModuleWeights(module))
-    result["play"] = measure_play(vllm, here, widths, rounds)
+    _publish(in_process, "p", 0, ModuleWeights(module))
+    result["play"] = measure_play(vllm, in_process, widths, rounds)
     result["prefix cache"] = measure_prefix_cache(vllm)
     result["publish"] = measure_publishing(vllm, module, model, precision, rounds)
     wait(vllm.close())

@@ -32,7 +32,7 @@ from arena.fits.shape import read_shape
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs" / "what-fits.md"
-SEED, WITHIN, RANDOM = 0, 0.15, "random-0.5b"
+SEED, TOLERANCE, RANDOM = 0, 0.15, "random-0.5b"
 RANDOM_CONFIG = {
     "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
     "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 4096,
@@ -55,12 +55,12 @@ class Work:
     adapters: int = 0
 
     @property
-    def fresh(self) -> int:
+    def new_tokens(self) -> int:
         """Number of a context's tokens in the first turn."""
         return 3 * self.context // 8
 
     @property
-    def reply(self) -> int:
+    def reply_tokens(self) -> int:
         """Maximum tokens of a reply, which is half of what a turn adds to a context."""
         return self.context // 8
 
@@ -106,15 +106,17 @@ def measure_playing(work: Work, folder: Path) -> dict[str, float]:
     reset_peak()
 
     def draw_ids(count: int) -> list[int]:
-        return [int(one) for one in rng.integers(5, vocabulary, count)]
+        return [int(token) for token in rng.integers(5, vocabulary, count)]
 
     async def play_turns() -> None:
-        streams = [draw_ids(work.fresh) for _ in range(work.rows)]
-        while len(streams[0]) + work.reply <= work.context:
-            lengths = rng.integers(work.reply // 2, work.reply + 1, work.rows)  # replies end at different times
+        streams = [draw_ids(work.new_tokens) for _ in range(work.rows)]
+        while len(streams[0]) + work.reply_tokens <= work.context:
+            lengths = rng.integers(
+                work.reply_tokens // 2, work.reply_tokens + 1, work.rows
+            )  # replies end at different times
             requests = [make_request(ids, int(lengths[i]), str(i), "a", (SEED, i)) for i, ids in enumerate(streams)]
-            for ids, said in zip(streams, await engine.generate(requests), strict=True):
-                ids += [*said.ids, *draw_ids(2 * work.reply - len(said.ids))]
+            for ids, reply in zip(streams, await engine.generate(requests), strict=True):
+                ids += [*reply.ids, *draw_ids(2 * work.reply_tokens - len(reply.ids))]
 
     asyncio.run(play_turns())
     return {"loading": loaded, "play": read_memory()["peak"]}
@@ -169,7 +171,7 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
     shape, files = read_shape(model)
     place = Place(Precision(work.precision), packs=packs)
     if work.phase == "play":
-        sizes = PlayWorkload(work.rows, work.rows, work.context, work.fresh)
+        sizes = PlayWorkload(work.rows, work.rows, work.context, work.new_tokens)
         return {
             "loading": estimate_loading(shape, place, files, frozen=True),
             "play": estimate_play(shape, place, sizes),
@@ -186,7 +188,7 @@ def estimate_memory(work: Work, model: str, packs: bool) -> dict[str, dict[str, 
 
 def compare(work: Work, folder: str) -> list[dict[str, Any]]:
     """Measure the work in a new process. Returns a row per phase with estimate, measurement and their ratio."""
-    found = estimate_memory(work, folder, can_pack_here())
+    estimates = estimate_memory(work, folder, can_pack_here())
     peaks = run_script("fits.py", "--work", json.dumps(asdict(work)), "--folder", folder)
     rows = [
         {
@@ -197,7 +199,7 @@ def compare(work: Work, folder: str) -> list[dict[str, Any]]:
             "measured_gb": peaks[phase],
             "ratio": sum(parts.values()) / 1e9 / peaks[phase],
         }
-        for phase, parts in found.items()
+        for phase, parts in estimates.items()
     ]
     print("\n".join(format_table(rows).splitlines()[2:]), flush=True)
     return rows
@@ -259,10 +261,10 @@ def main() -> None:
         "machine": describe_environment(),
         "seed": SEED,
         "packs": can_pack_here(),
-        "within": WITHIN,
+        "within": TOLERANCE,
         "rows": rows,
     }
-    result["met"] = all(abs(row["ratio"] - 1) <= WITHIN for row in rows)
+    result["met"] = all(abs(row["ratio"] - 1) <= TOLERANCE for row in rows)
     write_result("fits", result, options.quick)
     if not options.quick:
         update_page(rows)

@@ -23,7 +23,7 @@ import games
 from arena.doctor import describe_environment
 from games.contracts import View
 
-ROUNDS, MATCHES, MOST_ACTS = 5, {"textworld": 6, "gymnasium": 40, "gem": 40}, 50
+ROUNDS, MATCHES, MAX_ACTS = 5, {"textworld": 6, "gymnasium": 40, "gem": 40}, 50
 NAMES = (
     "textworld:w2-o3-q4", "textworld:cooking(recipe=2,take=1,open=true,cook=true,cut=true,go=6)",
     "gymnasium:FrozenLake-v1", "gymnasium:Taxi-v4", "gymnasium:CartPole-v1",
@@ -39,7 +39,7 @@ def play_adapted(name: str, matches: int) -> int:
         game.reset(seed=seed)
         rng, player = random.Random(seed), game.players.get("random")
         act = player(game, seed) if player else lambda view, rng=rng: rng.choice(view.legal)
-        while not game.ended and game.turns < MOST_ACTS:
+        while not game.ended and game.turns < MAX_ACTS:
             game.step(act(View.of(game, "agent", game.turns)))
             acts += 1
     return acts
@@ -54,7 +54,7 @@ def play_textworld(name: str, matches: int) -> int:
     for seed in range(matches):
         env, state = start_game(path)
         rng = random.Random(seed)
-        for _ in range(MOST_ACTS):
+        for _ in range(MAX_ACTS):
             state, _, is_over = env.step(rng.choice(state.admissible_commands))
             acts += 1
             if is_over:
@@ -72,7 +72,7 @@ def play_gymnasium(name: str, matches: int) -> int:
         env = gymnasium.make(name, disable_env_checker=True)
         _, info = env.reset(seed=seed)
         env.action_space.seed(seed)
-        for _ in range(MOST_ACTS):
+        for _ in range(MAX_ACTS):
             _, _, is_over, is_cut, info = env.step(env.action_space.sample(info.get("action_mask")))
             acts += 1
             if is_over or is_cut:
@@ -88,7 +88,7 @@ def play_gem(name: str, matches: int) -> int:
     for seed in range(matches):
         env = gem.make(name)
         env.reset(seed=seed)
-        for _ in range(MOST_ACTS):
+        for _ in range(MAX_ACTS):
             _, _, is_over, is_cut, _ = env.step(env.sample_random_action())
             acts += 1
             if is_over or is_cut:
@@ -103,9 +103,9 @@ BARE: dict[str, Callable[[str, int], int]] = {
 
 def measure_rate(play: Callable[[str, int], int], name: str, matches: int) -> float:
     """Play matches and return the acts per CPU second."""
-    begun = time.process_time()
+    start = time.process_time()
     acts = play(name, matches)
-    return acts / (time.process_time() - begun)
+    return acts / (time.process_time() - start)
 
 
 def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
@@ -121,10 +121,10 @@ def measure(name: str, rounds: int, share: float) -> dict[str, Any]:
         (measure_rate(play_adapted, name, matches), measure_rate(BARE[library], rest, matches)) for _ in range(rounds)
     ]
     return {
-        "ours": median(own for own, _ in pairs),
+        "ours": median(ours for ours, _ in pairs),
         "bare": median(bare for _, bare in pairs),
-        "ratio": median(own / bare for own, bare in pairs),
-        "added_us": 1e6 * median(1 / own - 1 / bare for own, bare in pairs),
+        "ratio": median(ours / bare for ours, bare in pairs),
+        "added_us": 1e6 * median(1 / ours - 1 / bare for ours, bare in pairs),
     }
 
 

@@ -34,9 +34,9 @@ WHAT = (
     "first update is not timed. play: a batch of replies of 32 tokens, caches empty, prefill included. memory: torch's "
     "peak on the device; estimate: arena.fits.formulas.estimate_update without the parts that are not on the device"
 )
-ELSEWHERE = ("libraries", "compiled products")
+NOT_ON_DEVICE = ("libraries", "compiled products")
 """Parts of the estimate that are not on the GPU."""
-WITHIN = 0.25
+TOLERANCE = 0.25
 """Accepted relative error of the estimate. Its constants were fitted on a CPU to models of up to 0.5B."""
 BUDGET = 4096
 """Token budget of a pass, padding included."""
@@ -45,19 +45,19 @@ BUDGET = 4096
 def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     """Measure one model while it plays, learns, and plays again, as in a run."""
     sheet.note("what", WHAT)
-    on_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
-    precision = Precision.BF16 if on_adapter else Precision.BF16_TRUE
+    has_adapter, count, length = name not in size.fully_trained, size.update_shape[0] // 2, 4 * size.context
+    precision = Precision.BF16 if has_adapter else Precision.BF16_TRUE
     model, source = build_model(name, device, dtype=torch.bfloat16 if precision.has_bf16_weights else torch.float32)
     sheet.note("weights", source)
     settings, lessons = model.config.to_dict(), make_lessons(model, True, count, length)
-    weights = make_adapter(model) if on_adapter else ModuleWeights(model)
+    weights = make_adapter(model) if has_adapter else ModuleWeights(model)
     rule = LearnSpec(
         lr=0.0,
         minibatches=2,
         token_budget=BUDGET,
         regularisers={},
         gate_tolerance=1e9,
-        zero_stage=0 if on_adapter else 2,
+        zero_stage=0 if has_adapter else 2,
     )
     trainer, rng = PolicyTrainer("p", weights.module, rule, True, weights.base), np.random.default_rng(0)
     samples, rows = [make_sample(lesson) for lesson in lessons], size.batch_sizes[-1]
@@ -70,17 +70,17 @@ def measure_large(sheet: Sheet, size: Size, device: torch.device, name: str) -> 
         learned.append(time_call(lambda: trainer.carry_out(trainer.plan(samples, rng)))[0])
     memory, played_again = read_peak_memory(), _time_play(engine, weights, size)
     rate, play_rate = count * length / median(learned[1:]), rows * size.decoded_tokens / played_again
-    estimate = _estimate_memory(settings, name, precision, device, AdapterSpec().rank if on_adapter else None)
+    estimate = _estimate_memory(settings, name, precision, device, AdapterSpec().rank if has_adapter else None)
     sheet.note("streams", {"learned": [count, length], "played": [rows, size.context, size.decoded_tokens]})
     sheet.note("figures", {"learn_seconds": learned, "play_seconds": [played, played_again], "memory_gb": memory})
     sheet.note("estimate_gb", estimate)
-    method = f"an adapter of rank {AdapterSpec().rank}" if on_adapter else "all weights, bf16-true"
+    method = f"an adapter of rank {AdapterSpec().rank}" if has_adapter else "all weights, bf16-true"
     speeds = f"learns {rate:,.0f} tok/s, {rows} in flight write {play_rate:,.0f} tok/s"
     sheet.claim(f"{name}, {method}", speeds)
     ratio = sum(estimate.values()) / memory["allocated"] if memory else None
     comparison = f"{sum(estimate.values()):.1f} GB estimated"
     comparison += f", {memory['allocated']:.1f} GB measured, ratio {ratio:.2f}" if ratio else ", no device to watch"
-    sheet.claim(f"{name}: memory of an update", comparison, abs(ratio - 1) <= WITHIN if ratio else None)
+    sheet.claim(f"{name}: memory of an update", comparison, abs(ratio - 1) <= TOLERANCE if ratio else None)
 
 
 def make_adapter(model: Any) -> ModuleWeights:
@@ -110,4 +110,4 @@ def _estimate_memory(
     parts = estimate_update(
         count_shape(settings, name), place, LearningWorkload(tokens=BUDGET, sampled=BUDGET // 2, rank=rank)
     )
-    return {part: size / 1e9 for part, size in parts.items() if part not in ELSEWHERE}
+    return {part: size / 1e9 for part, size in parts.items() if part not in NOT_ON_DEVICE}

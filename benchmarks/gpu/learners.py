@@ -35,11 +35,13 @@ class ArenaLearner:
 
     name = "PolicyTrainer"
 
-    def __init__(self, model: Any, bf16: bool, lr: float, token_budget: int, minibatches: int = 1, **more: Any) -> None:
+    def __init__(
+        self, model: Any, bf16: bool, lr: float, token_budget: int, minibatches: int = 1, **settings: Any
+    ) -> None:
         from arena.config.experiment import LearnSpec
         from arena.learn.trainer import PolicyTrainer
 
-        rule = LearnSpec(lr=lr, token_budget=token_budget, minibatches=minibatches, regularisers={}, **more)
+        rule = LearnSpec(lr=lr, token_budget=token_budget, minibatches=minibatches, regularisers={}, **settings)
         self.trainer, self.rng = PolicyTrainer("p", model, rule, bf16), np.random.default_rng(0)
 
     def update(self, lessons: Sequence[Lesson]) -> dict[str, float]:
@@ -56,9 +58,9 @@ def make_sample(lesson: Lesson) -> Any:
     """Convert a lesson to a sample for the trainer, with every sampled token in the loss."""
     from arena.learn.samples import Sample
 
-    own = np.asarray(lesson.stream.mask, bool)
-    behaviour = np.asarray(lesson.stream.logprobs, np.float32)[own]
-    places = np.unique(np.asarray(lesson.stream.turns)[own], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    is_sampled = np.asarray(lesson.stream.mask, bool)
+    behaviour = np.asarray(lesson.stream.logprobs, np.float32)[is_sampled]
+    places = np.unique(np.asarray(lesson.stream.turns)[is_sampled], return_inverse=True)[1].reshape(-1).astype(np.int64)
     learned = np.ones(len(behaviour), bool)
     return Sample(
         stream=lesson.stream,
@@ -117,18 +119,18 @@ def make_lessons(model: Any, bf16: bool, count: int, length: int, seed: int = 0)
 
     The sampled tokens have the model's own log-probabilities.
     """
-    rng, vocabulary, part = np.random.default_rng(seed), model.config.vocab_size, length // 4
+    rng, vocabulary, quarter = np.random.default_rng(seed), model.config.vocab_size, length // 4
     streams = []
     for _ in range(count):
         stream = Stream()
         stream.observe([7] * OPENING)
         for turn in range(2):
-            stream.observe(rng.integers(vocabulary, size=part - OPENING * (turn == 0)).tolist())
-            stream.append_sampled(rng.integers(vocabulary, size=part).tolist(), [0.0] * part, turn)
+            stream.observe(rng.integers(vocabulary, size=quarter - OPENING * (turn == 0)).tolist())
+            stream.append_sampled(rng.integers(vocabulary, size=quarter).tolist(), [0.0] * quarter, turn)
         streams.append(stream)
     for stream, scores in zip(
         streams, score_with_entropy(StreamScorer(model, bf16), streams, [1.0] * count), strict=True
     ):
         logprobs = iter(scores.logprobs.tolist())
-        stream.logprobs = [next(logprobs) if own else 0.0 for own in stream.mask]
+        stream.logprobs = [next(logprobs) if is_sampled else 0.0 for is_sampled in stream.mask]
     return [Lesson(stream, rng.standard_normal(stream.sampled_count)) for stream in streams]

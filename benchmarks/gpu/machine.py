@@ -36,15 +36,15 @@ def _note_environment(sheet: Sheet) -> None:
 
 
 def _note_device(sheet: Sheet) -> None:
-    about = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties(0)
     sheet.note(
         "cuda",
         {
             "runtime": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-            "capability": [about.major, about.minor],
-            "multiprocessors": about.multi_processor_count,
-            "memory_gb": about.total_memory / 1e9,
+            "capability": [properties.major, properties.minor],
+            "multiprocessors": properties.multi_processor_count,
+            "memory_gb": properties.total_memory / 1e9,
             "tf32_products": torch.backends.cuda.matmul.allow_tf32,
         },
     )

@@ -89,12 +89,12 @@ def play_conversations(
     streams, temperatures = [Stream() for _ in range(count)], [1.0 if i % 2 else 0.7 for i in range(count)]
     for turn in range(2):
         for stream in streams:
-            own = rng.integers(vocabulary, size=int(rng.integers(2, 40))).tolist()
-            stream.observe(own if turn else [*opening, *own])
+            new_ids = rng.integers(vocabulary, size=int(rng.integers(2, 40))).tolist()
+            stream.observe(new_ids if turn else [*opening, *new_ids])
         requests = [
             make_request(stream.ids, f"{i}", max_tokens, (seed, turn, i), temperatures[i], vocabulary)
             for i, stream in enumerate(streams)
         ]
-        for stream, said in zip(streams, wait(engine.generate(requests)), strict=True):
-            stream.append_sampled(said.ids, said.logprobs, turn)
+        for stream, reply in zip(streams, wait(engine.generate(requests)), strict=True):
+            stream.append_sampled(reply.ids, reply.logprobs, turn)
     return streams, temperatures

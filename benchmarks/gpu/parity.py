@@ -37,8 +37,8 @@ def check_agreement(sheet: Sheet, size: Size, device: torch.device) -> None:
         model, source = found
         sheet.note(f"{name} weights", source)
         for precision in TOLERANCE:
-            where = f"{name}, {precision}"
-            sheet.attempt(where, partial(_check_model, sheet, where, precision, model, size, device))
+            label = f"{name}, {precision}"
+            sheet.attempt(label, partial(_check_model, sheet, label, precision, model, size, device))
 
 
 def _check_model(sheet: Sheet, label: str, precision: str, model: Any, size: Size, device: torch.device) -> None:

@@ -36,7 +36,7 @@ PARTS: dict[str, Callable[..., Any]] = {
     "one-card": check_two_ranks,
     "vision": run_vision,
 }
-OF_A_MODEL: dict[str, Callable[..., Any]] = {
+MODEL_PARTS: dict[str, Callable[..., Any]] = {
     "speed": measure_speed,
     "train": measure_training,
     "large": measure_large,
@@ -58,7 +58,7 @@ def main() -> None:
     sheet = Sheet(options.out, options.until)
     name = options.part
     kind, _, model = name.partition("-")
-    work = PARTS[name] if name in PARTS else partial(OF_A_MODEL[kind], name=model)
+    work = PARTS[name] if name in PARTS else partial(MODEL_PARTS[kind], name=model)
     device = torch.device("cuda", 0) if options.device == "cuda" else torch.device("cpu")
     sheet.note("device", torch.cuda.get_device_name() if device.type == "cuda" else "cpu")
     sheet.note("versions", {"torch": torch.__version__, "transformers": transformers.__version__})

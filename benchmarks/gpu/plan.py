@@ -33,11 +33,11 @@ from arena.config.experiment import LearnSpec
 
 CODER = "ARENA_QWEN"
 """Environment variable with the folder of Qwen2.5-Coder-0.5B-Instruct (benchmarks/qwen.py)."""
-WINDING_UP = 25.0
+SHUTDOWN_SECONDS = 25.0
 """Time for a run to end after an interrupt."""
-CLOSE = 1e-5
+MAX_DIFFERENCE = 1e-5
 """Maximum difference of a weight between one rank and two."""
-SMALL = 0.01
+ADVANTAGE_SCALE = 0.01
 """Factor on advantages. Adam divides larger gradients by their own size, which would hide a wrong scale."""
 
 
@@ -55,7 +55,7 @@ def run_flagship(sheet: Sheet, size: Size, device: torch.device) -> None:
         text = f"{payoffs[0]:.2f} before, {payoffs[-1]:.2f} after {len(rows)} iterations"
         sheet.claim(f"{size.flagship}: payoff against the panel", text)
     else:
-        sheet.skip(f"{size.flagship}: payoff against the panel", f"{len(payoffs)} evaluations: run this part again")
+        sheet.skip(f"{size.flagship}: payoff against the panel", f"evaluated {len(payoffs)} times: run this part again")
     for name in ("play", "learn"):
         sheet.claim(
             f"seconds to {name}, median", f"{median(row['seconds'][name] for row in rows):.2f}" if rows else "none"
@@ -81,10 +81,10 @@ def _run_recipe(sheet: Sheet, recipe: str, settings: Any, label: str) -> Path:
         command += [word for setting in settings for word in ("--set", setting)]
     process = subprocess.Popen([sys.executable, "-m", "arena", *command, "--json"], stdout=subprocess.DEVNULL)
     try:
-        code = process.wait(max(1.0, sheet.seconds_left - WINDING_UP))
+        code = process.wait(max(1.0, sheet.seconds_left - SHUTDOWN_SECONDS))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
-        process.wait(WINDING_UP)
+        process.wait(SHUTDOWN_SECONDS)
         sheet.note("ended", "by the part's time; the next call resumes it")
         return folder
     if code:
@@ -104,10 +104,10 @@ def _read_payoffs(folder: Path) -> list[float]:
     from arena.store.evaluations import read_evaluations
 
     def mean(evaluation: Any) -> float:
-        paid = [value for cell in evaluation.cells for value in cell.payoff if value is not None]
-        return float(np.mean(paid))
+        payoffs = [value for cell in evaluation.cells for value in cell.payoff if value is not None]
+        return float(np.mean(payoffs))
 
-    return [mean(one) for one in read_evaluations(folder)] if folder.exists() else []
+    return [mean(evaluation) for evaluation in read_evaluations(folder)] if folder.exists() else []
 
 
 def compare_with_trl(sheet: Sheet, size: Size, device: torch.device) -> None:
@@ -135,17 +135,17 @@ def check_two_ranks(sheet: Sheet, size: Size, device: torch.device) -> None:
     if importlib.util.find_spec("ray") is None:
         raise ImportError("No module named 'ray'")
     lessons = make_lessons(build_model("nano", device)[0], False, 12, 64)
-    samples = [make_sample(replace(one, advantages=one.advantages * SMALL)) for one in lessons]
-    seconds, two = time_call(partial(asyncio.run, _train_two_ranks(samples, device)))
-    one = _train_one_rank(samples)
-    first = build_model("nano", device)[0].state_dict()
-    worst, moved = (
-        max(float((other[name].cpu() - value.cpu()).abs().max()) for name, value in one.items())
-        for other in (two, first)
+    samples = [make_sample(replace(each, advantages=each.advantages * ADVANTAGE_SCALE)) for each in lessons]
+    seconds, two_ranks = time_call(partial(asyncio.run, _train_two_ranks(samples, device)))
+    one_rank = _train_one_rank(samples)
+    initial = build_model("nano", device)[0].state_dict()
+    difference, change = (
+        max(float((other[name].cpu() - value.cpu()).abs().max()) for name, value in one_rank.items())
+        for other in (two_ranks, initial)
     )
     sheet.note("seconds with the start of Ray", seconds)
-    text = f"weights differ by {worst:.2g}, and from the first ones by {moved:.2g}"
-    sheet.claim("two ranks on one device = one rank, after 3 updates", text, worst < CLOSE < moved)
+    text = f"weights differ by {difference:.2g}, and from the initial ones by {change:.2g}"
+    sheet.claim("two ranks on one device = one rank, after 3 updates", text, difference < MAX_DIFFERENCE < change)
 
 
 def _make_rule() -> LearnSpec:
@@ -214,11 +214,11 @@ def _measure_rows(sheet: Sheet, size: Size, model: Any, rows: int, rate: float) 
     memory = read_peak_memory()
     short, long = (median(time_replies(new) for _ in range(size.rounds)) for new in (1, size.decoded_tokens))
     step = max(1e-9, long - short) / (size.decoded_tokens - 1)
-    least = count_moved_bytes(model, rows, size.context + size.decoded_tokens // 2) / rate
-    found = {"ms": 1000 * step, "limit_ms": 1000 * least, "tokens_per_second": rows / step, "memory_gb": memory}
+    limit = count_moved_bytes(model, rows, size.context + size.decoded_tokens // 2) / rate
+    found = {"ms": 1000 * step, "limit_ms": 1000 * limit, "tokens_per_second": rows / step, "memory_gb": memory}
     sheet.note(f"decode, {rows} in flight", found)
     text = (
-        f"{1000 * step:.2f} ms a step, {1000 * least:.2f} by bandwidth ({least / step:.0%}); {rows / step:,.0f} tok/s"
+        f"{1000 * step:.2f} ms a step, {1000 * limit:.2f} by bandwidth ({limit / step:.0%}); {rows / step:,.0f} tok/s"
     )
     sheet.claim(f"decode, {rows} in flight", text)
 
@@ -233,13 +233,13 @@ def count_moved_bytes(model: Any, rows: int, context: int) -> float:
 
 def measure_long_updates(sheet: Sheet, size: Size, device: torch.device, name: str) -> None:
     """Measure updates of many tokens, as a share of the peak rate of matrix products. Large models use an adapter."""
-    on_adapter = name not in ("nano", "qwen2-0.5b")
-    model, source = build_model(name, device, dtype=torch.bfloat16 if on_adapter else torch.float32)
+    has_adapter = name not in ("nano", "qwen2-0.5b")
+    model, source = build_model(name, device, dtype=torch.bfloat16 if has_adapter else torch.float32)
     head = model.get_output_embeddings().weight.numel()
     body = sum(p.numel() for p in model.parameters()) - head
     peak = measure_peak_flops(device, size.matmul_width)
     sheet.note("weights", source)
-    weights = make_adapter(model) if on_adapter else ModuleWeights(model)
+    weights = make_adapter(model) if has_adapter else ModuleWeights(model)
     for tokens in size.update_tokens:
         sheet.attempt(
             f"an update of {tokens:,} tokens", partial(_measure_update, sheet, size, weights, tokens, body, head, peak)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from arena.lab import Lab  # needs more packages than the other parts
 
 FIGURES = ("mean_payoff", "valid_rate", "tokens_per_second", "tokens", "seconds")
-LAST = 2
-ENOUGH = {"negotiation-nano": 10, "negotiation": 6}
+LAST_ITERATIONS = 2
+MIN_ITERATIONS = {"negotiation-nano": 10, "negotiation": 6}
 """Minimum iterations for a verdict, by recipe."""
 
 
@@ -28,7 +28,7 @@ def run_negotiation_nano(sheet: Sheet, size: Size, device: torch.device) -> None
     ends = {arm: _average_end(rows, "mean_payoff") for arm, rows in curves.items()}
     count = len(curves["zero"])
     text = f"mean payoff {ends['mars']:.2f}, without credit {ends['zero']:.2f} after {count} iterations"
-    holds = ends["mars"] > ends["zero"] + 1.0 if count >= ENOUGH["negotiation-nano"] else None
+    holds = ends["mars"] > ends["zero"] + 1.0 if count >= MIN_ITERATIONS["negotiation-nano"] else None
     sheet.claim("recipe negotiation-nano learns", f"{text}, {_format_seconds(curves['mars'])}", holds)
 
 
@@ -42,7 +42,7 @@ def run_negotiation(sheet: Sheet, size: Size, device: torch.device) -> None:
     rows = _run_arms(sheet, "negotiation", ("mars",), size)["mars"]
     first, last = rows[0]["mean_payoff"], _average_end(rows, "mean_payoff")
     text = f"mean payoff {first:.2f} at first, {last:.2f} after {len(rows)} iterations"
-    holds = last > first + 1.0 if len(rows) >= ENOUGH["negotiation"] else None
+    holds = last > first + 1.0 if len(rows) >= MIN_ITERATIONS["negotiation"] else None
     sheet.claim(name, f"{text}, {_format_seconds(rows)}", holds)
 
 
@@ -53,13 +53,13 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
     from arena.config.layers import compose
     from arena.config.sources import recipe_layer, set_layer
 
-    own = [*(size.recipe_settings if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
+    settings = [*(size.recipe_settings if recipe == "negotiation-nano" else ()), "checkpoint.every=1000", "seed=0"]
     curves: dict[str, list[dict[str, Any]]] = {arm: [] for arm in arms}
     with ExitStack() as stack:
         labs = {}
         for arm in arms:
             # one more iteration than is played, because the last one would write a checkpoint
-            layers = [*own, f"credit.estimator={arm}", f"iterations={size.iterations + 1}"]
+            layers = [*settings, f"credit.estimator={arm}", f"iterations={size.iterations + 1}"]
             labs[arm] = stack.enter_context(open_lab(compose([recipe_layer(recipe), *map(set_layer, layers)])))
             wait(labs[arm].imitate())
         longest = 0.0
@@ -70,8 +70,8 @@ def _run_arms(sheet: Sheet, recipe: str, arms: tuple[str, ...], size: Size) -> M
             for arm, row in rows.items():
                 curves[arm].append(row)
             longest = max(longest, seconds)
-            kept = {arm: [{name: row[name] for name in FIGURES} for row in rows] for arm, rows in curves.items()}
-            sheet.note(recipe, {"settings": own, "curves": kept})
+            figures = {arm: [{name: row[name] for name in FIGURES} for row in rows] for arm, rows in curves.items()}
+            sheet.note(recipe, {"settings": settings, "curves": figures})
     return curves
 
 
@@ -81,7 +81,7 @@ def _iterate_all(labs: Mapping[str, "Lab"], k: int) -> dict[str, dict[str, Any]]
 
 def _average_end(rows: list[dict[str, Any]], figure: str) -> float:
     """Return a figure's mean over the last iterations."""
-    last = [row[figure] for row in rows[-LAST:]]
+    last = [row[figure] for row in rows[-LAST_ITERATIONS:]]
     return float(sum(last) / len(last))
 
 

@@ -65,10 +65,10 @@ def _score(model: Any, bf16: bool, size: Size) -> Bits:
 
 def _update(model: Any, bf16: bool, size: Size) -> Bits:
     """Return the weights after two steps."""
-    own, lessons = copy.deepcopy(model), make_lessons(model, bf16, size.streams, 64)
-    learner = choose_learner()[0](own, bf16, LR, BUDGET, minibatches=2)
+    copied, lessons = copy.deepcopy(model), make_lessons(model, bf16, size.streams, 64)
+    learner = choose_learner()[0](copied, bf16, LR, BUDGET, minibatches=2)
     learner.update(lessons)
-    return _copy_weights(own)
+    return _copy_weights(copied)
 
 
 def _run_twice(
@@ -138,10 +138,10 @@ def _check_reset(sheet: Sheet, size: Size, device: torch.device) -> None:
         used, fresh = (ArenaLearner(model, False, 0.0, BUDGET) for model in models)
         used.update(lessons)
         used.trainer.optimiser.moments.reset()
-        for one in (used, fresh):
-            one.rng = np.random.default_rng(0)
-            one.trainer.rule = one.trainer.rule.model_copy(update={"lr": LR})
-            one.update(lessons)
+        for learner in (used, fresh):
+            learner.rng = np.random.default_rng(0)
+            learner.trainer.rule = learner.trainer.rule.model_copy(update={"lr": LR})
+            learner.update(lessons)
     _claim_same_weights(sheet, "set back = begun afresh", *models)
 
 

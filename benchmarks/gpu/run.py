@@ -64,25 +64,34 @@ SECONDS = {
 """Time limit of each part on a GPU, in seconds."""
 SLACK = {"cuda": 1.0, "cpu": 6.0}
 """Factor on all limits, by device."""
-WINDING_UP = 8.0
+SHUTDOWN_SECONDS = 8.0
 """Seconds at the end of a part's time for its current work to end, before the process is killed."""
 
 
 def list_parts(size: str) -> list[str]:
     """Return all parts in order: the machine, larger parts, correctness, the learned task, speed, and recipes."""
-    speeds = [f"{what}-{name}" for name in SIZES[size].timed_models for what in ("speed", "train")]
-    larges = [f"large-{name}" for name in SIZES[size].large_models]
-    plan = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed_models[:2])]
-    plan += [*(f"long-{name}" for name in SIZES[size].long_update_models), "vision"]
-    kernels = ["agreement", "resume", "repeat", "learning", *speeds, *larges, "negotiation-nano", "negotiation"]
-    return ["machine", *plan, *kernels]
+    speed_parts = [f"{measurement}-{name}" for name in SIZES[size].timed_models for measurement in ("speed", "train")]
+    large_parts = [f"large-{name}" for name in SIZES[size].large_models]
+    larger_parts = ["flagship", "beside-trl", "one-card", *(f"decode-{name}" for name in SIZES[size].timed_models[:2])]
+    larger_parts += [*(f"long-{name}" for name in SIZES[size].long_update_models), "vision"]
+    other_parts = [
+        "agreement",
+        "resume",
+        "repeat",
+        "learning",
+        *speed_parts,
+        *large_parts,
+        "negotiation-nano",
+        "negotiation",
+    ]
+    return ["machine", *larger_parts, *other_parts]
 
 
 def is_complete(part: dict[str, Any]) -> bool:
     """Return whether a part of earlier results completed all its work without a failure."""
-    cut = part["figures"].get("ended", "").startswith("by the part's time")
-    late = any("time" in line["figure"] and line["verdict"] == "skipped" for line in part["claims"])
-    return not cut and not late and not any(line["verdict"] == "FAILED" for line in part["claims"])
+    was_interrupted = part["figures"].get("ended", "").startswith("by the part's time")
+    lacked_time = any("time" in line["figure"] and line["verdict"] == "skipped" for line in part["claims"])
+    return not was_interrupted and not lacked_time and not any(line["verdict"] == "FAILED" for line in part["claims"])
 
 
 def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any]:
@@ -90,13 +99,13 @@ def run_part(name: str, device: str, size: str, seconds: float) -> dict[str, Any
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "part.json"
         command = [sys.executable, str(HERE / "part.py"), name, "--device", device, "--size", size]
-        command += ["--until", str(time.time() + seconds - WINDING_UP), "--out", str(out)]
+        command += ["--until", str(time.time() + seconds - SHUTDOWN_SECONDS), "--out", str(out)]
         started = time.perf_counter()
         with open(Path(folder) / "output", "w+") as output:
-            fate = _run_command(command, device, seconds, output)
+            failure = _run_command(command, device, seconds, output)
         found = json.loads(out.read_text()) if out.exists() else {"figures": {}, "claims": []}
-    if fate:
-        found["claims"].append(make_row(name, fate, "FAILED"))
+    if failure:
+        found["claims"].append(make_row(name, failure, "FAILED"))
     return {"seconds": time.perf_counter() - started, **found}
 
 
@@ -151,7 +160,7 @@ def main() -> None:
         parser.error(f"unknown part {', '.join(sorted(unknown))}: the parts are {', '.join(SECONDS)}")
     device = options.device or ("cuda" if has_cuda() else "cpu")
     size = "quick" if options.quick else "full" if device == "cuda" else "small"
-    begun, out = time.monotonic(), options.out
+    start, out = time.monotonic(), options.out
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # runs `finally`, which ends the current part
     result: dict[str, Any] = {"command": " ".join(["python", "benchmarks/gpu/run.py", *sys.argv[1:]])}
     result |= {"device": device, "size": size, "seed": 0, "load_at_start": os.getloadavg(), "parts": {}}
@@ -159,8 +168,8 @@ def main() -> None:
         out, earlier = options.resume, json.loads(options.resume.read_text())["parts"]
         result["parts"] = {name: part for name, part in earlier.items() if is_complete(part)}
     for name in options.parts or [name for name in list_parts(size) if name not in result["parts"]]:
-        seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - begun))
-        if seconds < 2 * WINDING_UP:
+        seconds = min(SLACK[device] * SECONDS[name], SLACK[device] * LIMIT - (time.monotonic() - start))
+        if seconds < 2 * SHUTDOWN_SECONDS:
             found: dict[str, Any] = {
                 "seconds": 0.0,
                 "figures": {},
@@ -170,9 +179,9 @@ def main() -> None:
             found = run_part(name, device, size, seconds)
         result["parts"][name] = found
         if out is None:
-            named = re.sub("[^a-z0-9]+", "-", found["figures"].get("device", device).lower()).strip("-")
-            out = RESULTS / f"gpu-{named}{'-quick' if options.quick else ''}.json"
-        result |= {"seconds": time.monotonic() - begun, "load_at_end": os.getloadavg()}
+            device_name = re.sub("[^a-z0-9]+", "-", found["figures"].get("device", device).lower()).strip("-")
+            out = RESULTS / f"gpu-{device_name}{'-quick' if options.quick else ''}.json"
+        result |= {"seconds": time.monotonic() - start, "load_at_end": os.getloadavg()}
         write_json(out, result)
         print_part(name, found)
     failed = [line for part in result["parts"].values() for line in part["claims"] if line["verdict"] == "FAILED"]

@@ -12,9 +12,9 @@ VERDICTS = {True: "ok", False: "FAILED", None: "measured"}
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON file, atomically."""
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(json.dumps(value, indent=1) + "\n")
-    os.replace(beside, path)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps(value, indent=1) + "\n")
+    os.replace(temporary, path)
 
 
 def make_row(claim: str, figure: str, verdict: str) -> dict[str, str]:

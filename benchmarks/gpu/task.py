@@ -55,9 +55,9 @@ class Arm:
             for stream, cue in zip(streams, cues, strict=True):
                 stream.observe([5, CUES[cue]])
             requests: list[Any] = [make_request(s.ids, f"{i}", 1, (version, turn, i)) for i, s in enumerate(streams)]
-            for i, said in enumerate(wait(self.engine.generate(requests))):
-                streams[i].append_sampled(said.ids, said.logprobs, turn)
-                right[i, turn] = said.ids[0] % 2 == cues[i]
+            for i, reply in enumerate(wait(self.engine.generate(requests))):
+                streams[i].append_sampled(reply.ids, reply.logprobs, turn)
+                right[i, turn] = reply.ids[0] % 2 == cues[i]
         return streams, right
 
 
@@ -70,15 +70,15 @@ def learn_task(sheet: Sheet, size: Size, device: torch.device) -> None:
     seconds: list[float] = []
     while len(seconds) < size.updates and sheet.seconds_left > 3 * max(seconds, default=0.0):
         seconds.append(time_call(partial(_update, arms.values()))[0] / len(arms))
-    ends = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
+    final_shares = {name: float(np.mean(arm.shares[-LAST:])) for name, arm in arms.items()}
     curves = {name: arm.shares for name, arm in arms.items()}
-    sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": ends, "seconds": seconds})
+    sheet.note("task", {"what": WHAT, "learner": kind.name, "curves": curves, "last": final_shares, "seconds": seconds})
     is_complete = len(seconds) >= 30
     text = f"{len(seconds)} updates, {1000 * float(np.median(seconds)):.0f} ms each"
-    credit = f"{100 * ends['credit']:.0f} % right after {text}"
-    sheet.claim(f"nano learns a task ({kind.name})", credit, ends["credit"] > LEARNED if is_complete else None)
-    control = CHANCE[0] < ends["control"] < CHANCE[1] if is_complete else None
-    sheet.claim("nano learns nothing without credit", f"{100 * ends['control']:.0f} % right", control)
+    credit = f"{100 * final_shares['credit']:.0f} % right after {text}"
+    sheet.claim(f"nano learns a task ({kind.name})", credit, final_shares["credit"] > LEARNED if is_complete else None)
+    control = CHANCE[0] < final_shares["control"] < CHANCE[1] if is_complete else None
+    sheet.claim("nano learns nothing without credit", f"{100 * final_shares['control']:.0f} % right", control)
 
 
 def _update(arms: Iterable[Arm]) -> None:
