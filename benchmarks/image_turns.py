@@ -35,7 +35,7 @@ from arena.doctor import describe_environment
 from tests.factories.eyes import make_config, make_picture, make_reference_inputs, make_span, make_vision_model
 
 FAMILIES = ("smolvlm", "qwen2_5_vl")
-STREAMS, TEXT, SAID, ROUNDS = 8, 40, 24, 5
+STREAMS, TEXT, REPLY, ROUNDS = 8, 40, 24, 5
 SIZES = {"hidden_size": 384, "intermediate_size": 1024, "num_attention_heads": 6,
          "num_key_value_heads": 6, "head_dim": 64, "vocab_size": 8192}  # fmt: skip
 RESULTS = Path(__file__).parent / "results" / "image_turns.json"
@@ -55,48 +55,48 @@ def make_streams(vision: Any) -> list[Stream]:
     """Return streams of equal length, each with a picture, text and a reply."""
     streams = []
     for seed in range(STREAMS):
-        ids = torch.randint(20, 8000, (TEXT + SAID,), generator=torch.Generator().manual_seed(seed)).tolist()
-        seen, one = make_span(vision, make_picture(seed, 48, 48), 4), Stream()
-        one.observe([*ids[:4], *[vision.image_token] * seen.length, *ids[4:TEXT]], [seen])
-        one.append_sampled(ids[TEXT:], [-1.0] * SAID, 0)
-        streams.append(one)
+        ids = torch.randint(20, 8000, (TEXT + REPLY,), generator=torch.Generator().manual_seed(seed)).tolist()
+        span, stream = make_span(vision, make_picture(seed, 48, 48), 4), Stream()
+        stream.observe([*ids[:4], *[vision.image_token] * span.length, *ids[4:TEXT]], [span])
+        stream.append_sampled(ids[TEXT:], [-1.0] * REPLY, 0)
+        streams.append(stream)
     return streams
 
 
 def make_batch(vision: Any, streams: list[Stream], end: int | None = None) -> dict[str, torch.Tensor]:
     """Return the arguments of transformers' forward pass over the first `end` tokens of all streams, as one batch."""
-    each = [make_reference_inputs(vision, one.ids[:end], one.media) for one in streams]
-    return {name: torch.cat([one[name] for one in each]) for name in each[0]}
+    inputs = [make_reference_inputs(vision, stream.ids[:end], stream.media) for stream in streams]
+    return {name: torch.cat([each[name] for each in inputs]) for name in inputs[0]}
 
 
 def learn_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run the model's own forward and backward pass over the streams."""
-    logits = model(**make_batch(vision, streams)).logits[:, -SAID - 1 : -1]
-    sampled = torch.tensor([one.ids[-SAID:] for one in streams])
+    logits = model(**make_batch(vision, streams)).logits[:, -REPLY - 1 : -1]
+    sampled = torch.tensor([stream.ids[-REPLY:] for stream in streams])
     torch.log_softmax(logits, -1).gather(-1, sampled[..., None]).sum().backward()  # type: ignore[no-untyped-call]
     _clear(model)
 
 
 def learn_here(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Run Arena's forward and backward pass over the streams."""
-    for one in plan_passes(streams, 8192, costs=estimate_costs(model)):
-        StreamScorer(model)(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
+    for plan in plan_passes(streams, 8192, costs=estimate_costs(model)):
+        StreamScorer(model)(build_batch(streams, [1.0] * len(streams), plan)).logprobs.sum().backward()
     model.zero_grad(set_to_none=True)
 
 
 def play_bare(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Sample replies with transformers' `generate`."""
-    inputs = make_batch(vision, streams, len(streams[0]) - SAID)
-    model.generate(**inputs, do_sample=True, min_new_tokens=SAID, max_new_tokens=SAID)
+    inputs = make_batch(vision, streams, len(streams[0]) - REPLY)
+    model.generate(**inputs, do_sample=True, min_new_tokens=REPLY, max_new_tokens=REPLY)
     _clear(model)
 
 
 def play_here(model: Any, vision: Any, streams: list[Stream]) -> None:
     """Sample replies with Arena's engine."""
     requests = []
-    for i, one in enumerate(streams):
-        ids, media = one.before(len(one) - SAID)
-        requests.append(replace(make_request(ids, SAID, str(i), seed=(i,)), media=tuple(media)))
+    for i, stream in enumerate(streams):
+        ids, media = stream.before(len(stream) - REPLY)
+        requests.append(replace(make_request(ids, REPLY, str(i), seed=(i,)), media=tuple(media)))
 
     async def play() -> None:
         engine = InProcessEngine()

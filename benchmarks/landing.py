@@ -64,17 +64,17 @@ class Row(NamedTuple):
 def make_rows(result: dict[str, Any]) -> Iterator[Row]:
     """Yield rows for the panel, for each member (both seats together, largest gain first) and for each control."""
     arms = {arm: [run for run in result["runs"] if run["arm"] == arm] for arm in (result["arm"], *CONTROLS)}
-    own = arms[result["arm"]]
-    yield Row("all six", *_average([run["payoff"] for run in own]), "strong")
-    members = dict.fromkeys(cell.split(", ")[0] for cell in own[0]["cells"])
-    found = [
+    learned = arms[result["arm"]]
+    yield Row("all six", *_average([run["payoff"] for run in learned]), "strong")
+    members = dict.fromkeys(cell.split(", ")[0] for cell in learned[0]["cells"])
+    rows = [
         Row(
             member.replace("_", " "),
-            *_average([c for run in own for n, c in run["cells"].items() if n.startswith(f"{member},")]),
+            *_average([c for run in learned for n, c in run["cells"].items() if n.startswith(f"{member},")]),
         )
         for member in members
     ]
-    yield from sorted(found, key=lambda row: row.before - row.after)
+    yield from sorted(rows, key=lambda row: row.before - row.after)
     for arm, name in CONTROLS.items():
         if arms[arm]:
             before, after, _ = _average([run["payoff"] for run in arms[arm]])
@@ -101,20 +101,20 @@ def draw_dot(x: float, y: float, css_class: str, size: float = 6) -> Markup:
 
 def draw_payoffs(result: dict[str, Any]) -> Iterator[Markup]:
     """Yield the elements of the left half: per bargainer, payoffs before and after, and the best response."""
-    found = list(make_rows(result))
+    rows = list(make_rows(result))
     seeds = sum(run["arm"] == result["arm"] for run in result["runs"])
     yield draw_text(28, 40, "Bargaining: payoff against players that never learn", "title")
     yield draw_text(28, 62, f"SmolLM2-135M on two CPU cores, mean of {seeds} runs; at most 10")
     x, top = Scale(0, 10, 186, 482), 124
-    bottom = top + 32 * (len(found) - 1) + 10
+    bottom = top + 32 * (len(rows) - 1) + 10
     yield draw_path("grid", "".join(f"M{x(v):.1f} {top - 18}V{bottom + 8}" for v in (0, 2, 4, 6, 8, 10)))
     yield from (draw_text(x(v), bottom + 26, str(v), "middle") for v in (0, 2, 4, 6, 8, 10))
-    head = found[0]
-    yield draw_text(x(head.before), top - 26, "before", "middle")
-    yield draw_text(x(head.after), top - 26, "after", "after middle")
-    yield draw_text(x(head.best or 0) - 10, top - 26, "best response", "name")
-    for place, row in enumerate(found):
-        y = top + 32 * place + (10 if row.best is None else 0)
+    panel_row = rows[0]
+    yield draw_text(x(panel_row.before), top - 26, "before", "middle")
+    yield draw_text(x(panel_row.after), top - 26, "after", "after middle")
+    yield draw_text(x(panel_row.best or 0) - 10, top - 26, "best response", "name")
+    for index, row in enumerate(rows):
+        y = top + 32 * index + (10 if row.best is None else 0)
         yield draw_text(172, y + 5, row.name, f"{row.kind} end")
         yield draw_path("same" if row.best is None else "gain", path_data([(x(row.before), y), (x(row.after), y)]))
         if row.best is not None:
@@ -131,8 +131,8 @@ def draw_distances(result: dict[str, Any]) -> Iterator[Markup]:
     runs = {arm: [run["curve"] for run in result["runs"] if run["arm"] == arm] for arm in ("mars", "zero")}
     yield draw_text(596, 62, f"NashConv of a 0.9M model, exact, {len(runs['mars'])} seeds")
     steps = [int(k) for k in runs["mars"][0]]
-    means = {arm: [fmean([run[str(k)]["nash_conv"] for run in own]) for k in steps] for arm, own in runs.items()}
-    highest = max(run[str(k)]["nash_conv"] for own in runs.values() for run in own for k in steps)
+    means = {arm: [fmean([run[str(k)]["nash_conv"] for run in curves]) for k in steps] for arm, curves in runs.items()}
+    highest = max(run[str(k)]["nash_conv"] for curves in runs.values() for run in curves for k in steps)
     x, y = Scale(0, steps[-1], 628, 806), Scale(0, highest, 398, 98)
     marks = [value for value in round_ticks(0, highest) if value]
     yield draw_path("grid", "".join(f"M628 {y(v):.1f}H806" for v in marks))
@@ -145,8 +145,8 @@ def draw_distances(result: dict[str, Any]) -> Iterator[Markup]:
     yield draw_path("mean", path_data((x(k), y(v)) for k, v in zip(steps, means["mars"], strict=True)))
     ends = [y(means["zero"][-1]), y(means["mars"][-1]), y(0)]
     labels = [("no advantages", "quiet"), (f"by reward {means['mars'][-1]:.2f}", "after"), ("equilibrium", "name")]
-    for at, (label, kind) in zip(spread(ends, 20, 98, 400), labels, strict=True):
-        yield draw_text(816, at + 5, label, kind)
+    for position, (label, kind) in zip(spread(ends, 20, 98, 400), labels, strict=True):
+        yield draw_text(816, position + 5, label, kind)
 
 
 def draw_picture() -> str:

@@ -57,18 +57,18 @@ def make_streams(workload: str) -> list[Any]:
 
     from agents.stream import Stream
 
-    count, least, most = WORKLOADS[workload]
-    rng, found = np.random.default_rng(0), []
+    count, shortest, longest = WORKLOADS[workload]
+    rng, streams = np.random.default_rng(0), []
     for _ in range(count):
-        stream, turn, length = Stream(), 0, int(rng.integers(least, most + 1))
+        stream, turn, length = Stream(), 0, int(rng.integers(shortest, longest + 1))
         while len(stream) < length:
             observed, sampled = (rng.integers(100, 40_000, min(16, length - len(stream))).tolist() for _ in range(2))
             stream.observe(observed)
             sampled = sampled[: length - len(stream)]
             stream.append_sampled(sampled, [-10.0] * len(sampled), turn)
             turn += 1
-        found.append(stream)
-    return found
+        streams.append(stream)
+    return streams
 
 
 def make_samples(workload: str) -> list[Any]:
@@ -77,13 +77,13 @@ def make_samples(workload: str) -> list[Any]:
 
     from arena.learn.samples import Sample
 
-    rng, found = np.random.default_rng(1), []
+    rng, samples = np.random.default_rng(1), []
     for stream in make_streams(workload):
-        own = np.asarray(stream.mask, bool)
-        turns = np.asarray(stream.turns)[own]
-        advantages, behaviour = rng.normal(size=own.sum()), np.asarray(stream.logprobs)[own]
+        is_sampled = np.asarray(stream.mask, bool)
+        turns = np.asarray(stream.turns)[is_sampled]
+        advantages, behaviour = rng.normal(size=is_sampled.sum()), np.asarray(stream.logprobs)[is_sampled]
         learned = np.ones(len(turns), bool)
-        found.append(
+        samples.append(
             Sample(
                 stream=stream,
                 advantages=advantages.astype(np.float32),
@@ -93,7 +93,7 @@ def make_samples(workload: str) -> list[Any]:
                 learned=learned,
             )
         )
-    return found
+    return samples
 
 
 def make_arena_step() -> Callable[[str], None]:
@@ -162,13 +162,13 @@ def serve(arm: str) -> None:
 @contextmanager
 def measure_block() -> Iterator[dict[str, float]]:
     """Measure a block's time, page faults and peak memory. Yields a dict that is filled when the block ends."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     usage, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    yield found
+    yield figures
     wall, now = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
     cpu = now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime
     faults, peak = now.ru_minflt - usage.ru_minflt, now.ru_maxrss * 1024 / 1e9
-    found |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
+    figures |= {"seconds": wall, "cpu": cpu, "page_faults": faults, "peak_gb": peak}
 
 
 # -- the comparison ------------------------------------------------------------------------------------------
@@ -216,11 +216,11 @@ class ArmProcess:
 @contextmanager
 def start_arms(arms: dict[str, dict[str, Any]]) -> Iterator[dict[str, ArmProcess]]:
     """Start a process per arm, yield them by name, and close them afterwards. `arms` are `ArmProcess`'s arguments."""
-    found = {name: ArmProcess(**how) for name, how in arms.items()}
+    processes = {name: ArmProcess(**arguments) for name, arguments in arms.items()}
     try:
-        yield found
+        yield processes
     finally:
-        for child in found.values():
+        for child in processes.values():
             child.close()
 
 
@@ -244,8 +244,8 @@ def measure_cold(arms: dict[str, dict[str, Any]], quick: bool) -> dict[str, Any]
     """Measure the first step of new processes, one process at a time."""
     rounds: dict[str, list[dict[str, float]]] = {name: [] for name in arms}
     for _ in range(1 if quick else 3):
-        for name, how in arms.items():
-            with start_arms({name: how}) as processes:
+        for name, arguments in arms.items():
+            with start_arms({name: arguments}) as processes:
                 rounds[name].append(processes[name].run_step("8 streams of 70"))
     return {"8 streams of 70": _summarize(rounds)}
 
@@ -257,7 +257,7 @@ def _summarize(rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
             ratios_by_round = [a["seconds"] / b["seconds"] for a, b in zip(rounds[ours], rounds[peer], strict=True)]
             ratios[f"{ours} / {peer}"] = {"rounds": ratios_by_round, "median": median(ratios_by_round)}
     medians = {
-        name: {what: median(step[what] for step in steps) for what in steps[0]} for name, steps in rounds.items()
+        name: {figure: median(step[figure] for step in steps) for figure in steps[0]} for name, steps in rounds.items()
     }
     return {"rounds": rounds, "median": medians, "ratio": ratios}
 
@@ -283,11 +283,11 @@ def profile_step(workload: str = "8 streams of 70") -> dict[str, Any]:
     step = make_arena_step()
     for _ in range(2):
         step(workload)
-    with profile(activities=[ProfilerActivity.CPU]) as seen:
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
         start = time.perf_counter()
         step(workload)
         wall = time.perf_counter() - start
-    events = [(e.key, e.self_cpu_time_total / 1e6) for e in seen.key_averages()]
+    events = [(e.key, e.self_cpu_time_total / 1e6) for e in profiler.key_averages()]
     kinds = dict.fromkeys([*KINDS, "everything else"], 0.0)
     for name, seconds in events:
         kind = next((k for k, parts in KINDS.items() if any(p in name for p in parts)), "everything else")

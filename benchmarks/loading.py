@@ -79,8 +79,8 @@ wall, cpu = time.perf_counter(), time.process_time()
 {arm}
 found = {{"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}}
 found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-said = [[str(place), None if value != value else round(value, 9)] for place, value in groups.astype("float64").items()]
-print(json.dumps(found | {{"rows": rows, "said": sorted(said, key=str)}}))
+shown = [[str(group), None if value != value else round(value, 9)] for group, value in groups.astype("float64").items()]
+print(json.dumps(found | {{"rows": rows, "groups": sorted(shown, key=str)}}))
 """
 
 
@@ -93,10 +93,10 @@ def make_run(path: Path, turns: int, iterations: int = ITERATIONS) -> None:
     first = make_matches(0, size)
     run.log.extend(first)
     run.log.seal(0)
-    rng, found = np.random.default_rng(SEED), [one for record in first for one in trajectories(record)]
-    earned = [[sum(turn.rewards.values()) for turn in one.turns] for one in found]
-    drawn = [rng.normal(size=len(rewards)).tolist() for rewards in earned]
-    run.log.write_credit(0, (one.credited(r, a) for one, r, a in zip(found, earned, drawn, strict=True)))
+    rng, credited = np.random.default_rng(SEED), [each for record in first for each in trajectories(record)]
+    earned = [[sum(turn.rewards.values()) for turn in each.turns] for each in credited]
+    advantages = [rng.normal(size=len(rewards)).tolist() for rewards in earned]
+    run.log.write_credit(0, (each.credited(r, a) for each, r, a in zip(credited, earned, advantages, strict=True)))
     for k in range(1, iterations - 1):
         for kind, schema, names in (("parquet", MATCHES, "id"), ("credit.parquet", CREDIT, "match")):
             copy_iteration(log_path(run.log.folder, 0, kind), log_path(run.log.folder, k, kind), k, schema.field(names))
@@ -119,11 +119,11 @@ def copy_iteration(source: Path, target: Path, k: int, names: Any) -> None:
 
 def make_matches(k: int, turns: int) -> list[MatchRecord]:
     """Return matches of at most 14 turns, with `turns` turns in total. Every hundredth match has failed."""
-    rng, found = np.random.default_rng(SEED), list[MatchRecord]()
+    rng, matches = np.random.default_rng(SEED), list[MatchRecord]()
     while turns > 0:
-        found.append(make_match(rng, k, len(found), min(turns, int(rng.integers(2, 15)))))
-        turns -= len(found[-1].turns)
-    return found
+        matches.append(make_match(rng, k, len(matches), min(turns, int(rng.integers(2, 15)))))
+        turns -= len(matches[-1].turns)
+    return matches
 
 
 def make_match(rng: np.random.Generator, k: int, number: int, length: int) -> MatchRecord:
@@ -198,14 +198,14 @@ def measure_load(arm: str, checkout: Path, run: Path) -> dict[str, Any]:
 def compare_arms(arms: dict[str, Path], run: Path, rounds: int) -> dict[str, Any]:
     """Return the figures of all arms, which alternate, and whether all arms that group turns agree."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in arms}
-    for turn in range(rounds):
+    for number in range(rounds):
         for name, checkout in arms.items():
-            if turn == 0 or name != "json lines":
+            if number == 0 or name != "json lines":
                 found[name].append(measure_load(name, checkout, run))
-    said = [load["said"] for name, loads in found.items() for load in loads if name != "tokens"]
+    groups = [load["groups"] for name, loads in found.items() for load in loads if name != "tokens"]
     return {
-        "same_groups": all(one == said[0] for one in said),
-        "groups": len(said[0]),
+        "same_groups": all(each == groups[0] for each in groups),
+        "groups": len(groups[0]),
         "tokens": found["tokens"][0]["rows"],
         "rounds": {name: {key: [load[key] for load in each] for key in TARGET} for name, each in found.items()},
         "median": {name: {key: median(load[key] for load in each) for key in TARGET} for name, each in found.items()},
@@ -234,7 +234,7 @@ def main() -> None:
         result["log_mb"] = sum(file.stat().st_size for file in (run / "log").iterdir()) / 1e6
         result |= {"turns": options.turns} | compare_arms(arms, run, options.rounds)
     ours = [result["median"][name] for name in ("frames", "sql", "tokens")]
-    result |= {"target": TARGET, "met": all(each[key] < most for each in ours for key, most in TARGET.items())}
+    result |= {"target": TARGET, "met": all(each[key] < limit for each in ours for key, limit in TARGET.items())}
     result |= {"machine": describe_environment() | {"duckdb": duckdb.__version__}, "load_at_end": os.getloadavg()}
     write_result("loading", result)
     print(json.dumps({key: result[key] for key in ("median", "same_groups", "met")}, indent=1))

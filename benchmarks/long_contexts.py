@@ -75,8 +75,8 @@ class ComputeCounter:
             put(store, key, kv)
             self.kept = max(self.kept, store._bytes)
 
-        def count_join(batch: Any, *given: Any, **named: Any) -> None:
-            join(batch, *given, **named)
+        def count_join(batch: Any, *arguments: Any, **options: Any) -> None:
+            join(batch, *arguments, **options)
             self.batch = max(self.batch, batch.full_data.numel() * batch.full_data.element_size())
 
         Decoder._pass, KVStore.put, BatchKV.__init__ = count_pass, count_put, count_join  # type: ignore[method-assign,assignment]
@@ -115,22 +115,22 @@ def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, 
         await engine.publish("p", 0, FolderWeights(resolve("nano")))
         return await play(engine, matches, turns)
 
-    begun = process_time()
+    start = process_time()
     streams = asyncio.run(play_arm())
     row = {"cache share": share, "batches": batches, "computed": counts.tokens, "distinct": count_distinct(streams)}
     row |= {
         "per distinct": round(counts.tokens / count_distinct(streams), 3),
-        "CPU seconds": round(process_time() - begun, 1),
+        "CPU seconds": round(process_time() - start, 1),
     }
     return row | {"kept bytes": counts.kept, "batch bytes": counts.batch, "bytes by formula": full_bytes}
 
 
-def count_fitting(room: float) -> int:
-    """Return the number of matches that fit into memory for `room` contexts.
+def count_fitting(contexts: float) -> int:
+    """Return the number of matches that fit into memory for `contexts` contexts.
 
     Each match keeps one context; each row of the current batch needs 1.75 more.
     """
-    return int(room / 2.75 if room < 2.75 * ROWS else room - 1.75 * ROWS)
+    return int(contexts / 2.75 if contexts < 2.75 * ROWS else contexts - 1.75 * ROWS)
 
 
 def compute_table() -> list[dict[str, Any]]:
@@ -141,14 +141,14 @@ def compute_table() -> list[dict[str, Any]]:
         config = {"model_type": "qwen2", "vocab_size": 151936, "num_key_value_heads": heads, **sizes}
         shape = count_shape(config | {"tie_word_embeddings": not name.endswith("7B")}, name)
         token, weights = estimate_cache_per_token(shape, place), estimate_frozen_weights(shape, place)
-        one = TOKENS * token
+        match_bytes = TOKENS * token
         rows.append(
             {
                 "model": name, "card": card, "bytes per token": token, "GB of weights": round(weights / 1e9, 1),
-                "GB of caches": round(MATCHES * one / 1e9, 1),
-                "matches that fit, in pages": int((memory - weights) // one),
-                "matches that fit, in process": count_fitting((memory - weights) / one),
-                "ms to read all per token": round(1e3 * (weights + MATCHES * one) / speed, 1),
+                "GB of caches": round(MATCHES * match_bytes / 1e9, 1),
+                "matches that fit, in pages": int((memory - weights) // match_bytes),
+                "matches that fit, in process": count_fitting((memory - weights) / match_bytes),
+                "ms to read all per token": round(1e3 * (weights + MATCHES * match_bytes) / speed, 1),
                 "ms to read the weights": round(1e3 * weights / speed, 1),
             }
         )  # fmt: skip

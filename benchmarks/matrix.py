@@ -19,24 +19,24 @@ RESULTS = Path(__file__).parent / "results"
 
 def draw(path: Path) -> Figure:
     """Draw a saved matrix as `arena matrix --plot` does."""
-    kept = json.loads(path.read_text())
+    matrix = json.loads(path.read_text())
     cells = []
-    for row in kept["cells"]:
+    for row in matrix["cells"]:
         assert not row["missing"], "the saved counts must be of all trials"
         cell = Cell(
             agent=row["agent"],
             person=row["person"],
             speaker=row["words"],
-            tasks=kept["tasks"],
-            trials=kept["trials"],
-            k=kept["k"],
+            tasks=matrix["tasks"],
+            trials=matrix["trials"],
+            k=matrix["k"],
         )
         cell.successes |= {
-            task: [True] * won + [False] * (kept["trials"] - won) for task, won in enumerate(row["successes"])
+            task: [True] * count + [False] * (matrix["trials"] - count) for task, count in enumerate(row["successes"])
         }
         cells.append(cell)
-    game = format_game(GameSpec(name=kept["game"], options=kept["options"]))
-    return draw_matrix(cells, f"{game}: {kept['tasks']} tasks × {kept['trials']} trials, 95 % intervals over tasks")
+    game = format_game(GameSpec(name=matrix["game"], options=matrix["options"]))
+    return draw_matrix(cells, f"{game}: {matrix['tasks']} tasks × {matrix['trials']} trials, 95 % intervals over tasks")
 
 
 def main() -> None:

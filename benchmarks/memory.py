@@ -30,12 +30,12 @@ def measure_tensors(lab: Any) -> dict[str, float]:
     import torch
 
     seen: set[int] = set()
-    found: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = defaultdict(float)
 
     def count(kind: str, tensor: torch.Tensor | None) -> None:
         if tensor is not None and tensor.untyped_storage().data_ptr() not in seen:
             seen.add(tensor.untyped_storage().data_ptr())
-            found[kind] += tensor.untyped_storage().nbytes() / 1e9
+            sizes[kind] += tensor.untyped_storage().nbytes() / 1e9
 
     for trainer in lab.trainers.values():
         for parameter in trainer.model.parameters():
@@ -48,14 +48,14 @@ def measure_tensors(lab: Any) -> dict[str, float]:
         for parameter in served.model.parameters():
             count(kind, parameter)
         halved = (m for m in served.model.modules() if hasattr(m, "copy_weights"))  # absent in older checkouts
-        found[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
+        sizes[kind] += sum(m.weight.numel() * 2 for m in halved) / 1e9
         for store in (served.caches, served.prefixes):
             for kv in store._caches.values():
                 count("attention caches", kv.data)
     for other in gc.get_objects():
         if isinstance(other, torch.Tensor) and other.layout == torch.strided:
             count("other tensors", other)
-    return dict(found)
+    return dict(sizes)
 
 
 def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
     reset_peak()
     with open_lab(compose(layers)) as lab:
         lab.examiner = make_examination(lab.run_folder, lab.experiment)
-        found: dict[str, Any] = {"imports": start, "loaded": read_memory(), "held": []}
+        result: dict[str, Any] = {"imports": start, "loaded": read_memory(), "held": []}
         peaks: dict[str, float] = {}
 
         def track_peak(name: str) -> None:
@@ -96,19 +96,19 @@ def measure_phases(settings: list[str], iterations: int) -> dict[str, Any]:
             track_peak(name)
         wait(lab.imitate())
         wait(lab.examine(0))
-        found["begun"] = {"peak": dict(peaks), "after": read_memory()["now"]}
+        result["begun"] = {"peak": dict(peaks), "after": read_memory()["now"]}
         for k in range(1, iterations + 1):
             peaks.clear()
             row = wait(lab.iterate(k))
             if iterations == SHORT:
                 trim_memory()
             rows.append({"iteration": k, "tokens": row["tokens"], "peak": dict(peaks), "after": read_memory()["now"]})
-        found |= {"iterations": rows, "tensors after the last": measure_tensors(lab), "peak": _find_peak(found, rows)}
-    return found
+        result |= {"iterations": rows, "tensors after the last": measure_tensors(lab), "peak": _find_peak(result, rows)}
+    return result
 
 
-def _find_peak(found: dict[str, Any], rows: list[dict[str, Any]]) -> float:
-    return float(max(found["loaded"]["peak"], *(max(part["peak"].values()) for part in (found["begun"], *rows))))
+def _find_peak(result: dict[str, Any], rows: list[dict[str, Any]]) -> float:
+    return float(max(result["loaded"]["peak"], *(max(part["peak"].values()) for part in (result["begun"], *rows))))
 
 
 FEW = ["play.matches=8", "evaluate=null"]

@@ -46,7 +46,7 @@ SPIEL = {"kuhn_poker": "kuhn_poker", "connect_four": "connect_four", "negotiatio
 TEXTARENA = {"kuhn_poker": "KuhnPoker-v0", "connect_four": "ConnectFour-v0", "negotiation": "SimpleNegotiation-v0"}
 TARGETS = {"records off / bare": 0.7, "records and log / bare": 0.4, "records off / textarena": 1.0}
 """Minimum ratios of acts per CPU second."""
-FEWER = ("textarena", "pettingzoo")
+FEWER_MATCHES = ("textarena", "pettingzoo")
 """Arms that play a fifth of the matches."""
 Arm = Callable[[], int]
 """Function that plays and returns the number of acts."""
@@ -168,7 +168,7 @@ def play_orchestrated(game: str, matches: int, in_flight: int, keep: str) -> int
 
 def make_arms(game: str, matches: int) -> dict[str, Arm]:
     """Return the arms of a game by name."""
-    found: dict[str, Arm] = {
+    arms: dict[str, Arm] = {
         "openspiel": lambda: play_openspiel(game, matches),
         "bare": lambda: play_bare(game, matches),
         "records off": lambda: play_orchestrated(game, matches, 1, "nothing"),
@@ -180,8 +180,8 @@ def make_arms(game: str, matches: int) -> dict[str, Arm]:
         "textarena": lambda: play_textarena(game, max(1, matches // 5)),
     }
     if game == "connect_four":
-        found["pettingzoo"] = lambda: play_pettingzoo(max(1, matches // 5))
-    return found
+        arms["pettingzoo"] = lambda: play_pettingzoo(max(1, matches // 5))
+    return arms
 
 
 def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def measure_speed(game: str, matches: int, rounds: int) -> dict[str, Any]:
             acts = arm()
             rates[name].append(acts / (time.process_time() - cpu))
             walls[name].append(acts / (time.perf_counter() - wall))
-            per_match[name] = acts / (matches if name not in FEWER else max(1, matches // 5))
+            per_match[name] = acts / (matches if name not in FEWER_MATCHES else max(1, matches // 5))
     pairs = [(a, "bare") for a in arms if a.startswith("records")] + [("bare", "openspiel")]
     pairs += [(a, b) for a in ("records off", "bare") for b in ("textarena", "pettingzoo") if b in arms]
     return {
@@ -229,14 +229,14 @@ class WaitingPlayer:
 
 def measure_growth(game: str, sizes: list[int]) -> list[dict[str, float]]:
     """Return the memory per match in flight, and the time per match from a separate run, for each number of matches."""
-    found = []
+    rows = []
     for size in sizes:
         timed = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.start()
         traced = asyncio.run(_measure_in_flight(game, size))
         tracemalloc.stop()
-        found.append({**timed, "kib_per_match": traced["kib_per_match"]})
-    return found
+        rows.append({**timed, "kib_per_match": traced["kib_per_match"]})
+    return rows
 
 
 async def _measure_in_flight(game: str, size: int) -> dict[str, float]:

@@ -35,8 +35,8 @@ def make_player(game: TextGame, name: str, seed: int) -> Callable[[View], str]:
     """Return the game's scripted player of this name, or else a player of random legal acts."""
     if name in game.players:
         return game.players[name](game, seed)
-    chance, library = random.Random(seed), type(game).name
-    return lambda view: chance.choice(view.legal) if view.legal else FIXED[library](chance)
+    rng, library = random.Random(seed), type(game).name
+    return lambda view: rng.choice(view.legal) if view.legal else DEFAULT_ACTS[library](rng)
 
 
 def play_episode(game: TextGame, name: str, seed: int, max_acts: int | None = None) -> int:
@@ -57,11 +57,11 @@ def read_cpu_by_process() -> dict[int, float]:
             fields = stat.read_text().rpartition(")")[2].split()
             parents[int(stat.parent.name)] = int(fields[1])
             used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / tick
-    found, size = {os.getpid()}, 0
-    while len(found) > size:
-        size = len(found)
-        found |= {child for child, parent in parents.items() if parent in found}
-    return {each: used[each] for each in found}
+    family, size = {os.getpid()}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {child for child, parent in parents.items() if parent in family}
+    return {each: used[each] for each in family}
 
 
 def read_cpu() -> float:
@@ -80,10 +80,10 @@ def read_memory() -> float:
 
 
 LEGS = "verifiers:verifiers.envs.integrations.reasoninggym_env:ReasoningGymEnv(gym=leg_counting)"
-FIXED: Mapping[str, Callable[[random.Random], str]] = {
-    "openenv": lambda chance: "hello",
-    "tau2": lambda chance: chance.choice(["Hello.", "I do not know.", "Can you tell me more?"]),
-    "verifiers": lambda chance: f"<answer>{chance.randrange(400)}</answer>",
+DEFAULT_ACTS: Mapping[str, Callable[[random.Random], str]] = {
+    "openenv": lambda rng: "hello",
+    "tau2": lambda rng: rng.choice(["Hello.", "I do not know.", "Can you tell me more?"]),
+    "verifiers": lambda rng: f"<answer>{rng.randrange(400)}</answer>",
 }
 """Functions that draw acts for random play in libraries that list no acts."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
@@ -161,36 +161,36 @@ def play_episodes(
     name: str, options: Mapping[str, Any], player: str, figures: tuple[str, ...], episodes: int
 ) -> dict[str, Any]:
     """Play episodes and return the means of the report's figures, acts and payoffs, and the seconds per act."""
-    game, reports, paid = games.make(name, **options), [], []
-    begun = time.monotonic()
+    game, reports, payoffs = games.make(name, **options), [], []
+    start = time.monotonic()
     for seed in range(episodes):
         play_episode(game, player, seed)
         reports.append(game.report())
-        paid.append(fmean(game.payoffs().values()))
-    wall = time.monotonic() - begun
+        payoffs.append(fmean(game.payoffs().values()))
+    wall = time.monotonic() - start
     means = {figure: fmean(float(report[figure]) for report in reports) for figure in figures}
     faults = sum(float(report.get("faults", 0)) > 0 for report in reports)
     acts = fmean(float(report["turns"]) for report in reports)
-    told = {"episodes": episodes, "acts": acts, "payoff": fmean(paid), "with_faults": faults}
-    return {**means, **told, "seconds_an_act": wall / episodes / acts}
+    totals = {"episodes": episodes, "acts": acts, "payoff": fmean(payoffs), "with_faults": faults}
+    return {**means, **totals, "seconds_an_act": wall / episodes / acts}
 
 
 def measure_rates(
-    name: str, options: Mapping[str, Any], alone: Callable[[str, int], int], rounds: int, player: str
+    name: str, options: Mapping[str, Any], bare_loop: Callable[[str, int], int], rounds: int, player: str
 ) -> dict[str, float]:
     """Return the median acts per CPU second of both arms, and the median of their ratios."""
     game, pairs = games.make(name, **options), []
-    alone(name.partition(":")[2], 2)
+    bare_loop(name.partition(":")[2], 2)
     for seed in range(rounds):
-        begun = read_cpu()
-        acts = sum(play_episode(game, player, 10 * seed + n, bare.MOST_ACTS) for n in range(3))
+        start = read_cpu()
+        acts = sum(play_episode(game, player, 10 * seed + n, bare.MAX_ACTS) for n in range(3))
         between = read_cpu()
-        done = alone(name.partition(":")[2], acts)
-        pairs.append((acts / (between - begun), done / (read_cpu() - between)))
+        done = bare_loop(name.partition(":")[2], acts)
+        pairs.append((acts / (between - start), done / (read_cpu() - between)))
     return {
-        "ours": median(own for own, _ in pairs),
+        "ours": median(ours for ours, _ in pairs),
         "bare": median(rate for _, rate in pairs),
-        "ratio": median(own / rate for own, rate in pairs),
+        "ratio": median(ours / rate for ours, rate in pairs),
     }
 
 
@@ -201,16 +201,16 @@ def run_start_up(world: str, name: str, arm: str) -> dict[str, float]:
 
 
 def measure_start_up(
-    name: str, options: Mapping[str, Any], alone: Callable[[str, int], int] | None
+    name: str, options: Mapping[str, Any], bare_loop: Callable[[str, int], int] | None
 ) -> dict[str, float]:
-    """Perform one act, in the game or with the bare loop `alone`, and return the CPU seconds and the memory growth."""
-    held, begun = read_memory(), read_cpu()
-    if alone is None:
+    """Perform one act, in the game or with `bare_loop`, and return the CPU seconds and the memory growth."""
+    memory, start = read_memory(), read_cpu()
+    if bare_loop is None:
         game = games.make(name, **options)  # referenced until the memory is read, to keep its process alive
         play_episode(game, "noop" if "noop" in game.players else "random", 0, 1)
     else:
-        alone(name.partition(":")[2], 1)
-    return {"cpu_s": read_cpu() - begun, "memory_mb": read_memory() - held}
+        bare_loop(name.partition(":")[2], 1)
+    return {"cpu_s": read_cpu() - start, "memory_mb": read_memory() - memory}
 
 
 def main() -> None:
@@ -223,13 +223,13 @@ def main() -> None:
     arguments = parser.parse_args()
     world, found = WORLDS[arguments.world], {}
     if arguments.start:
-        alone = world["bare"] if arguments.start == "bare" else None
-        print(json.dumps(measure_start_up(arguments.game, world["games"][arguments.game], alone)))
+        bare_loop = world["bare"] if arguments.start == "bare" else None
+        print(json.dumps(measure_start_up(arguments.game, world["games"][arguments.game], bare_loop)))
         return
     for name, options in world["games"].items():
         row = {
-            who: play_episodes(name, options, who, world["figures"], 2 if arguments.quick else episodes)
-            for who, episodes in world["players"].items()
+            player: play_episodes(name, options, player, world["figures"], 2 if arguments.quick else episodes)
+            for player, episodes in world["players"].items()
         }
         if "bare" in world:
             rounds = 1 if arguments.quick else world.get("rounds", ROUNDS)

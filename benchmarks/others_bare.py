@@ -10,29 +10,29 @@ import os
 import random
 from typing import Any
 
-MOST_ACTS = 100
+MAX_ACTS = 100
 """Maximum acts of an episode, in both arms."""
 
 
 def play_overcooked(rest: str, acts: int) -> int:
     """Step Overcooked-AI's rules alone, as its environment class does."""
     rules = importlib.import_module("overcooked_ai_py.mdp.overcooked_mdp").OvercookedGridworld.from_layout_name(rest)
-    state, chance = rules.get_standard_start_state(), random.Random(0)
+    state, rng = rules.get_standard_start_state(), random.Random(0)
     actions = ["interact", (0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
     for _ in range(acts // 2):
-        state, _ = rules.get_state_transition(state, (chance.choice(actions), chance.choice(actions)))
+        state, _ = rules.get_state_transition(state, (rng.choice(actions), rng.choice(actions)))
     return acts
 
 
 def play_mpe2(rest: str, acts: int) -> int:
     """Step MPE2 alone, with an observation before each act."""
     env = importlib.import_module(rest).env()
-    chance, done = random.Random(0), 0
+    rng, done = random.Random(0), 0
     while done < acts:
         env.reset(seed=done)
         for agent in env.agent_iter():
             _, _, is_over, is_cut, _ = env.last()
-            env.step(None if is_over or is_cut else chance.randrange(int(env.action_space(agent).n)))
+            env.step(None if is_over or is_cut else rng.randrange(int(env.action_space(agent).n)))
             done += 1
     return done
 
@@ -44,12 +44,12 @@ def play_scienceworld(rest: str, acts: int) -> int:
     if not _SCIENCE:
         os.environ["JAVA_TOOL_OPTIONS"] = JAVA
         _SCIENCE.append(importlib.import_module("scienceworld").ScienceWorldEnv("", envStepLimit=10**6))
-    env, chance, done = _SCIENCE[0], random.Random(0), 0
+    env, rng, done = _SCIENCE[0], random.Random(0), 0
     while done < acts:
         env.load(rest, done % 5, "easy")
         _, info = env.reset()
-        for _ in range(MOST_ACTS):
-            _, _, is_over, info = env.step(chance.choice(info["valid"]))
+        for _ in range(MAX_ACTS):
+            _, _, is_over, info = env.step(rng.choice(info["valid"]))
             done += 1
             if is_over or done >= acts:
                 break
@@ -75,12 +75,12 @@ def play_textworld(rest: str, acts: int) -> int:
     from games.adapters.textworld import is_held_out, start_game
     from games.adapters.textworld_games import compile_game, parse_name
 
-    chance, done = random.Random(0), 0
+    rng, done = random.Random(0), 0
     while done < acts:
-        number = 5 * chance.randrange(5) + 4
+        number = 5 * rng.randrange(5) + 4
         env, state = start_game(compile_game(parse_name(rest), number, is_held_out(number)))
-        for _ in range(MOST_ACTS):
-            state, _, is_over = env.step(chance.choice(state.admissible_commands))
+        for _ in range(MAX_ACTS):
+            state, _, is_over = env.step(rng.choice(state.admissible_commands))
             done += 1
             if is_over or done >= acts:
                 break
@@ -90,14 +90,14 @@ def play_textworld(rest: str, acts: int) -> int:
 
 def play_babyai(rest: str, acts: int) -> int:
     """Step BabyAI alone, in a new environment for each episode."""
-    gymnasium, chance, done = importlib.import_module("gymnasium"), random.Random(0), 0
+    gymnasium, rng, done = importlib.import_module("gymnasium"), random.Random(0), 0
     importlib.import_module("minigrid")
     while done < acts:
         env = gymnasium.make(f"BabyAI-{rest}", disable_env_checker=True)
         env.reset(seed=done)
         is_over = is_cut = False
         while not (is_over or is_cut or done >= acts):
-            _, _, is_over, is_cut, _ = env.step(chance.randrange(7))
+            _, _, is_over, is_cut, _ = env.step(rng.randrange(7))
             done += 1
     return done
 
@@ -110,13 +110,13 @@ def play_miniwob(rest: str, acts: int) -> int:
         gymnasium.register_envs(miniwob)
         _PAGES[rest] = gymnasium.make(f"miniwob/{rest}-v1", disable_env_checker=True)
         atexit.register(_PAGES[rest].close)
-    env, chance, done = _PAGES[rest], random.Random(0), 0
+    env, rng, done = _PAGES[rest], random.Random(0), 0
     while done < acts:
-        seen, _ = env.reset(seed=done)
+        observation, _ = env.reset(seed=done)
         for _ in range(10):
-            element = chance.choice(seen["dom_elements"])
+            element = rng.choice(observation["dom_elements"])
             with contextlib.suppress(Exception):  # selenium cannot click on covered elements
-                seen, _, is_over, _, _ = env.step(env.unwrapped.create_action(click, ref=element["ref"]))
+                observation, _, is_over, _, _ = env.step(env.unwrapped.create_action(click, ref=element["ref"]))
                 if is_over:
                     break
             done += 1
@@ -138,10 +138,10 @@ def play_tau2(rest: str, acts: int) -> int:
         _DOMAINS[rest].answer({"load": rest})
     server = _DOMAINS[rest]
     for number, task in enumerate(random.sample(sorted(server.tasks), 3)):
-        known = server.answer({"rollout": number, "task": task})
-        for n, call in enumerate(known["solution"]):
-            made = {"id": str(n), "name": call["name"], "arguments": call["arguments"]}
-            server.answer({"rollout": number, "reply": {"by": call["by"], "calls": [made]}})
+        rollout = server.answer({"rollout": number, "task": task})
+        for n, call in enumerate(rollout["solution"]):
+            call_request = {"id": str(n), "name": call["name"], "arguments": call["arguments"]}
+            server.answer({"rollout": number, "reply": {"by": call["by"], "calls": [call_request]}})
         server.answer({"rollout": number, "reply": {"by": "user", "text": "###STOP###", "end": "user_stop"}})
     return acts
 

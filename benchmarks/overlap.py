@@ -45,10 +45,10 @@ from arena.store.run import RunFolder
 from games.contracts import MatchId
 
 RESULT = Path(__file__).resolve().parent / "results" / "overlap.json"
-TOOL = 0.2
+TOOL_SECONDS = 0.2
 """Simulated seconds of a tool call."""
 WORLDS = {
-    "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL),
+    "desk-nano, tools of 200 ms": ("desk-nano", "agent", TOOL_SECONDS),
     "negotiation-nano": ("negotiation-nano", "shared", 0.0),
 }
 ARMS = {
@@ -112,18 +112,18 @@ def run_experiment(folder: Path, experiment: Experiment, seconds: float) -> dict
             await lab.close()
 
     wait(run_lab())
-    learned = [next(iter(row["learn"].values())) for row in clock.rows[2:-2]]
+    updates = [next(iter(row["learn"].values())) for row in clock.rows[2:-2]]
     return {
         "seconds": np.diff(clock.ends)[1:-2].round(3).tolist(),
         "learning": [round(row["seconds"]["learn"], 3) for row in clock.rows[2:-2]],
-        "lag": [round(each.get("lag", 0.0), 3) for each in learned],
-        "gated": [each.get("gated") for each in learned],
+        "lag": [round(each.get("lag", 0.0), 3) for each in updates],
+        "gated": [each.get("gated") for each in updates],
     }
 
 
 def compare_arms(recipe: str, policy: str, seconds: float, rounds: int, sizes: Sequence[str]) -> dict[str, Any]:
     """Run all arms alternately from the same warm start, and return their times and ratios."""
-    found: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
+    runs_by_arm: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
 
     def make_experiment(*settings: str) -> Experiment:
         return compose([recipe_layer(recipe), *map(set_layer, ("threads=1", "study=null", *sizes, *settings))])
@@ -134,16 +134,16 @@ def compare_arms(recipe: str, policy: str, seconds: float, rounds: int, sizes: S
             first, make_experiment("iterations=1", "play.matches=2", "checkpoint.every=1", "checkpoint.keep=9"), 0.0
         )
         warm = first / "checkpoints" / "0000" / "policies" / policy
-        begin = [f"policies.{policy}.model={warm}", f"policies.{policy}.imitate=null"]
+        warm_start = [f"policies.{policy}.model={warm}", f"policies.{policy}.imitate=null"]
         for number in range(rounds):
             for arm in list(ARMS)[:: 1 if number % 2 == 0 else -1]:
-                found[arm].append(
-                    run_experiment(Path(folder) / f"{arm}-{number}", make_experiment(*begin, *ARMS[arm]), seconds)
+                runs_by_arm[arm].append(
+                    run_experiment(Path(folder) / f"{arm}-{number}", make_experiment(*warm_start, *ARMS[arm]), seconds)
                 )
-                print(recipe, arm, found[arm][-1]["seconds"], flush=True)
-    means = {arm: round(median(fmean(one["seconds"]) for one in runs), 3) for arm, runs in found.items()}
+                print(recipe, arm, runs_by_arm[arm][-1]["seconds"], flush=True)
+    means = {arm: round(median(fmean(run["seconds"]) for run in runs), 3) for arm, runs in runs_by_arm.items()}
     ratios = {f"{arm} / in turns": round(means[arm] / means["in turns"], 3) for arm in list(ARMS)[1:]}
-    return {"settings": list(sizes), "iteration_seconds": means, "ratios": ratios, "runs": found}
+    return {"settings": list(sizes), "iteration_seconds": means, "ratios": ratios, "runs": runs_by_arm}
 
 
 # -- the bias of `play.enough` -------------------------------------------------------------------------------
@@ -168,10 +168,10 @@ async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[li
 
     async def play(plans: list[MatchPlan], to_log: SelectLogged) -> None:
         async def play_match(plan: MatchPlan) -> None:
-            slow = is_long(plan, share)
-            for _ in range(40 + plan.identity.deal if slow else 2):
+            is_slow = is_long(plan, share)
+            for _ in range(40 + plan.identity.deal if is_slow else 2):
                 await asyncio.sleep(0)
-            paid = {"one": float(slow)}
+            payoffs = {"one": float(is_slow)}
             to_log(
                 MatchRecord(
                     identity=plan.identity,
@@ -181,7 +181,7 @@ async def play_updates(rule: PlaySpec, share: float, iterations: int) -> list[li
                     seats=SEATS,
                     status="finished",
                     reason="",
-                    payoffs=paid,
+                    payoffs=payoffs,
                     report={},
                     turns=(),
                     streams={},
@@ -204,14 +204,14 @@ def measure_bias(iterations: int) -> list[dict[str, float]]:
     for enough, share in ((0.95, 0.05), (0.95, 0.3), (0.8, 0.3)):
         rule = PlaySpec(matches=128, enough=enough)
         updates = asyncio.run(play_updates(rule, share, iterations))
-        own = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in updates]
-        every = [[r.payoffs["one"] for r in update] for update in updates]
+        in_time = [[r.payoffs["one"] for r in update if r.identity.deal < rule.matches] for update in updates]
+        learned = [[r.payoffs["one"] for r in update] for update in updates]
         plans = [plan for k in range(1, iterations + 1) for plan in make_plans(k, rule.matches)]
         means = {
             "played": np.mean([float(is_long(plan, share)) for plan in plans]),
-            "learned": np.mean(np.concatenate(every)),
-            "mean_of_updates": np.mean([np.mean(update) for update in every]),
-            "without_stragglers": np.mean(np.concatenate(own)),
+            "learned": np.mean(np.concatenate(learned)),
+            "mean_of_updates": np.mean([np.mean(update) for update in learned]),
+            "without_stragglers": np.mean(np.concatenate(in_time)),
         }
         rows.append({"enough": enough, "long": share} | {name: round(float(mean), 4) for name, mean in means.items()})
     return rows
@@ -228,15 +228,17 @@ def main() -> None:
     options = parser.parse_args()
     rounds, iterations, matches = (1, 5, 8) if options.quick else (options.rounds, options.iterations, options.matches)
     result = json.loads(RESULT.read_text()) if RESULT.exists() and not options.quick else {}
-    about = {"machine": describe_environment(), "seeds": [0], "load": os.getloadavg()}
+    environment = {"machine": describe_environment(), "seeds": [0], "load": os.getloadavg()}
     rows = measure_bias(5 if options.quick else 40)
-    result["enough"] = {"command": "python benchmarks/overlap.py --enough", **about, "rows": rows}
+    result["enough"] = {"command": "python benchmarks/overlap.py --enough", **environment, "rows": rows}
     if not options.enough:
         arguments = f"--rounds {rounds} --iterations {iterations} --matches {matches}"
         sizes = [f"iterations={iterations}", f"play.matches={matches}", "checkpoint.every=1000"]
-        shown = 8 if options.quick else 96
-        result["worlds"] = {"command": f"python benchmarks/overlap.py {arguments}", **about} | {
-            name: compare_arms(recipe, policy, seconds, rounds, [*sizes, f"policies.{policy}.imitate.matches={shown}"])
+        demonstrations = 8 if options.quick else 96
+        result["worlds"] = {"command": f"python benchmarks/overlap.py {arguments}", **environment} | {
+            name: compare_arms(
+                recipe, policy, seconds, rounds, [*sizes, f"policies.{policy}.imitate.matches={demonstrations}"]
+            )
             for name, (recipe, policy, seconds) in WORLDS.items()
         }
     print(json.dumps(result, indent=1))
