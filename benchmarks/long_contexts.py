@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from engine_requests import make_request  # noqa: E402
-from shared_tokens import SAID, SHOWN, THOUGHT, count_distinct  # noqa: E402
+from shared_tokens import OBSERVED, SPOKEN, THOUGHT, count_distinct  # noqa: E402
 
 from agents.engines.decoding import Decoder  # noqa: E402
 from agents.engines.in_process import InProcessEngine  # noqa: E402
@@ -89,9 +89,9 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
     contexts = [list(opening) for _ in range(matches)]
     for turn in range(turns):
         for context in contexts:
-            context += rng.integers(300, size=SHOWN).tolist()
+            context += rng.integers(300, size=OBSERVED).tolist()
         requests = [
-            make_request(context, THOUGHT + SAID, f"m{n}/a/0", seed=(turn, n)) for n, context in enumerate(contexts)
+            make_request(context, THOUGHT + SPOKEN, f"m{n}/a/0", seed=(turn, n)) for n, context in enumerate(contexts)
         ]
         for context, reply in zip(contexts, await engine.generate(requests), strict=True):
             stream = Stream()
@@ -105,7 +105,7 @@ async def play(engine: InProcessEngine, matches: int, turns: int) -> list[Stream
 def measure_arm(counts: ComputeCounter, matches: int, turns: int, share: float, batches: int) -> dict[str, Any]:
     """Play an arm and return its row. `share` is the caches' memory over the size of all contexts in the last turn."""
     shape, _ = read_shape("nano")
-    last = OPENING + turns * (SHOWN + SAID) + THOUGHT
+    last = OPENING + turns * (OBSERVED + SPOKEN) + THOUGHT
     full_bytes = matches * last * estimate_cache_per_token(shape, Place(Precision.FP32))
     counts.tokens = counts.kept = counts.batch = 0
 

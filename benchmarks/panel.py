@@ -32,17 +32,17 @@ RESULTS = Path(__file__).parent / "results"
 
 def summarize_run(folder: Path, min_gain: float) -> dict[str, Any] | None:
     """Return one run's gains, or None if the run has fewer than two evaluations."""
-    judged = select_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
-    if len(judged) < 2:
+    latest = select_latest(evaluations) if (evaluations := read_evaluations(folder)) else []
+    if len(latest) < 2:
         return None
     arm, seed = folder.name.rsplit("-", 1)
-    means = compare_means(judged[-1], judged[0])
+    means = compare_means(latest[-1], latest[0])
     gain = means["payoff"].difference
     assert gain is not None
     return {
-        "arm": arm, "seed": int(seed), "key": judged[-1].key, "success": gain.estimate >= min_gain and gain.low > 0,
+        "arm": arm, "seed": int(seed), "key": latest[-1].key, "success": gain.estimate >= min_gain and gain.low > 0,
         **{name: compared.to_json() for name, compared in means.items()},
-        "cells": {f"{c.member}, {c.seat}": of.to_json() for c, of in compare_cells(judged[-1], judged[0])},
+        "cells": {f"{cell.member}, {cell.seat}": comparison.to_json() for cell, comparison in compare_cells(latest[-1], latest[0])},
     }  # fmt: skip
 
 
@@ -76,40 +76,40 @@ def compute_gaps(evaluations: list[Evaluation]) -> dict[str, dict[str, Any]]:
     def values(deals: Deals) -> np.ndarray:
         return np.array(deals, dtype=float)  # None is NaN
 
-    paid = [[values(cell.payoff) for cell in each.cells] for each in evaluations]
+    payoffs = [[values(cell.payoff) for cell in each.cells] for each in evaluations]
     best = [values(cell.best_response or [None] * evaluations[0].deals) for cell in evaluations[0].cells]
-    below = {
-        f"{member}, {seat}": [best[n] - run[n] for run in paid]
+    gaps = {
+        f"{member}, {seat}": [best[n] - run[n] for run in payoffs]
         for n, (member, seat) in enumerate(list_cells(evaluations[0]))
     }
-    below["panel"] = [np.mean(best, axis=0) - np.mean(run, axis=0) for run in paid]
+    gaps["panel"] = [np.mean(best, axis=0) - np.mean(run, axis=0) for run in payoffs]
     if best_by_deal := compute_best_by_deal(evaluations[0]):
-        below["panel, not knowing whom"] = [np.array(best_by_deal) - np.mean(run, axis=0) for run in paid]
-    found = {}
-    for name, runs in below.items():
+        gaps["panel, not knowing whom"] = [np.array(best_by_deal) - np.mean(run, axis=0) for run in payoffs]
+    result = {}
+    for name, runs in gaps.items():
         complete = np.array(runs)[:, ~np.isnan(runs).any(axis=0)]
         if complete.size:
-            over = mean_ci(complete.mean(axis=1).tolist()), mean_ci(complete.mean(axis=0).tolist())
-            found[name] = {"over_runs": [*over[0]], "over_deals": [*over[1]]}
-    return found
+            intervals = mean_ci(complete.mean(axis=1).tolist()), mean_ci(complete.mean(axis=0).tolist())
+            result[name] = {"over_runs": [*intervals[0]], "over_deals": [*intervals[1]]}
+    return result
 
 
-def format_gap_table(below: dict[str, dict[str, Any]], near: float = 0.5) -> list[str]:
-    """Return a Markdown table of the gaps. The last column says whether the interval over runs is at most `near`."""
-    rows = [f"| below best play | over runs | over deals | within {near:g} |", "|---|---|---|---|"]
-    for name, gap in below.items():
-        holds = "yes" if gap["over_runs"][2] <= near else "not shown"
+def format_gap_table(gaps: dict[str, dict[str, Any]], tolerance: float = 0.5) -> list[str]:
+    """Return a Markdown table of the gaps, and whether each interval over runs ends at `tolerance` or lower."""
+    rows = [f"| below best play | over runs | over deals | within {tolerance:g} |", "|---|---|---|---|"]
+    for name, gap in gaps.items():
+        is_within = "yes" if gap["over_runs"][2] <= tolerance else "not shown"
         rows.append(
-            f"| {name} | {format_interval(gap['over_runs'])} | {format_interval(gap['over_deals'])} | {holds} |"
+            f"| {name} | {format_interval(gap['over_runs'])} | {format_interval(gap['over_deals'])} | {is_within} |"
         )
     return rows
 
 
-def merge_runs(before: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_runs(earlier: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the new runs, and earlier ones with the same panel that they do not replace, by arm and seed."""
-    same = [run for run in before if run["key"] == found[0]["key"]]
-    runs = {(run["arm"], run["seed"]): run for run in (*same, *found)}
-    return [runs[place] for place in sorted(runs)]
+    same = [run for run in earlier if run["key"] == new[0]["key"]]
+    runs = {(run["arm"], run["seed"]): run for run in (*same, *new)}
+    return [runs[key] for key in sorted(runs)]
 
 
 def format_interval(interval: list[float]) -> str:
@@ -135,19 +135,19 @@ def draw(result: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(8, 5.2), layout="constrained")
     axis = figure.add_subplot()
     axis.set_title(f"payoff of 10, before and after reward: {len(runs)} seeds, 95 % intervals")
-    for name, place in zip(names, range(len(names), 0, -1), strict=True):
+    for name, row in zip(names, range(len(names), 0, -1), strict=True):
         cells = [run["payoff"] if name == "panel" else run["cells"][name] for run in runs]
-        for what, colour, lift in (("before", "tab:gray", 0.12), ("after", "tab:blue", -0.12)):
-            mean = mean_ci([cell[what][0] for cell in cells], (0.0, 10.0))
+        for moment, colour, offset in (("before", "tab:gray", 0.12), ("after", "tab:blue", -0.12)):
+            mean = mean_ci([cell[moment][0] for cell in cells], (0.0, 10.0))
             error = [[mean.estimate - mean.low], [mean.high - mean.estimate]]
             axis.errorbar(
-                mean.estimate, place + lift, xerr=error, fmt="o", color=colour, capsize=2,
-                label=what if place == 1 else None,
+                mean.estimate, row + offset, xerr=error, fmt="o", color=colour, capsize=2,
+                label=moment if row == 1 else None,
             )  # fmt: skip
         best = [cell["best_response"] for cell in cells if "best_response" in cell]
         if best:
             position = sum(best) / len(best)
-            axis.plot(position, place, "|", color="black", ms=14, label="best response" if place == 1 else None)
+            axis.plot(position, row, "|", color="black", ms=14, label="best response" if row == 1 else None)
     axis.set_yticks(range(len(names), 0, -1), names)
     axis.set_xlim(0, 10)
     axis.grid(axis="x", alpha=0.3)
@@ -170,24 +170,26 @@ def main() -> None:
     file = options.out / f"panel-{study.name}.json"
     runs = merge_runs(json.loads(file.read_text())["runs"] if file.exists() else [], found)
     print(*format_table(runs), sep="\n")
-    counted = {arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)}
-    for arm, successes in counted.items():
+    successes_by_arm = {
+        arm: [r["success"] for r in runs if r["arm"] == arm] for arm in dict.fromkeys(r["arm"] for r in runs)
+    }
+    for arm, successes in successes_by_arm.items():
         print(f"{arm}: {sum(successes)} of {len(successes)} gained {options.least:g} or more, beyond noise")
     arm = study.study.arm if study.study else runs[0]["arm"]
     command = f"python benchmarks/panel.py {options.study.name}"
-    judged = [
+    evaluations = [
         select_latest(read_evaluations(f))[-1]
         for f in folders
         if f.name.rpartition("-")[0] == arm and summarize_run(f, 0)
     ]
-    below = compute_gaps([each for each in judged if each.key == found[0]["key"]]) if len(judged) > 1 else {}
-    print(*format_gap_table(below) if below else (), sep="\n")
-    kept = {
+    gaps = compute_gaps([each for each in evaluations if each.key == found[0]["key"]]) if len(evaluations) > 1 else {}
+    print(*format_gap_table(gaps) if gaps else (), sep="\n")
+    result = {
         "command": command, "environment": describe_environment(), "least": options.least, "arm": arm, "runs": runs,
-        "gaps": below,
+        "gaps": gaps,
     }  # fmt: skip
-    file.write_text(json.dumps(kept, indent=1) + "\n")
-    draw(kept).savefig(file.with_suffix(".png"), dpi=100)
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    draw(result).savefig(file.with_suffix(".png"), dpi=100)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ORIGINAL_ENVIRONMENT = dict(os.environ)
 
 def find_benchmarks(checkout: Path) -> Path:
     """Return the folder of benchmarks in a checkout. In older ones it is below `tests`."""
-    return next(f for f in (checkout / "benchmarks", checkout / "tests" / "benchmarks") if f.exists())
+    return next(folder for folder in (checkout / "benchmarks", checkout / "tests" / "benchmarks") if folder.exists())
 
 
 class PeerProcess:
@@ -47,8 +47,8 @@ class PeerProcess:
         if not line:
             self._log.seek(0)
             raise SystemExit(f"the peer ended with exit code {self._process.wait()}:\n{self._log.read()[-4000:]}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def __enter__(self) -> Self:
         return self

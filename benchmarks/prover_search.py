@@ -116,9 +116,9 @@ class Searches:
         game.reset(seed=seed)
         proof = game.proof
         assert isinstance(proof, RewriteProof)
-        total, lefts = 0, [state[0] for state, _ in proof.list_states()] + [proof.theorem[1]]
+        total, goals = 0, [state[0] for state, _ in proof.list_states()] + [proof.theorem[1]]
         for equation in cut_into_pieces(proof, count):
-            start, end = lefts.index(equation[0]), lefts.index(equation[1])
+            start, end = goals.index(equation[0]), goals.index(equation[1])
             game.source = SingleTheorem(Theorem(equation, tuple(proof.hidden_proof[start:end])))
             game.reset(seed=seed)
             replies = asyncio.run(self._search(seed, game))
@@ -162,8 +162,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     is_quick = parser.parse_args().quick
     setting = {"command": "python benchmarks/prover_search.py", "theorems": 2 if is_quick else THEOREMS, **OPTIONS}
-    kept: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not is_quick else {}
-    rows = list(kept.get("rows", [])) if {name: kept.get(name) for name in setting} == setting else []
+    saved: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() and not is_quick else {}
+    rows = list(saved.get("rows", [])) if {name: saved.get(name) for name in setting} == setting else []
     frame = ChatFrame(load_tokenizer(resolve("nano")))
     print(f"right {'search':22}", *(f"{nodes:>6}" for nodes in BUDGETS))
     for right in RIGHT:

@@ -51,7 +51,7 @@ Peaks = dict[str, float]
 def read_cpu(pids: Mapping[str, int]) -> float:
     """Return the CPU seconds of all processes together, which do not depend on the machine's other load."""
     times = [psutil.Process(pid).cpu_times() for pid in pids.values()]
-    return float(sum(one.user + one.system for one in times))
+    return float(sum(each.user + each.system for each in times))
 
 
 def read_memory(pids: Mapping[str, int], field: str = "VmHWM") -> Peaks:
@@ -80,7 +80,7 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
             assert place.worker
             pids[place.name] = (await place.worker.call("ping"))[1]
         start, phases = read_memory(pids, "VmRSS"), {}
-        rule, seconds, spent = LearnSpec(zero_stage=stage), [], []  # type: ignore[arg-type]
+        rule, seconds, cpu_seconds = LearnSpec(zero_stage=stage), [], []  # type: ignore[arg-type]
 
         def make_trainer() -> Any:
             policy = Policy.load("p", folder, folder, True, None, Bases(Precision.BF16), Precision.BF16, empty=True)
@@ -91,19 +91,19 @@ async def measure(folder: Path, rounds: int, stage: int) -> dict[str, Any]:
         phases["loading"] = read_memory(pids)
         for version in range(1 + rounds):
             reset_peaks(pids)
-            began, before = time.perf_counter(), read_cpu(pids)
+            start_time, cpu_before = time.perf_counter(), read_cpu(pids)
             await engine.publish("p", version, await trainer.weights())
-            seconds.append(time.perf_counter() - began)
-            spent.append(read_cpu(pids) - before)
+            seconds.append(time.perf_counter() - start_time)
+            cpu_seconds.append(read_cpu(pids) - cpu_before)
             phases["first publish" if version == 0 else "publish"] = read_memory(pids)
         await trainer.close()
         await engine.close()
         await ranks.close()
-    above = {phase: {name: held[name] - start[name] for name in pids} for phase, held in phases.items()}
+    above = {phase: {name: gigabytes[name] - start[name] for name in pids} for phase, gigabytes in phases.items()}
     return {
         "seconds of the first publish": seconds[0],
         "seconds to publish": {"median": median(seconds[1:]), "all": seconds[1:]},
-        "CPU seconds to publish": {"median": median(spent[1:]), "all": spent[1:]},
+        "CPU seconds to publish": {"median": median(cpu_seconds[1:]), "all": cpu_seconds[1:]},
         "GB at start": start,
         "GB above start, at most": above,
     }
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--label", default="after", help="key in the results")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    mine = results.setdefault(options.label, {})
+    models = results.setdefault(options.label, {})
     for name in options.models:
         with TemporaryDirectory(prefix="arena-publish-") as scratch:
             folder = Path(scratch) / name
@@ -128,7 +128,7 @@ def main() -> None:
                 save_random_model(folder)
             found = asyncio.run(measure(folder if name == RANDOM else resolve(name), options.rounds, options.stage))
         found |= {"command": format_command()}
-        mine[name] = found | {"machine": describe_environment(), "load at end": os.getloadavg()}
+        models[name] = found | {"machine": describe_environment(), "load at end": os.getloadavg()}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(name, json.dumps(found, indent=1), flush=True)
 

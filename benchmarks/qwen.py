@@ -33,8 +33,8 @@ def join_parts(parts: Iterable[IO[bytes]], gguf: Path) -> None:
             while block := part.read(1 << 20):
                 digest.update(block)
                 out.write(block)
-    if (found := digest.hexdigest()) != SHA256:
-        raise WeightsError(f"a part is missing or damaged: the joined file has sha256 {found}, not {SHA256}")
+    if (actual := digest.hexdigest()) != SHA256:
+        raise WeightsError(f"a part is missing or damaged: the joined file has sha256 {actual}, not {SHA256}")
 
 
 def split(gguf: Path, pieces: Path) -> None:
@@ -55,22 +55,22 @@ def main() -> None:
     options = parser.parse_args()
     if (options.folder is None) != (options.split is not None):
         parser.error("give either a FOLDER for the model or --split PIECES")
-    place = options.folder or options.split
-    place.mkdir(parents=True, exist_ok=True)
+    folder = options.folder or options.split
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix=".fetched-", dir=place) as scratch:
+        with tempfile.TemporaryDirectory(prefix=".fetched-", dir=folder) as scratch:
             gguf = Path(scratch, "model.gguf")
             if options.join:
                 join_pieces(options.join, gguf)
             else:
                 download(Path(scratch), gguf)
             if options.split:
-                split(gguf, place)
+                split(gguf, folder)
             else:
-                convert_gguf(gguf, place)
+                convert_gguf(gguf, folder)
     except (WeightsError, OSError) as error:
         parser.error(str(error))
-    print(place)
+    print(folder)
 
 
 def download(scratch: Path, gguf: Path) -> None:
@@ -78,9 +78,9 @@ def download(scratch: Path, gguf: Path) -> None:
     with ExitStack() as stack:
         parts = []
         for number in range(1, PARTS + 1):
-            place = scratch / str(number)
-            place.mkdir()
-            archive = stack.enter_context(zipfile.ZipFile(download_wheel(f"{PACKAGE}{number}", VERSION, place)))
+            wheel_folder = scratch / str(number)
+            wheel_folder.mkdir()
+            archive = stack.enter_context(zipfile.ZipFile(download_wheel(f"{PACKAGE}{number}", VERSION, wheel_folder)))
             (name,) = (name for name in archive.namelist() if name.endswith(".bin"))
             parts.append(stack.enter_context(archive.open(name)))
         join_parts(parts, gguf)

@@ -112,9 +112,9 @@ def play_dialogues(name: str, dialogues: int, seed: int) -> tuple[list[Dialogue]
         MatchPlan(identity=MatchId(0, n), game=name, options=dict(spec.options), seed=seed * 10_000 + n, seats=seatings)
         for n in range(dialogues)
     ]
-    began = time.process_time()
+    start = time.process_time()
     asyncio.run(play_all(plans, play_one, lambda record: None, in_flight=dialogues))
-    return [found[n] for n in range(dialogues)], time.process_time() - began
+    return [found[n] for n in range(dialogues)], time.process_time() - start
 
 
 def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, seats: list[str]) -> Dialogue:
@@ -139,12 +139,14 @@ def make_dialogue(game: Game, record: MatchRecord, recorded: RecordedPlayer, sea
 
 def find_faults(name: str, game: Game, utterance: Utterance, text: str) -> dict[str, bool]:
     """Return, by kind of fault, whether the simulator's extractor finds it in a text compared with the template."""
-    read, due = read_text(name, game, utterance, text), read_text(name, game, utterance, utterance.template)
+    actual, expected = read_text(name, game, utterance, text), read_text(name, game, utterance, utterance.template)
     return {
-        "wrong": any(read.facts[topic] != stance for topic, stance in due.facts.items() if topic in read.facts),
-        "extra": bool(read.facts.keys() - due.facts.keys()),
-        "withheld": bool(due.facts.keys() - read.facts.keys()),
-        "unclear": not read.unclear <= due.unclear,
+        "wrong": any(
+            actual.facts[topic] != stance for topic, stance in expected.facts.items() if topic in actual.facts
+        ),
+        "extra": bool(actual.facts.keys() - expected.facts.keys()),
+        "withheld": bool(expected.facts.keys() - actual.facts.keys()),
+        "unclear": not actual.unclear <= expected.unclear,
     }
 
 
@@ -158,78 +160,100 @@ def read_text(name: str, game: Game, utterance: Utterance, text: str) -> Reading
 
 def summarize_written(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
     """Return the numbers and rates of faults among first and second attempts. A text may have several faults."""
-    counts_by_asking: dict[str, Any] = {}
-    for place, asking in enumerate(("first", "second")):
+    counts_by_attempt: dict[str, Any] = {}
+    for index, attempt in enumerate(("first", "second")):
         found = [
-            find_faults(name, d.game, s, s.texts[place]) for d in dialogues for s in d.acts if len(s.texts) > place
+            find_faults(name, dialogue.game, utterance, utterance.texts[index])
+            for dialogue in dialogues
+            for utterance in dialogue.acts
+            if len(utterance.texts) > index
         ]
         counts = {fault: sum(each[fault] for each in found) for fault in ("wrong", "extra", "withheld", "unclear")}
         counts["accepted"] = sum(not any(each.values()) for each in found)
-        counts_by_asking[asking] = {"texts": len(found), **{n: [c, rate_ci(c, len(found))] for n, c in counts.items()}}
-    return counts_by_asking
+        counts_by_attempt[attempt] = {
+            "texts": len(found),
+            **{n: [c, rate_ci(c, len(found))] for n, c in counts.items()},
+        }
+    return counts_by_attempt
 
 
 # -- after: the texts that were heard ------------------------------------------------------------------------
 
-NOT = re.compile(r"\b(?:no|not|never|none|neither|nor|without|nope|nah|\w+n['’]t)\b", re.IGNORECASE)
-UNSURE = re.compile(
+NEGATION = re.compile(r"\b(?:no|not|never|none|neither|nor|without|nope|nah|\w+n['’]t)\b", re.IGNORECASE)
+DOUBT = re.compile(
     r"\b(?:(?:un)?sure|(?:un)?certain|know|tell|say|remember|recall|idea|clue|maybe|perhaps|might|possibly|if|whether)\b",
     re.IGNORECASE,
 )
-LITTLE = {"the", "have", "with", "from", "much", "more", "that", "unusual", "great", "easy", "poor", "always", "losing"}
+IGNORED_WORDS = {
+    "the",
+    "have",
+    "with",
+    "from",
+    "much",
+    "more",
+    "that",
+    "unusual",
+    "great",
+    "easy",
+    "poor",
+    "always",
+    "losing",
+}
 
 
 def classify_stance(text: str) -> str:
     """Return a text's stance by its words: "unknown" for words of doubt, else "deny" for a negation, else "inform"."""
-    if UNSURE.search(re.sub("now that you say it", "", text, flags=re.IGNORECASE)):
+    if DOUBT.search(re.sub("now that you say it", "", text, flags=re.IGNORECASE)):
         return "unknown"
-    return "deny" if NOT.search(text) else "inform"
+    return "deny" if NEGATION.search(text) else "inform"
 
 
 def extract_stems(phrase: str) -> frozenset[str]:
     """Return the first five letters of each of the phrase's content words."""
     parts = re.findall("[a-z]+", phrase.lower())
-    return frozenset(part[:5] for part in parts if len(part) > 2 and part not in LITTLE)
+    return frozenset(part[:5] for part in parts if len(part) > 2 and part not in IGNORED_WORDS)
 
 
 def find_symptoms(text: str) -> set[str]:
     """Return the names of symptoms with a phrase whose content words all occur in the text, in any order."""
-    there = {part[:5] for part in re.findall("[a-z]+", text.lower())}
+    stems = {part[:5] for part in re.findall("[a-z]+", text.lower())}
     return {
         sign.name for sign in SYMPTOMS for phrase in (sign.name, sign.it, *sign.synonyms)
-        if extract_stems(phrase) and extract_stems(phrase) <= there
+        if extract_stems(phrase) and extract_stems(phrase) <= stems
     }  # fmt: skip
 
 
 def check_clinic(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
     """Yield utterances in which the doctor heard something wrong, extra or secret, with the fault. Skips templates."""
     assert isinstance(dialogue.game, Clinic)
-    for said in dialogue.acts:
-        stance, _, topic = said.act.partition(" ")
-        if said.heard == said.template:
+    for utterance in dialogue.acts:
+        stance, _, topic = utterance.act.partition(" ")
+        if utterance.heard == utterance.template:
             continue
-        if classify_stance(said.heard) != stance:
-            yield said, "wrong"
-        for other in find_symptoms(said.heard) - {topic}:
-            yield said, "secret" if next(s for s in SYMPTOMS if s.name == other).secret else "extra"
-        if any(disease.lower() in said.heard.lower() for disease in dialogue.game.table.names):
-            yield said, "extra"
+        if classify_stance(utterance.heard) != stance:
+            yield utterance, "wrong"
+        for other in find_symptoms(utterance.heard) - {topic}:
+            yield utterance, "secret" if next(s for s in SYMPTOMS if s.name == other).secret else "extra"
+        if any(disease.lower() in utterance.heard.lower() for disease in dialogue.game.table.names):
+            yield utterance, "extra"
 
 
 def check_desk(dialogue: Dialogue) -> Iterator[tuple[Utterance, str]]:
     """Yield utterances with wrong or missing numbers and addresses, or with other customers' data, with the fault."""
     assert isinstance(dialogue.game, Desk)
-    own = dialogue.game.customer.record.person
-    people = [person for person in dialogue.game.world.fetch_all("SELECT * FROM customers") if person["id"] != own.id]
-    for said in dialogue.acts:
-        due, there = find_identifiers(said.template), find_identifiers(said.heard)
-        if there - due:
-            yield said, "wrong"
-        if due - there:
-            yield said, "withheld"
+    customer = dialogue.game.customer.record.person
+    people = [
+        person for person in dialogue.game.world.fetch_all("SELECT * FROM customers") if person["id"] != customer.id
+    ]
+    for utterance in dialogue.acts:
+        expected, heard = find_identifiers(utterance.template), find_identifiers(utterance.heard)
+        if heard - expected:
+            yield utterance, "wrong"
+        if expected - heard:
+            yield utterance, "withheld"
         texts = [text for person in people for text in (person["name"], person["email"], person["address"])]
-        if any(text.lower() in said.heard.lower() for text in texts):
-            yield said, "secret"
+        if any(text.lower() in utterance.heard.lower() for text in texts):
+            yield utterance, "secret"
 
 
 def find_identifiers(text: str) -> set[str]:
@@ -240,16 +264,18 @@ def find_identifiers(text: str) -> set[str]:
 def summarize_heard(name: str, dialogues: list[Dialogue]) -> dict[str, Any]:
     """Return the sources of the heard texts, and the faults that the independent checks find."""
     find = check_clinic if name == "clinic" else check_desk
-    acts = [said for d in dialogues for said in d.acts]
-    found = [(said, fault) for d in dialogues for said, fault in find(d)]
+    acts = [utterance for d in dialogues for utterance in d.acts]
+    found = [(utterance, fault) for d in dialogues for utterance, fault in find(d)]
     counts = {fault: sum(each == fault for _, each in found) for fault in ("wrong", "extra", "secret", "withheld")}
-    by_model = [said for said in acts if said.heard in said.texts]
+    by_model = [utterance for utterance in acts if utterance.heard in utterance.texts]
     return {
         "heard": len(acts),
         "of_the_model": [len(by_model), rate_ci(len(by_model), len(acts))],
         "template_stood_in": [len(acts) - len(by_model), rate_ci(len(acts) - len(by_model), len(acts))],
         "faults_to_read_by_hand": {fault: [count, rate_ci(count, len(acts))] for fault, count in counts.items()},
-        "texts_to_read_by_hand": sorted({f"{fault}: {said.act} | {said.heard}" for said, fault in found}),
+        "texts_to_read_by_hand": sorted(
+            {f"{fault}: {utterance.act} | {utterance.heard}" for utterance, fault in found}
+        ),
     }
 
 
@@ -258,15 +284,15 @@ def evaluate_extractor() -> dict[str, Any]:
     vocabulary, pairs = invent_table(0, 20, len(SYMPTOMS)).words, []
     for row in map(json.loads, LABELS.read_text().splitlines()):
         read = vocabulary.understand(row["text"], row["topic"])
-        sure = not read.unclear and read.facts.keys() == {row["topic"]}
-        pairs.append((read.facts[row["topic"]] if sure else "", row["label"]))
-    read_for_sure = [stance == label for stance, label in pairs if stance]
-    plain_ones = [stance == label for stance, label in pairs if label != "other"]
+        is_clear = not read.unclear and read.facts.keys() == {row["topic"]}
+        pairs.append((read.facts[row["topic"]] if is_clear else "", row["label"]))
+    read_clearly = [stance == label for stance, label in pairs if stance]
+    labelled = [stance == label for stance, label in pairs if label != "other"]
     return {
         "texts": len(pairs),
         "labels": {label: sum(each == label for _, each in pairs) for label in sorted({label for _, label in pairs})},
-        "precision": [sum(read_for_sure), len(read_for_sure), rate_ci(sum(read_for_sure), len(read_for_sure))],
-        "recall": [sum(plain_ones), len(plain_ones), rate_ci(sum(plain_ones), len(plain_ones))],
+        "precision": [sum(read_clearly), len(read_clearly), rate_ci(sum(read_clearly), len(read_clearly))],
+        "recall": [sum(labelled), len(labelled), rate_ci(sum(labelled), len(labelled))],
     }
 
 
@@ -279,9 +305,9 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, help="also write all texts to this file, one JSON line each")
     options = parser.parse_args()
     torch.set_num_threads(min(2, torch.get_num_threads()))
-    began = time.perf_counter()
+    start = time.perf_counter()
     dialogues, cpu = play_dialogues(options.study, options.dialogues, options.seed)
-    seconds, tokens = time.perf_counter() - began, sum(d.tokens for d in dialogues)
+    seconds, tokens = time.perf_counter() - start, sum(d.tokens for d in dialogues)
     found = {
         "command": f"python benchmarks/rendered.py {options.study} --dialogues {options.dialogues} "
         f"--seed {options.seed}",

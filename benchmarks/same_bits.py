@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-CLOCK = {"started", "seconds"}
+TIME_FIELDS = {"started", "seconds"}
 WARM = ["policies.shared.imitate.matches=32", "policies.shared.imitate.minibatches=4"]
 SMALL = [
     "play.matches=16",
@@ -89,17 +89,17 @@ def hash_log(table: pa.Table, columns: list[str]) -> str:
 
 def _drop_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _drop_times(v) for k, v in value.items() if k not in CLOCK}
+        return {k: _drop_times(v) for k, v in value.items() if k not in TIME_FIELDS}
     return [_drop_times(item) for item in value] if isinstance(value, list) else value
 
 
 def hash_weights(run: Path) -> str:
     """Return a hash of all tensors in a run's newest checkpoint, including optimiser and critic."""
     newest = sorted(folder for folder in (run / "checkpoints").iterdir() if folder.name.isdigit())[-1]
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(newest.rglob("*.safetensors")):
-        found.update(str(file.relative_to(newest)).encode() + file.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(str(file.relative_to(newest)).encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
@@ -107,13 +107,14 @@ def compare(here: Path, before: Path | None, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in RUNS:
         checkouts = {"now": here} | ({"before": before} if before else {})
-        runs = {which: folder / f"{which}-{name.replace(' ', '_')}" for which in checkouts}
-        for which, checkout in checkouts.items():
-            play_run(checkout, name, runs[which])
-        logs = {which: read_log(run) for which, run in runs.items()}
+        runs = {checkout_name: folder / f"{checkout_name}-{name.replace(' ', '_')}" for checkout_name in checkouts}
+        for checkout_name, checkout in checkouts.items():
+            play_run(checkout, name, runs[checkout_name])
+        logs = {checkout_name: read_log(run) for checkout_name, run in runs.items()}
         columns = [c for c in logs["now"].column_names if all(c in log.column_names for log in logs.values())]
         found[name] = {
-            which: {"log": hash_log(logs[which], columns), "weights": hash_weights(runs[which])} for which in runs
+            checkout_name: {"log": hash_log(logs[checkout_name], columns), "weights": hash_weights(runs[checkout_name])}
+            for checkout_name in runs
         }
         if before:
             found[name]["same"] = found[name]["now"] == found[name]["before"]

@@ -44,42 +44,42 @@ def measure_run(arm: str, matches: int, iterations: int) -> Found:
         out = Path(folder) / "run"
         command = [sys.executable, "-m", "arena", "run", "selfplay", "--recipe", "negotiation-nano", *words, *ARMS[arm]]
         environ = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1", MARK: str(out)}
-        begun = time.perf_counter()
+        start = time.perf_counter()
         quiet = subprocess.DEVNULL
         process = subprocess.Popen([*command, "--json", "--out", str(out)], env=environ, stdout=quiet, stderr=quiet)
-        spent, peak, first = dict[int, float](), 0, 0.0
+        cpu_seconds, peak, first_match = dict[int, float](), 0, 0.0
         while process.poll() is None:
-            held = _read_usage(str(out), spent)
-            peak = max(peak, held)
-            if not first and (out / "log" / "0001.jsonl").exists():
-                first = time.perf_counter() - begun
+            memory = _read_usage(str(out), cpu_seconds)
+            peak = max(peak, memory)
+            if not first_match and (out / "log" / "0001.jsonl").exists():
+                first_match = time.perf_counter() - start
             time.sleep(0.5)
         if process.returncode:
             raise SystemExit(f"{arm}: the run ended with exit code {process.returncode}")
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     later = [row["seconds"] for row in rows[1:]]
     return {
-        "until the first match": first,
-        "whole run": time.perf_counter() - begun,
-        "cpu seconds": sum(spent.values()),
+        "until the first match": first_match,
+        "whole run": time.perf_counter() - start,
+        "cpu seconds": sum(cpu_seconds.values()),
         "memory (MB)": peak / 1e6,
         **{f"{phase} per iteration": median(row[phase] for row in later) for phase in ("play", "learn")},
         "play per match": median(row["play"] for row in later) / matches,
     }
 
 
-def _read_usage(out: str, spent: dict[int, float]) -> int:
-    """Return the bytes of memory of all processes of a run, and update their CPU seconds in `spent`."""
-    held = 0
+def _read_usage(out: str, cpu_seconds: dict[int, float]) -> int:
+    """Return the bytes of memory of all processes of a run, and update their CPU seconds in `cpu_seconds`."""
+    memory = 0
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == out:
                 used = process.cpu_times()
-                spent[process.pid] = used.user + used.system
-                held += process.memory_full_info().pss
+                cpu_seconds[process.pid] = used.user + used.system
+                memory += process.memory_full_info().pss
         except psutil.Error:
             continue
-    return held
+    return memory
 
 
 def measure_messages() -> Found:
@@ -143,9 +143,9 @@ def main() -> None:
     }
     result["ratios"] = {name: median(b[name] / a[name] for a, b in zip(one, scaled, strict=True)) for name in one[0]}
     result["load_at_end"] = os.getloadavg()
-    place = HERE / "results" / ("scale-cost-quick.json" if options.quick else "scale-cost.json")
-    place.write_text(json.dumps(result, indent=1) + "\n")
-    place.write_text(json.dumps(result | {"shipped": measure_messages()}, indent=1) + "\n")
+    file = HERE / "results" / ("scale-cost-quick.json" if options.quick else "scale-cost.json")
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    file.write_text(json.dumps(result | {"shipped": measure_messages()}, indent=1) + "\n")
     for name, ratio in result["ratios"].items():
         print(f"{name:24}", *(f"{medians[name]:10.3f}" for medians in result["medians"].values()), f"{ratio:8.2f} ×")
 

@@ -195,9 +195,9 @@ class Simulation:
 
     def _play(self, k: int) -> Events:
         """Start the matches of iteration `k` as soon as `ahead` allows."""
-        before = k - max(self.world.ahead, 1)
-        if before >= 1:
-            yield self._rounds[before].handed if self.world.ahead else self._rounds[before].learned
+        earlier = k - max(self.world.ahead, 1)
+        if earlier >= 1:
+            yield self._rounds[earlier].handed if self.world.ahead else self._rounds[earlier].learned
         for n in range(self._count_matches(k)):
             turns = self._played[k - 1][n] if self._played else self.world.draw_match(k, n)
             self.env.process(self._play_match(k, turns))
@@ -209,8 +209,8 @@ class Simulation:
             engine.matches += 1
             versions = []
             for turn in turns:
-                with self._driver.request() as mine:
-                    yield mine
+                with self._driver.request() as driver:
+                    yield driver
                     yield self.env.timeout(self.world.driver)
                     self.driver_busy += self.world.driver
                 versions.append(self._version)
@@ -221,13 +221,13 @@ class Simulation:
         self._rounds[k].add((turns, versions))
 
     def _learn_all(self) -> Events:
-        for k, own in self._rounds.items():
+        for k, round_ in self._rounds.items():
             if k > 1:
                 yield self._rounds[k - 1].over
             late = self._rounds[k - 1].take() if k > 1 else []
-            yield own.enough
-            matches, handed = [*late, *own.take()], self.env.now
-            own.handed.succeed()
+            yield round_.enough
+            matches, handed = [*late, *round_.take()], self.env.now
+            round_.handed.succeed()
             sampled = sum(turn.tokens for turns, _ in matches for turn in turns)
             seconds = sampled * self.world.learned_ratio / (self.world.learn * self.world.ranks)
             yield self.env.timeout(self.world.overhead + seconds)
@@ -245,7 +245,7 @@ class Simulation:
                 "busy": sum(e.busy for e in self.engines), "row_seconds": sum(e.row_seconds for e in self.engines),
                 "driver": self.driver_busy, "learning": self.learning, "shipping": self.shipping,
             })  # fmt: skip
-            own.learned.succeed()
+            round_.learned.succeed()
 
 
 def compute_figures(world: World) -> dict[str, float]:
@@ -253,15 +253,15 @@ def compute_figures(world: World) -> dict[str, float]:
     rows = Simulation(world).run()[1:-2]
     first, last, counted = rows[0], rows[-1], rows[1:]
     span, count = last["end"] - first["end"], len(counted)
-    gained = {name: last[name] - first[name] for name in ("busy", "row_seconds", "driver", "learning", "shipping")}
+    gains = {name: last[name] - first[name] for name in ("busy", "row_seconds", "driver", "learning", "shipping")}
     return {
         "seconds_an_iteration": span / count,
         "tokens_a_second": sum(row["tokens"] for row in counted) / span,
-        "engines_idle": 1 - gained["busy"] / span / world.engines,
-        "rows_an_engine": gained["row_seconds"] / span / world.engines,
-        "ranks_idle": 1 - gained["learning"] / span,
-        "driver_busy": gained["driver"] / span,
-        "shipping": gained["shipping"] / span,
+        "engines_idle": 1 - gains["busy"] / span / world.engines,
+        "rows_an_engine": gains["row_seconds"] / span / world.engines,
+        "ranks_idle": 1 - gains["learning"] / span,
+        "driver_busy": gains["driver"] / span,
+        "shipping": gains["shipping"] / span,
         "staleness": float(np.mean([row["staleness"] for row in counted])),
         "stalest": max(row["stalest"] for row in counted),
     }

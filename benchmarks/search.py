@@ -52,38 +52,42 @@ def round_mean(values: list[float]) -> list[float]:
     return [round(value, 3) for value in mean_ci(values, SHARE)]
 
 
-def make_queries(question: Question, shelf: Library) -> list[tuple[str, frozenset[str]]]:
+def make_queries(question: Question, library: Library) -> list[tuple[str, frozenset[str]]]:
     """Return, for each step of a question's chain, the query for its fact and the titles of the pages that state it."""
-    assert question.program is not None and shelf.world is not None
+    assert question.program is not None and library.world is not None
     chain, queries = question.program.chains[0], []
-    for place, step in enumerate(chain.steps):
-        (here,) = find_ends(Chain(chain.start, chain.steps[:place]), shelf.world) if place else [chain.start]
+    for index, step in enumerate(chain.steps):
+        (entity,) = find_ends(Chain(chain.start, chain.steps[:index]), library.world) if index else [chain.start]
         if step.startswith("^"):
-            queries.append((write_backward_query(here, step[1:], terse=False), shelf.world.subjects(here, step[1:])))
+            queries.append(
+                (write_backward_query(entity, step[1:], terse=False), library.world.subjects(entity, step[1:]))
+            )
         else:
-            queries.append((here, frozenset([here])))
+            queries.append((entity, frozenset([entity])))
     return queries
 
 
 def measure_recall(pages: int, questions: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
     """Return the recall of complete questions and of stepwise queries, by hops and depth, and the time per query."""
-    shelf, rows = load_library(Key(pages, embedding=embedding)), {}
-    assert shelf.world is not None
-    shelf.index.find("anything", 1, retriever)  # builds the index before the clock starts
+    library, rows = load_library(Key(pages, embedding=embedding)), {}
+    assert library.world is not None
+    library.index.find("anything", 1, retriever)  # builds the index before the clock starts
     began, query_count = time.process_time(), 0
     for hops in HOPS:
         rng = np.random.default_rng([0, hops])
         found: dict[str, list[list[float]]] = {"question": [], "steps": []}
         for _ in range(questions):
-            question = draw_question(shelf.world, rng, ["chain"], (hops, hops))
-            steps = make_queries(question, shelf)
-            for way, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
-                hits = [[shelf.titles[hit] for hit in shelf.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs]
+            question = draw_question(library.world, rng, ["chain"], (hops, hops))
+            steps = make_queries(question, library)
+            for mode, pairs in {"question": [(question.text, question.evidence)], "steps": steps}.items():
+                hits = [
+                    [library.titles[hit] for hit in library.index.find(q, max(DEPTHS), retriever)] for q, _ in pairs
+                ]
                 query_count += len(pairs)
-                found[way].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
+                found[mode].append([_mean_recall(hits, [pages for _, pages in pairs], k) for k in DEPTHS])
         rows[str(hops)] = {
-            way: {f"at {k}": round_mean([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
-            for way, by_question in found.items()
+            mode: {f"at {k}": round_mean([row[n] for row in by_question]) for n, k in enumerate(DEPTHS)}
+            for mode, by_question in found.items()
         }
     return {"by_hops": rows, "cpu_milliseconds_per_query": round(1000 * (time.process_time() - began) / query_count, 2)}
 
@@ -128,13 +132,13 @@ TERSE: dict[str, Any] = {
 }
 
 
-def measure_gates(matches: int) -> dict[str, Any]:
+def measure_gates(count: int) -> dict[str, Any]:
     """Return the share of admitted questions and the share of unsound ones among these, by proposer and checks."""
     shares_by_proposer: dict[str, Any] = {}
     for proposer in ("random", "reader"):
         for name, checks in GATES.items():
             game = SearchSelfplay(checks=checks, **TERSE)
-            reports = [play(game, seed, proposer) for seed in range(matches)]
+            reports = [play(game, seed, proposer) for seed in range(count)]
             admitted = [float(report["accepted"]) for report in reports]
             unsound = [1.0 - float(report["sound"]) for report in reports if report["accepted"]]
             shares_by_proposer.setdefault(proposer, {})[name] = {
@@ -154,8 +158,8 @@ def measure_memory(pages: int, retriever: Retriever, embedding: Embedding) -> di
 
 def _measure_own_memory(pages: int, retriever: Retriever, embedding: Embedding) -> dict[str, Any]:
     before, began = _read_megabytes(), time.process_time()
-    shelf = load_library(Key(pages, embedding=embedding))
-    shelf.index.find("anything", 1, retriever)
+    library = load_library(Key(pages, embedding=embedding))
+    library.index.find("anything", 1, retriever)
     loaded, seconds = _read_megabytes(), time.process_time() - began
     games = []
     for seed in range(IN_FLIGHT):
@@ -163,7 +167,7 @@ def _measure_own_memory(pages: int, retriever: Retriever, embedding: Embedding) 
         game.reset(seed=seed)
         game.step(f'search(query="{game.question.text[:200].replace(chr(34), "")}")')
         games.append(game)
-    assert all(game.library is shelf for game in games)
+    assert all(game.library is library for game in games)
     return {
         "before_mb": before,
         "with_library_mb": loaded,

@@ -46,7 +46,7 @@ RESULTS = Path(__file__).parent / "results" / "shared_tokens.json"
 WORDS = 40_000
 CHEAP = 10
 """Factor on the cost of tokens relative to attention, in the arm with the fewest tokens."""
-SHOWN, THOUGHT, SAID = 24, 64, 12
+OBSERVED, THOUGHT, SPOKEN = 24, 64, 12
 """Tokens per turn in streams whose thoughts are stripped: shown to the seat, thought, spoken."""
 VOCABULARY = [" one", " two", " red", " blue", " sun", " sea", " old", " new"]
 """Words that are one SmolLM2 token each."""
@@ -64,7 +64,7 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
     writer = np.random.default_rng((seed, 0))
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
-        return script_completion(frame, role.reply.write(draw_text(writer, SAID), private=draw_text(writer, THOUGHT)))
+        return script_completion(frame, role.reply.write(draw_text(writer, SPOKEN), private=draw_text(writer, THOUGHT)))
 
     player, rng = (
         ChatPlayer(role=role, frame=frame, policy="p", key="m/a", seed=(seed,), write=write),
@@ -73,7 +73,7 @@ def play_turns(frame: ChatFrame, history: str, turns: int, seed: int) -> list[St
 
     async def play() -> None:
         for turn in range(turns):
-            shown = Message.of("b", draw_text(rng, SHOWN))
+            shown = Message.of("b", draw_text(rng, OBSERVED))
             await player.act(View("a", turn, (shown,), "", {}, {}, None))
 
     asyncio.run(play())
@@ -90,14 +90,14 @@ def extend_stream(stream: Stream, rng: np.random.Generator, first: int, count: i
 
 def make_groups() -> list[Stream]:
     """Return the streams of eight attempts at each of four deals: 120 tokens of rules, 40 per deal, similar turns."""
-    found, rules = [], np.random.default_rng(0).integers(WORDS, size=120).tolist()
+    streams, rules = [], np.random.default_rng(0).integers(WORDS, size=120).tolist()
     for deal in range(4):
         for attempt in range(8):
             stream = Stream()
             stream.observe([*rules, *np.random.default_rng([1, deal]).integers(WORDS, size=40).tolist()])
             extend_stream(stream, np.random.default_rng([2, deal, attempt]), 0, 4, choices=3)
-            found.append(stream)
-    return found
+            streams.append(stream)
+    return streams
 
 
 def make_branches() -> list[Stream]:
@@ -105,15 +105,15 @@ def make_branches() -> list[Stream]:
     trunk = Stream()
     trunk.observe(np.random.default_rng(0).integers(WORDS, size=120).tolist())
     extend_stream(trunk, np.random.default_rng(1), 0, 10)
-    found = [trunk]
+    streams = [trunk]
     for number in range(16):
         rng = np.random.default_rng([3, number])
-        before, turn = found[0 if number < 8 else number - 7], int(rng.integers(2, 9))
-        at = 120 + 40 * turn
-        branch = Stream(before.ids[:at], before.mask[:at], before.logprobs[:at], before.turns[:at])
+        parent, turn = streams[0 if number < 8 else number - 7], int(rng.integers(2, 9))
+        length = 120 + 40 * turn
+        branch = Stream(parent.ids[:length], parent.mask[:length], parent.logprobs[:length], parent.turns[:length])
         extend_stream(branch, rng, turn, 10 - turn)
-        found.append(branch)
-    return found
+        streams.append(branch)
+    return streams
 
 
 def make_cases() -> dict[str, list[Stream]]:
@@ -130,10 +130,10 @@ def count_distinct(streams: list[Stream]) -> int:
     return sum(len(ids) - common for ids, common in zip(ordered, shared, strict=True))
 
 
-def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
+def count_tokens(streams: list[Stream], model_costs: Costs) -> dict[str, Any]:
     """Return the numbers of streams, tokens and distinct tokens, and the computed tokens by token budget and arm.
 
-    Computed tokens include padding. `own` are the model's packing costs.
+    Computed tokens include padding. `model_costs` are the model's packing costs.
     """
     row: dict[str, Any] = {
         "streams": len(streams),
@@ -142,37 +142,44 @@ def count_tokens(streams: list[Stream], own: Costs) -> dict[str, Any]:
     }
     for budget in BUDGETS:
         tokens = {
-            arm: sum(one.tokens for one in plan_passes(streams, budget, costs=each))
-            for arm, each in make_arms(own).items()
+            arm: sum(plan.tokens for plan in plan_passes(streams, budget, costs=each))
+            for arm, each in make_arms(model_costs).items()
         }
         ratios = {arm: round(count / row["distinct"], 3) for arm, count in tokens.items()}
         row[f"budget {budget}"] = {"computed": tokens, "per_distinct": ratios}
     return row
 
 
-def make_arms(own: Costs) -> dict[str, Costs]:
+def make_arms(model_costs: Costs) -> dict[str, Costs]:
     """Return the packing costs of each arm, derived from the model's own."""
-    return {"trees": own, "no trees": Costs(own.start), "fewest tokens": Costs(own.start, CHEAP * own.scores)}
+    return {
+        "trees": model_costs,
+        "no trees": Costs(model_costs.start),
+        "fewest tokens": Costs(model_costs.start, CHEAP * model_costs.scores),
+    }
 
 
-def measure_seconds(scorer: StreamScorer, streams: list[Stream], own: Costs) -> float:
+def measure_seconds(scorer: StreamScorer, streams: list[Stream], model_costs: Costs) -> float:
     """Return the CPU seconds of a forward and backward pass over all streams."""
-    begun = process_time()
-    for one in plan_passes(streams, BUDGETS[0], costs=own):
-        scorer(build_batch(streams, [1.0] * len(streams), one)).logprobs.sum().backward()
+    start = process_time()
+    for plan in plan_passes(streams, BUDGETS[0], costs=model_costs):
+        scorer(build_batch(streams, [1.0] * len(streams), plan)).logprobs.sum().backward()
     scorer.zero_grad()
-    return process_time() - begun
+    return process_time() - start
 
 
-def compare_seconds(model: torch.nn.Module, own: Costs, found: dict[str, list[Stream]]) -> dict[str, Any]:
+def compare_seconds(model: torch.nn.Module, model_costs: Costs, cases: dict[str, list[Stream]]) -> dict[str, Any]:
     """Return the median seconds of all arms, which alternate, and the ratios of the arm `trees` to the others."""
     scorer, rows = StreamScorer(model, bf16=True), {}
     for name in TIMED:
-        measure_seconds(scorer, found[name][:2], own)
-        each = [[measure_seconds(scorer, found[name], way) for way in make_arms(own).values()] for _ in range(ROUNDS)]
-        took = dict(zip(make_arms(own), (median(column) for column in zip(*each, strict=True)), strict=True))
-        ratios = {arm: round(took["trees"] / spent, 3) for arm, spent in took.items() if arm != "trees"}
-        rows[name] = {arm: round(spent, 2) for arm, spent in took.items()} | {"trees / others": ratios}
+        measure_seconds(scorer, cases[name][:2], model_costs)
+        each = [
+            [measure_seconds(scorer, cases[name], arm_costs) for arm_costs in make_arms(model_costs).values()]
+            for _ in range(ROUNDS)
+        ]
+        seconds = dict(zip(make_arms(model_costs), (median(column) for column in zip(*each, strict=True)), strict=True))
+        ratios = {arm: round(seconds["trees"] / spent, 3) for arm, spent in seconds.items() if arm != "trees"}
+        rows[name] = {arm: round(spent, 2) for arm, spent in seconds.items()} | {"trees / others": ratios}
         print(name, rows[name], flush=True)
     return rows
 
@@ -184,13 +191,17 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = load_module(resolve(DEFAULT))
-    own, found = estimate_costs(model, bf16=True), make_cases()
+    costs, cases = estimate_costs(model, bf16=True), make_cases()
     result = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    about = {"command": "python benchmarks/shared_tokens.py", "machine": describe_environment(), "costs": own._asdict()}
-    result |= about | {"counts": {name: count_tokens(streams, own) for name, streams in found.items()}}
+    environment = {
+        "command": "python benchmarks/shared_tokens.py",
+        "machine": describe_environment(),
+        "costs": costs._asdict(),
+    }
+    result |= environment | {"counts": {name: count_tokens(streams, costs) for name, streams in cases.items()}}
     print(json.dumps(result["counts"], indent=1))
     if not options.counts:
-        result["seconds"] = compare_seconds(model, own, found) | {"rounds": ROUNDS, "load": os.getloadavg()}
+        result["seconds"] = compare_seconds(model, costs, cases) | {"rounds": ROUNDS, "load": os.getloadavg()}
     RESULTS.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -113,8 +113,8 @@ def run_real(settings: list[str], alone: bool = True) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         chosen = [part for setting in (*SHORT, *settings) for part in ("--set", setting)]
-        begin = ["-c", BY_CPU] if alone else ["-m", "arena"]
-        command = [sys.executable, "-P", *begin, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
+        program = ["-c", BY_CPU] if alone else ["-m", "arena"]
+        command = [sys.executable, "-P", *program, "run", "selfplay", "--recipe", "negotiation-nano", *chosen]
         environ = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run([*command, "--out", str(out)], env=environ, check=True, capture_output=True)
         reader = RunReader(out)
@@ -170,9 +170,9 @@ def check_model(runs: dict[str, dict[str, Any]], calibrated: Sequence[str]) -> d
     rows = {}
     for name, run in runs.items():
         predicted = simulate_play(run, step, driver)
-        used = "for its times" if name in calibrated else "to check it"
+        purpose = "for its times" if name in calibrated else "to check it"
         rows[name] = {
-            "used": used,
+            "used": purpose,
             "seconds": measured[name],
             "simulated": predicted,
             "ratio": predicted / measured[name],
@@ -225,34 +225,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--again", action="store_true", help="only the simulation; keep the real runs")
     parser.add_argument("--engines", action="store_true", help="only the real runs with engine processes")
-    parser.add_argument("--redraw", action="store_true", help="only the picture of the kept results")
+    parser.add_argument("--redraw", action="store_true", help="only the picture of the saved results")
     parser.add_argument("--quick", action="store_true", help="a small test that writes nothing")
     options = parser.parse_args()
-    place = RESULTS / f"{NAME}.json"
+    file = RESULTS / f"{NAME}.json"
     if options.quick:
         runs = {name: run_real([*REAL[name], "iterations=2", "play.matches=8"]) for name in CALIBRATING}
         print(json.dumps(check_model(runs, CALIBRATING)["play"], indent=1))
         print(compute_figures(make_cluster(8, each=4, ahead=1)))
         return
-    kept: dict[str, Any] = json.loads(place.read_text()) if place.exists() else {}
+    result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if options.redraw:
-        save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
+        save_png(draw(result["simulated"]), RESULTS / f"{NAME}.png")
         return
-    about = describe_environment() | {"command": ["benchmarks/simulated_scale.py"]}
+    environment = describe_environment() | {"command": ["benchmarks/simulated_scale.py"]}
     if not (options.again or options.engines):
-        kept |= {"environment": about, "real": {name: run_real(settings) for name, settings in REAL.items()}}
+        result |= {"environment": environment, "real": {name: run_real(settings) for name, settings in REAL.items()}}
     if not options.again:
         on_ray = {name: run_real(settings, alone=False) for name, settings in ENGINES.items()}
-        kept["engines"] = {"environment": about, "check": check_model(on_ray, CALIBRATING_ENGINES), "real": on_ray}
-        print(json.dumps(kept["engines"]["check"], indent=1), flush=True)
+        result["engines"] = {
+            "environment": environment,
+            "check": check_model(on_ray, CALIBRATING_ENGINES),
+            "real": on_ray,
+        }
+        print(json.dumps(result["engines"]["check"], indent=1), flush=True)
     if not options.engines:
-        kept |= {"check": check_model(kept["real"], CALIBRATING), "simulated": simulate()}
+        result |= {"check": check_model(result["real"], CALIBRATING), "simulated": simulate()}
         times = {"step": STEP, "driver": DRIVER, "learn": LEARN, "gigabytes": BYTES}
         times |= {"gigabytes_a_second": {"gloo": GLOO, "nccl": NCCL}}
-        kept["assumed"] = {"sources": SOURCES, **times, "seed": 0}
-        print(json.dumps(kept["check"], indent=1), flush=True)
-        save_png(draw(kept["simulated"]), RESULTS / f"{NAME}.png")
-    place.write_text(json.dumps(kept, indent=1) + "\n")
+        result["assumed"] = {"sources": SOURCES, **times, "seed": 0}
+        print(json.dumps(result["check"], indent=1), flush=True)
+        save_png(draw(result["simulated"]), RESULTS / f"{NAME}.png")
+    file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

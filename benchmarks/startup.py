@@ -36,10 +36,10 @@ Spent = dict[str, float]
 
 def measure_command(words: str, checkout: Path) -> Spent:
     """Run a command and return its wall and CPU seconds, from the start of its process to the end."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     process = _start(words, checkout)
     used = os.wait4(process.pid, 0)[2]
-    wall = time.perf_counter() - begun
+    wall = time.perf_counter() - start
     return {"wall": wall, "cpu": used.ru_utime + used.ru_stime}
 
 
@@ -51,12 +51,12 @@ def measure_first_match(words: str, checkout: Path) -> Spent:
     killed.
     """
     with TemporaryDirectory() as folder:
-        out, begun = Path(folder) / "run", time.perf_counter()
+        out, start = Path(folder) / "run", time.perf_counter()
         process = _start(f"{words} --out {out}", checkout)
         try:
-            checked = _wait_until(lambda: (out / "config.yaml").exists(), process) - begun
+            checked = _wait_until(lambda: (out / "config.yaml").exists(), process) - start
             log = out / "log" / "0001.jsonl"
-            wall = _wait_until(lambda: log.exists() and log.stat().st_size > 0, process) - begun
+            wall = _wait_until(lambda: log.exists() and log.stat().st_size > 0, process) - start
         finally:
             process.kill()
             used = os.wait4(process.pid, 0)[2]
@@ -86,8 +86,8 @@ def compare_checkouts(
         for name, checkout in checkouts.items():
             found[name].append(measure(words, checkout))
     return {
-        name: {part: median(one[part] for one in spent[1:]) for part in spent[0]} | {"rounds": spent[1:]}
-        for name, spent in found.items()
+        name: {unit: median(each[unit] for each in times[1:]) for unit in times[0]} | {"rounds": times[1:]}
+        for name, times in found.items()
     }
 
 
@@ -109,7 +109,10 @@ def main() -> None:
     result["load_at_end"] = os.getloadavg()
     write_result("startup", result, options.quick)
     for words, found in [*result["short"].items(), ("first match", result["first_match"])]:
-        texts = [f"{c}: wall {found[c]['wall']:.2f} s, cpu {found[c]['cpu']:.2f} s" for c in checkouts]
+        texts = [
+            f"{checkout}: wall {found[checkout]['wall']:.2f} s, cpu {found[checkout]['cpu']:.2f} s"
+            for checkout in checkouts
+        ]
         print(f"{words:22}", "   ".join(texts))
 
 

@@ -56,14 +56,14 @@ def main() -> None:
     names = parser.parse_args().names
     if unknown := set(names) - set(list_studies()):
         parser.error(f"no saved results of the study {', '.join(sorted(unknown))}")
-    before: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
-    kept = {name: found for name, found in before.items() if name in list_studies()}
+    saved: dict[str, Any] = json.loads(FILE.read_text())["studies"] if FILE.exists() else {}
+    studies = {name: study for name, study in saved.items() if name in list_studies()}
     for name in names:
-        kept[name] = rehearse(name) | {"machine": describe_environment()}
-        print(f"{name}: {kept[name]['whole'] / 60:.0f} minutes", flush=True)
-        result = {"command": "python benchmarks/suite.py", "studies": dict(sorted(kept.items()))}
+        studies[name] = rehearse(name) | {"machine": describe_environment()}
+        print(f"{name}: {studies[name]['whole'] / 60:.0f} minutes", flush=True)
+        result = {"command": "python benchmarks/suite.py", "studies": dict(sorted(studies.items()))}
         FILE.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"{len(kept)} studies: {sum(study['whole'] for study in kept.values()) / 3600:.1f} hours")
+    print(f"{len(studies)} studies: {sum(study['whole'] for study in studies.values()) / 3600:.1f} hours")
 
 
 if __name__ == "__main__":

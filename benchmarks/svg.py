@@ -51,18 +51,21 @@ def draw_path(css_class: str, data: str, tooltip: str = "") -> Markup:
     return Markup('<path class="{}" d="{}">{}</path>').format(css_class, data, inner)
 
 
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return the positions moved apart by at least `gap`, within the range and in the same order.
 
     >>> spread([10, 11, 30], 5, 0, 40)
     [10, 15, 30]
     """
-    order = sorted(range(len(places)), key=lambda k: places[k])
-    moved = [float(place) for place in places]
+    order = sorted(range(len(positions)), key=lambda k: positions[k])
+    moved = [float(position) for position in positions]
     for before, after in pairwise(order):
         moved[after] = max(moved[after], moved[before] + gap)
-    over = high
+    limit = high
     for k in reversed(order):
-        moved[k] = min(moved[k], over)
-        over = moved[k] - gap
-    return [int(place) if place == int(place) else place for place in (max(low, place) for place in moved)]
+        moved[k] = min(moved[k], limit)
+        limit = moved[k] - gap
+    return [
+        int(position) if position == int(position) else position
+        for position in (max(low, position) for position in moved)
+    ]

@@ -71,8 +71,8 @@ MODELS: dict[str, tuple[str, list[str]]] = {
     "recommender, SmolLM2-135M": ("recommender", ["policies.recommender.imitate=null"]),
 }
 """Recipes and their overrides. Warm starts are short or left out, because their effect is not measured."""
-HELD = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
-FEW = 8
+MEMORY_WORLDS = ("clinic", "desk, shop", "recommender", "recommender, 100,000 items")
+FEW_MATCHES = 8
 """Number of matches of the larger model."""
 
 
@@ -217,7 +217,7 @@ def run_measure_held(world: str, in_flight: int) -> dict[str, Any]:
 def measure_model_share(name: str, quick: bool) -> dict[str, Any]:
     """Play up to two iterations of a recipe after its warm start, and return the share of play outside the engine."""
     recipe, settings = MODELS[name]
-    matches = 4 if quick else FEW if "Smol" in name else 128
+    matches = 4 if quick else FEW_MATCHES if "Smol" in name else 128
     settings = [*settings, f"play.matches={matches}", f"play.in_flight={matches}"]
     experiment = compose([recipe_layer(recipe), *map(set_layer, settings)])
     rows = []
@@ -231,16 +231,16 @@ def measure_model_share(name: str, quick: bool) -> dict[str, Any]:
             turns = [turn for record in records for turn in record.turns]
             counts = {"dialogues": len(records), "turns": len(turns), "valid": sum(turn.valid for turn in turns)}
             rows.append({**counts, "seconds": seconds, "model_seconds": model})
-    whole, model = sum(r["seconds"] for r in rows), sum(r["model_seconds"] for r in rows)
-    played, dialogues = sum(r["turns"] for r in rows), sum(r["dialogues"] for r in rows)
+    total, model = sum(r["seconds"] for r in rows), sum(r["model_seconds"] for r in rows)
+    turns_played, dialogues = sum(r["turns"] for r in rows), sum(r["dialogues"] for r in rows)
     return {
         "recipe": recipe,
         "set": settings,
         "rounds": rows,
-        "outside_model": 1 - model / whole,
-        "ms_a_turn": {"model": 1000 * model / played, "outside": 1000 * (whole - model) / played},
-        "dialogues_per_second": dialogues / whole,
-        "valid_rate": sum(r["valid"] for r in rows) / played,
+        "outside_model": 1 - model / total,
+        "ms_a_turn": {"model": 1000 * model / turns_played, "outside": 1000 * (total - model) / turns_played},
+        "dialogues_per_second": dialogues / total,
+        "valid_rate": sum(r["valid"] for r in rows) / turns_played,
     }
 
 
@@ -254,8 +254,8 @@ def format_summary(result: dict[str, Any]) -> Iterator[str]:
     for world, found in result["held"].items():
         stages = ("before", "in flight", "after", "after Ctrl-C")
         yield f"{world}, {found['matches']} in flight: {found['kb_per_match']:.0f} kB a match"
-        for what in ("rss_mb", "open_files", "children"):
-            yield f"    {what:12}" + "".join(f"  {stage} {found[stage][what]}" for stage in stages)
+        for usage in ("rss_mb", "open_files", "children"):
+            yield f"    {usage:12}" + "".join(f"  {stage} {found[stage][usage]}" for stage in stages)
     for name, found in result["models"].items():
         yield (
             f"{name:26} {100 * found['outside_model']:5.1f} % outside the model, "
@@ -274,18 +274,21 @@ def main() -> None:
     if options.hold:
         print(json.dumps(measure_held(options.hold, options.matches)))
         return
-    quick, began = options.quick, time.perf_counter()
+    quick, start = options.quick, time.perf_counter()
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "load_at_start": os.getloadavg(), "seeds": "0, 1, 2, … a match"}
     result |= {"scripted": {}, "held": {}, "models": {}}
     parts: list[tuple[str, str, Callable[[], Any]]] = [
         *(("scripted", world, lambda world=world: measure_scripted(world, quick)) for world in WORLDS),
-        *(("held", world, lambda world=world: run_measure_held(world, 50 if quick else 1000)) for world in HELD),
+        *(
+            ("held", world, lambda world=world: run_measure_held(world, 50 if quick else 1000))
+            for world in MEMORY_WORLDS
+        ),
         *(("models", name, lambda name=name: measure_model_share(name, quick)) for name in MODELS),
     ]
     for part, name, measure in parts:
         result[part][name] = measure()
-        result |= {"load_at_end": os.getloadavg(), "seconds": time.perf_counter() - began}
+        result |= {"load_at_end": os.getloadavg(), "seconds": time.perf_counter() - start}
         write_result("throughput", result, quick)
     print("\n".join(format_summary(result)))
 

@@ -39,7 +39,7 @@ def time_in_turns(arms: Mapping[str, Callable[[], Any]], rounds: int) -> dict[st
     return seconds
 
 
-def compute_ratios(fast: list[float], slow: list[float]) -> dict[str, Any]:
-    """Return `fast` over `slow` for each round, and the median ratio."""
-    each = [a / b for a, b in zip(fast, slow, strict=True)]
-    return {"rounds": each, "median": median(each)}
+def compute_ratios(numerators: list[float], denominators: list[float]) -> dict[str, Any]:
+    """Return `numerators` over `denominators` for each round, and the median ratio."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return {"rounds": ratios, "median": median(ratios)}

@@ -87,12 +87,19 @@ async def play(delay: int, at_once: int, in_flight: int) -> tuple[float, list[Ma
 
 def measure_overlap(delay: int, at_once: int) -> dict[str, float]:
     """Return the seconds of matches one at a time (`alone`) and `together`, their ratio, and the number of calls."""
-    slow, first = asyncio.run(play(delay, at_once, 1))
-    fast, second = asyncio.run(play(delay, at_once, MATCHES))
+    seconds_alone, first = asyncio.run(play(delay, at_once, 1))
+    seconds_together, second = asyncio.run(play(delay, at_once, MATCHES))
     texts = [[[(turn.seat, turn.raw) for turn in record.turns] for record in each] for each in (first, second)]
     assert texts[0] == texts[1], "the transcripts differ"
     calls = sum(int(record.report["seat_tool_calls"]) for record in first)
-    return {"delay": delay, "at_once": at_once, "alone": slow, "together": fast, "ratio": slow / fast, "calls": calls}
+    return {
+        "delay": delay,
+        "at_once": at_once,
+        "alone": seconds_alone,
+        "together": seconds_together,
+        "ratio": seconds_alone / seconds_together,
+        "calls": calls,
+    }
 
 
 def main() -> None:

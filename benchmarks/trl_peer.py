@@ -82,19 +82,19 @@ def main() -> None:
     prompt = tokenizer.decode(request["prompt"])
     if tokenizer(prompt)["input_ids"] != request["prompt"]:
         raise SystemExit("TRL tokenizes the prompt to other ids: the comparison would not be fair")
-    chosen = make_settings(request)
+    settings = make_settings(request)
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=request["model"],
             reward_funcs=reward_by_characters,
-            args=GRPOConfig(folder, model_init_kwargs={"dtype": WEIGHTS[request["setting"]]}, **chosen),
+            args=GRPOConfig(folder, model_init_kwargs={"dtype": WEIGHTS[request["setting"]]}, **settings),
             train_dataset=Dataset.from_list([{"prompt": prompt}] * request["rows"]),
             processing_class=tokenizer,
             callbacks=[StepOnRequest(channel)],
         )
         trainer.eos_token_ids = [-1]  # completions count to their last token, as in Arena
         versions = {name: version(name) for name in ("trl", "transformers", "accelerate", "torch")}
-        channel.send(settings=chosen, versions=versions, threads=torch.get_num_threads())
+        channel.send(settings=settings, versions=versions, threads=torch.get_num_threads())
         trainer.train()
 
 

@@ -56,21 +56,23 @@ def make_study(truth: str, rng: np.random.Generator) -> Results:
             chance = np.full(SEEDS, 0.995)
         drawn = rng.binomial(MATCHES, chance[:, None], (SEEDS, ITERATIONS)) / MATCHES
         curves[arm] = {seed: drawn[seed].tolist() for seed in range(SEEDS)}
-    acted = 0.0 if truth == "idle" else 0.1
+    gauge = 0.0 if truth == "idle" else 0.1
     gauges: dict[str, dict[str, dict[int, float | None]]] = {
-        "gauge": {arm: {seed: acted if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
+        "gauge": {arm: {seed: gauge if arm == "own" else 0.0 for seed in range(SEEDS)} for arm in curves}
     }
     return Results(name="made", spec=make_spec(), seeds=SEEDS, curves=curves, gauges=gauges)
 
 
-def judge_by_extension(of: Results) -> str:
+def judge_by_extension(study: Results) -> str:
     """Return the verdict by the former rule: with five seeds, and with ten if five are not conclusive."""
     for seeds in (5, SEEDS):
         free = make_spec().model_copy(update={"seeds": None, "gauges": [], "room": None})
-        word = Results(name=of.name, spec=free, seeds=seeds, curves=_select_seeds(of.curves, seeds)).verdict.verdict
-        if word != "not shown":
+        verdict = Results(
+            name=study.name, spec=free, seeds=seeds, curves=_select_seeds(study.curves, seeds)
+        ).verdict.verdict
+        if verdict != "not shown":
             break
-    return word
+    return verdict
 
 
 def _select_seeds(curves: Any, seeds: int) -> dict[str, dict[int, Any]]:
@@ -87,11 +89,11 @@ def simulate_studies(families: int, seed: int = 0) -> Iterator[dict[str, Any]]:
         for row, study in zip(rows, studies, strict=True):
             row["five, then ten"] = judge_by_extension(study)
         judged = correct_family(studies)
-        q_values = benjamini_hochberg([one.decision.p for one in judged])
-        for row, one, q in zip(rows, judged, q_values, strict=True):
-            alone = one.results.verdict.verdict
+        q_values = benjamini_hochberg([judgement.decision.p for judgement in judged])
+        for row, judgement, q in zip(rows, judged, q_values, strict=True):
+            alone = judgement.results.verdict.verdict
             decided = alone in ("holds", "contradicted")
-            row["alone"], row["Holm"] = alone, one.verdict
+            row["alone"], row["Holm"] = alone, judgement.verdict
             row["BH"] = "not shown" if decided and q > 0.05 else alone
         yield from rows
 
@@ -125,9 +127,14 @@ def format_table(found: dict[str, dict[str, Any]]) -> str:
         "| procedure | a null is judged | a family errs | of verdicts wrong | effects found | idle | ceiling |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, of in found.items():
-        cells = [_format_rate(of["null"]), _format_rate(of["family"]), f"{of['false']:.3f}", _format_rate(of["power"])]
-        lines.append(f"| {name} | {' | '.join(cells)} | {of['idle']:.2f} | {of['full']:.2f} |")
+    for name, rates in found.items():
+        cells = [
+            _format_rate(rates["null"]),
+            _format_rate(rates["family"]),
+            f"{rates['false']:.3f}",
+            _format_rate(rates["power"]),
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} | {rates['idle']:.2f} | {rates['full']:.2f} |")
     return "\n".join(lines)
 
 
@@ -146,9 +153,9 @@ def draw(found: dict[str, dict[str, Any]]) -> Any:
     for axis, (key, title) in zip(
         axes, (("null", "nulls judged"), ("family", "families that err"), ("power", "effects found")), strict=True
     ):
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             estimate, low, high = found[name][key]
-            axis.errorbar([estimate], [place], xerr=[[estimate - low], [high - estimate]], fmt="o", color="tab:blue")
+            axis.errorbar([estimate], [index], xerr=[[estimate - low], [high - estimate]], fmt="o", color="tab:blue")
         if key != "power":
             axis.vlines(0.05, -0.5, len(names) - 0.5, color="tab:red", linewidth=0.8)
         axis.set_title(title, fontsize=8)
@@ -166,8 +173,8 @@ def main() -> None:
     from arena.evaluate.study.plot import write_picture
 
     if sys.argv[1:] == ["--redraw"]:
-        kept = json.loads((RESULTS / "verdicts.json").read_text())
-        write_picture(lambda: draw(kept["rates"]), RESULTS / "verdicts.png")
+        saved = json.loads((RESULTS / "verdicts.json").read_text())
+        write_picture(lambda: draw(saved["rates"]), RESULTS / "verdicts.png")
         return
     families = int(sys.argv[1]) if sys.argv[1:] else FAMILIES
     found = compute_rates(list(simulate_studies(families)))

@@ -81,28 +81,28 @@ def measure_paint(run: Path) -> dict[str, list[dict[str, float]]]:
         return {}
     found: dict[str, list[dict[str, float]]] = {}
     with open_chromium() as browser:
-        for name, route, sign in (("curves", "", ".chart canvas"), ("list", "/matches", "table.matches tbody tr")):
+        for name, route, selector in (("curves", "", ".chart canvas"), ("list", "/matches", "table.matches tbody tr")):
             for _ in range(PAINTS):
                 server = Server(run)
                 try:
                     found.setdefault(name, []).append(
-                        _measure_page(browser, server, f"{server.link}/run/run{route}", sign)
+                        _measure_page(browser, server, f"{server.link}/run/run{route}", selector)
                     )
                 finally:
                     server.child.terminate()
     return found
 
 
-def _measure_page(browser: Any, server: Server, link: str, sign: str) -> dict[str, float]:
+def _measure_page(browser: Any, server: Server, link: str, selector: str) -> dict[str, float]:
     view = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     view.set_default_timeout(120_000)
-    spent, browser_cpu, begun = server.read_cpu(), read_browser_cpu(), time.perf_counter()
+    server_cpu, browser_cpu, start = server.read_cpu(), read_browser_cpu(), time.perf_counter()
     view.goto(link)
-    view.wait_for_selector(sign)
-    wall = time.perf_counter() - begun
+    view.wait_for_selector(selector)
+    wall = time.perf_counter() - start
     times = {
         "wall_s": wall,
-        "server_cpu_s": server.read_cpu() - spent,
+        "server_cpu_s": server.read_cpu() - server_cpu,
         "browser_cpu_s": read_browser_cpu() - browser_cpu,
     }
     first = view.evaluate("performance.getEntriesByType('paint')[0].startTime / 1000")
@@ -126,10 +126,10 @@ def measure_answers(server: Server) -> dict[str, tuple[float, float]]:
     found["first_list"], _ = server.ask("runs/run/matches")
     found |= measure_matches(server, ITERATIONS, 1000)
     found["tokens"], _ = server.ask("runs/run/matches/0050-0007/tokens")
-    begun, spent = time.perf_counter(), server.read_cpu()
+    start, cpu_start = time.perf_counter(), server.read_cpu()
     while server.ask("runs/run/matches?limit=1")[1]["unread"]:
         pass
-    found["all_listed"] = (time.perf_counter() - begun, server.read_cpu() - spent)
+    found["all_listed"] = (time.perf_counter() - start, server.read_cpu() - cpu_start)
     found["by_loss"], _ = server.ask("runs/run/matches?sort=low")
     found["search"], _ = server.ask("runs/run/matches?text=hats+ball")
     found["sql"], _ = server.ask("runs/run/matches?where=turns+%3E+12")
@@ -144,8 +144,8 @@ def measure_answers(server: Server) -> dict[str, tuple[float, float]]:
 def measure_matches(server: Server, iterations: int, size: int) -> dict[str, tuple[float, float]]:
     """Return the median and maximum times of random matches, from different iterations as far as possible."""
     rng = random.Random(SEED)
-    places = rng.sample(range(iterations), min(MATCHES, iterations)) * (MATCHES // min(MATCHES, iterations))
-    times = [server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(size):04d}")[0] for k in places]
+    iterations_drawn = rng.sample(range(iterations), min(MATCHES, iterations)) * (MATCHES // min(MATCHES, iterations))
+    times = [server.ask(f"runs/run/matches/{k:04d}-{rng.randrange(size):04d}")[0] for k in iterations_drawn]
     return {
         name: (summarize(wall for wall, _ in times), summarize(cpu for _, cpu in times))
         for name, summarize in (("match_median", median), ("match_most", max))

@@ -29,11 +29,11 @@ class VLLMPeer:
         watch = Stopwatch()
         outputs = self.engine.generate(self._make_prompts(prompts), params, use_tqdm=False)
         found: dict[str, Any] = watch.read()
-        written = [output.outputs[0] for output in outputs]
-        found["tokens"] = [len(reply.token_ids) for reply in written]
+        replies = [output.outputs[0] for output in outputs]
+        found["tokens"] = [len(reply.token_ids) for reply in replies]
         if with_logprobs:
-            found["ids"] = [list(reply.token_ids) for reply in written]
-            found["logprobs"] = [_select_logprobs(reply.token_ids, reply.logprobs) for reply in written]
+            found["ids"] = [list(reply.token_ids) for reply in replies]
+            found["logprobs"] = [_select_logprobs(reply.token_ids, reply.logprobs) for reply in replies]
         return found
 
     def score(self, prompts: list[list[int]], starts: list[int]) -> dict[str, Any]:

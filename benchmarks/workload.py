@@ -30,10 +30,10 @@ def choose_recipe(model: str) -> str:
 
 def make_overrides(model: str, quick: bool) -> list[str]:
     """Return overrides of the model's recipe. They shorten nano's warm start, which is not measured."""
-    found = [f"policies.shared.model={model}"]
+    overrides = [f"policies.shared.model={model}"]
     if model.startswith("nano"):
-        found += ["policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8"]
-    return [*found, "play.matches=8"] if quick else found
+        overrides += ["policies.shared.imitate.matches=96", "policies.shared.imitate.minibatches=8"]
+    return [*overrides, "play.matches=8"] if quick else overrides
 
 
 def make_experiment(model: str, quick: bool, seed: int = 0) -> Experiment:

@@ -59,29 +59,29 @@ def list_worlds(study: dict[str, Any]) -> list[World]:
     if figure.startswith(EVALUATED):
         game = experiment["evaluate"]["games"][parse_evaluated_figure(figure)[0] - 1]
         return [World(GameSpec.model_validate(game), find_scripted_seats(experiment, game["name"]), [])]
-    found = []
+    worlds = []
     for table in experiment.get("tables") or [experiment]:
         seats = table["seats"].items()
-        others = {seat: held["policy"] for seat, held in seats if held["policy"] not in experiment["policies"]}
+        others = {seat: player["policy"] for seat, player in seats if player["policy"] not in experiment["policies"]}
         parts = figure.split(".")
-        paid = [s for s, held in seats if s not in others and parts[-1] in (s, held.get("role"))]
-        found.append(World(GameSpec.model_validate(table["game"]), others, paid))
-    named = [world for world in found if world.game.name in figure.split(".")]
-    return named or found
+        paid = [s for s, player in seats if s not in others and parts[-1] in (s, player.get("role"))]
+        worlds.append(World(GameSpec.model_validate(table["game"]), others, paid))
+    of_named_games = [world for world in worlds if world.game.name in figure.split(".")]
+    return of_named_games or worlds
 
 
 def merge_last_stage(experiment: dict[str, Any]) -> dict[str, Any]:
     """Return the experiment; for a pipeline, with the last stage's settings over the shared ones."""
-    own = [part for part in (experiment.get("stages") or [{}])[-1].values() if isinstance(part, dict)]
-    return experiment | {name: setting for part in own for name, setting in part.items()}
+    parts = [part for part in (experiment.get("stages") or [{}])[-1].values() if isinstance(part, dict)]
+    return experiment | {name: setting for part in parts for name, setting in part.items()}
 
 
 def find_scripted_seats(experiment: dict[str, Any], game: str) -> dict[str, str]:
     """Return the policies that do not learn, by seat, at the experiment's table of this game."""
     tables = experiment.get("tables") or [experiment]
     seats: dict[str, Any] = next((table["seats"] for table in tables if table["game"]["name"] == game), {})
-    held = {seat: player["policy"] for seat, player in seats.items() if "policy" in player}
-    return {seat: policy for seat, policy in held.items() if policy not in experiment["policies"]}
+    policies = {seat: player["policy"] for seat, player in seats.items() if "policy" in player}
+    return {seat: policy for seat, policy in policies.items() if policy not in experiment["policies"]}
 
 
 def compute_value(match: MatchOutcome, figure: str, world: World) -> float | None:
@@ -94,16 +94,16 @@ def compute_value(match: MatchOutcome, figure: str, world: World) -> float | Non
     return fmean(match.payoffs[seat] for seat in world.paid) if world.paid else None
 
 
-def measure_contender(own: list[World], contender: str, figure: str, matches: int) -> dict[str, Any]:
+def measure_contender(worlds: list[World], contender: str, figure: str, matches: int) -> dict[str, Any]:
     """Return a contender's mean figure and turns per seat and match. Raises ConfigError if it cannot play."""
     values, turns = [], []
-    for world in own:
+    for world in worlds:
         seats = make_game(world.game).possible_agents
         lineup = {seat: ScriptedContender(world.others.get(seat, contender)) for seat in seats}
         require_playable([ScriptedContender(contender)], world.game)
-        played, _ = asyncio.run(play_lineups([lineup], world.game, matches // len(own), SEED))
+        played, _ = asyncio.run(play_lineups([lineup], world.game, matches // len(worlds), SEED))
         finished = [match for match in played[0] if match]
-        values += [worth for match in finished if (worth := compute_value(match, figure, world)) is not None]
+        values += [value for match in finished if (value := compute_value(match, figure, world)) is not None]
         turns += [fmean(match.acts[seat] for seat in world.own) for match in finished]
     return ({"mean": mean_ci(values)._asdict()} if values else {}) | {"turns": fmean(turns)}
 
@@ -122,15 +122,15 @@ def compute_best_play(world: World) -> float | None:
 
 def measure_world(study: dict[str, Any], matches: int) -> dict[str, Any]:
     """Return each contender's figures in a study's world, and best play's payoff if it is known."""
-    figure, own = study["study"]["figure"], list_worlds(study)
-    found: dict[str, Any] = {"figure": figure, "games": [world.game.model_dump() for world in own]}
+    figure, worlds = study["study"]["figure"], list_worlds(study)
+    found: dict[str, Any] = {"figure": figure, "games": [world.game.model_dump() for world in worlds]}
     for contender in CONTENDERS:
         try:
-            found[contender] = measure_contender(own, contender, figure, matches)
+            found[contender] = measure_contender(worlds, contender, figure, matches)
         except ConfigError as error:
             found[contender] = {"left out": str(error)}
-    best = [worth for world in own if (worth := compute_best_play(world)) is not None]
-    return found | ({"best play": fmean(best)} if len(best) == len(own) else {})
+    best = [value for world in worlds if (value := compute_best_play(world)) is not None]
+    return found | ({"best play": fmean(best)} if len(best) == len(worlds) else {})
 
 
 def format_summary(found: dict[str, Any]) -> Iterator[str]:
@@ -149,9 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    kept = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("study-*.json"))]
+    studies = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("study-*.json"))]
     matches = 10 if quick else MATCHES
-    found = {study["name"]: measure_world(study, matches) for study in kept}
+    found = {study["name"]: measure_world(study, matches) for study in studies}
     result: dict[str, Any] = {"command": format_command()}
     result |= {"machine": describe_environment(), "matches": matches, "seed": SEED, "worlds": found}
     write_result("worlds", result, quick)
