@@ -42,7 +42,8 @@ def summarize_run(folder: Path, min_gain: float) -> dict[str, Any] | None:
     return {
         "arm": arm, "seed": int(seed), "key": latest[-1].key, "success": gain.estimate >= min_gain and gain.low > 0,
         **{name: compared.to_json() for name, compared in means.items()},
-        "cells": {f"{cell.member}, {cell.seat}": comparison.to_json() for cell, comparison in compare_cells(latest[-1], latest[0])},
+        "cells": {f"{cell.member}, {cell.seat}": cell_gain.to_json()
+                  for cell, cell_gain in compare_cells(latest[-1], latest[0])},
     }  # fmt: skip
 
 
