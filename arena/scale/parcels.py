@@ -1,6 +1,6 @@
-"""Samples on their way to a rank: the columns of all their tokens as arrays, which Ray sends without copies.
+"""Serialisation of samples for a rank, as a few arrays over all tokens, which Ray sends without copies.
 
-A stream's log-probabilities and entropies stay behind: a sample has what learning needs of them.
+The log-probabilities and entropies of streams are not sent: learning uses those of the samples.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,11 @@ _COLUMNS = ("advantages", "behaviour", "places", "learned", "reference", "pairs"
 
 
 @dataclass(frozen=True)
-class Streams:
-    """Streams by number, as arrays of all their tokens."""
+class PackedStreams:
+    """Token streams packed into arrays, one after the other."""
 
     numbers: tuple[int, ...]
+    """Number of each stream in the plan."""
     sizes: NDArray[np.int64]
     """Number of tokens of each stream."""
     ids: NDArray[np.int32]
@@ -32,20 +33,20 @@ class Streams:
     media: tuple[tuple[MediaSpan, ...], ...]
 
     @classmethod
-    def of(cls, streams: Mapping[int, Stream]) -> "Streams":
-        """Pack these streams."""
-        each = streams.values()
+    def of(cls, streams: Mapping[int, Stream]) -> "PackedStreams":
+        """Pack streams, given by number."""
+        values = streams.values()
         return cls(
             numbers=tuple(streams),
-            sizes=np.array([len(stream) for stream in each], np.int64),
-            ids=_concatenate([np.array(stream.ids, np.int32) for stream in each], np.int32),
-            mask=_concatenate([np.array(stream.mask, np.bool_) for stream in each], np.bool_),
-            turns=_concatenate([np.array(stream.turns, np.int32) for stream in each], np.int32),
-            media=tuple(tuple(stream.media) for stream in each),
+            sizes=np.array([len(stream) for stream in values], np.int64),
+            ids=_concatenate([np.array(stream.ids, np.int32) for stream in values], np.int32),
+            mask=_concatenate([np.array(stream.mask, np.bool_) for stream in values], np.bool_),
+            turns=_concatenate([np.array(stream.turns, np.int32) for stream in values], np.int32),
+            media=tuple(tuple(stream.media) for stream in values),
         )
 
     def unpack(self) -> dict[int, Stream]:
-        """Return the streams by number, with log-probabilities of 0."""
+        """Return the streams by number. Their log-probabilities are 0."""
         ends = np.cumsum(self.sizes)[:-1]
         columns = zip(*(np.split(column, ends) for column in (self.ids, self.mask, self.turns)), strict=True)
         return {
@@ -56,30 +57,30 @@ class Streams:
 
 @dataclass(frozen=True)
 class Parcel:
-    """Part of an update plan that one rank carries out, with its samples as arrays."""
+    """One rank's part of an update plan, with its samples as arrays."""
 
     plan: Plan
-    """Without samples."""
-    streams: Streams
+    """The plan without its samples."""
+    streams: PackedStreams
     counts: NDArray[np.int64]
     """Number of sampled tokens of each sample."""
     columns: dict[str, tuple[NDArray[np.bool_], NDArray[Any]]]
-    """For each field of a sample, the numbers of the samples that have it, and their values as one array."""
+    """For each field of a sample: a mask of the samples that have it, and their concatenated values."""
     others: tuple[tuple[float, Any], ...]
     """Temperature and source of each sample."""
 
 
 def pack(plan: Plan) -> Parcel:
-    """Return the parcel of a plan, usually one rank's part."""
+    """Pack one rank's plan."""
     samples = list(plan.samples.values())
     columns = {}
     for name in _COLUMNS:
         arrays = [getattr(sample, name) for sample in samples]
-        given = [array for array in arrays if array is not None]
-        columns[name] = np.array([array is not None for array in arrays], np.bool_), _concatenate(given, np.float32)
+        present = [array for array in arrays if array is not None]
+        columns[name] = np.array([array is not None for array in arrays], np.bool_), _concatenate(present, np.float32)
     return Parcel(
         plan=replace(plan, samples={}),
-        streams=Streams.of({number: sample.stream for number, sample in plan.samples.items()}),
+        streams=PackedStreams.of({number: sample.stream for number, sample in plan.samples.items()}),
         counts=np.array([len(sample.advantages) for sample in samples], np.int64),
         columns=columns,
         others=tuple((sample.temperature, sample.source) for sample in samples),
@@ -87,28 +88,28 @@ def pack(plan: Plan) -> Parcel:
 
 
 def unpack(parcel: Parcel) -> Plan:
-    """Return the plan of a parcel with its samples."""
+    """Restore the plan of a parcel, with its samples."""
     fields: list[dict[str, Any]] = [{} for _ in parcel.counts]
     for name, (present, joint) in parcel.columns.items():
         parts = iter(np.split(joint, np.cumsum(parcel.counts[present])[:-1]))
-        for own, is_given in zip(fields, present, strict=True):
-            own[name] = next(parts) if is_given else None
+        for values, is_given in zip(fields, present, strict=True):
+            values[name] = next(parts) if is_given else None
     streams = parcel.streams.unpack().items()
     samples = {
-        number: Sample(stream=stream, temperature=temperature, source=source, **own)
-        for (number, stream), own, (temperature, source) in zip(streams, fields, parcel.others, strict=True)
+        number: Sample(stream=stream, temperature=temperature, source=source, **values)
+        for (number, stream), values, (temperature, source) in zip(streams, fields, parcel.others, strict=True)
     }
     return replace(parcel.plan, samples=samples)
 
 
 def pack_scoring(
     streams: Sequence[Stream], temperatures: Sequence[float], share: Sequence[Pass]
-) -> tuple[Streams, dict[int, float], Sequence[Pass]]:
-    """Return the arguments of a rank's call `score`: the streams and temperatures of its share, and the share."""
-    numbers = sorted({i for one in share for i in one.index})
-    return Streams.of({i: streams[i] for i in numbers}), {i: temperatures[i] for i in numbers}, share
+) -> tuple[PackedStreams, dict[int, float], Sequence[Pass]]:
+    """Return the arguments of `Rank.score` for a `share` of the passes: its streams, their temperatures, the share."""
+    numbers = sorted({i for step in share for i in step.index})
+    return PackedStreams.of({i: streams[i] for i in numbers}), {i: temperatures[i] for i in numbers}, share
 
 
 def _concatenate(arrays: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """Concatenate arrays; without any, the result is empty and of this dtype."""
+    """Concatenate arrays; without any, return an empty array of this dtype."""
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype)

@@ -1,4 +1,4 @@
-"""Driver's side of a trainer of one policy on several ranks: plans and state. The weights are on the ranks."""
+"""Driver's side of a policy's trainer on several ranks: plans updates and keeps state. The ranks hold the weights."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ from arena.scale.transfer import Link
 
 
 class ScaledTrainer:
-    """Trainer of one policy, with weights and optimiser on all ranks and the interface of `Trainer`."""
+    """`Trainer` of one policy whose weights and optimiser are on the ranks."""
 
     def __init__(self, ranks: Ranks, policy: Policy, rule: UpdateSpec, bf16: bool) -> None:
-        """Load the policy on the ranks; this process keeps no model. Must not run in the event loop's thread."""
+        """Load the policy on the ranks and drop its model here. Must not be called in an event loop's thread."""
         assert policy.origin is not None, "only a trained policy has a trainer"
         self.name, self._ranks = policy.name, ranks
         self._learner = Learner(policy.name, policy.origin, rule, bf16)
@@ -39,31 +39,33 @@ class ScaledTrainer:
         self._planner = Planner(policy.name, rule, self._form.costs)
 
     async def _load(self) -> Form:
-        """Load the policy on every rank from folders on its node. Returns the form that all ranks have."""
+        """Load the policy on every rank from folders on its node. Returns its form, which is equal on all ranks."""
         purpose, origin = f"policy '{self.name}', loading", self._learner.origin
         paths = {path: await self._ranks.send_folder(purpose, path) for path in {origin.source, origin.folder}}
-        each = zip(paths[origin.source], paths[origin.folder], strict=True)
-        origins = [replace(origin, source=source, folder=folder) for source, folder in each]
-        forms = await self._ranks.ask_each(purpose, "add", [(self._learner._replace(origin=one),) for one in origins])
+        folders = zip(paths[origin.source], paths[origin.folder], strict=True)
+        origins = [replace(origin, source=source, folder=folder) for source, folder in folders]
+        forms = await self._ranks.ask_each(
+            purpose, "add", [(self._learner._replace(origin=local),) for local in origins]
+        )
         form: Form = forms[0]
         return form
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
-        """Return the plan of an update on the samples, split across all ranks."""
+        """Plan an update on the samples, split across all ranks."""
         return self._planner.update(samples, rng, clock, self._state["steps"], len(self._ranks))
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
-        """Return the plan of supervised learning on the samples, split across all ranks."""
+        """Plan supervised learning on the samples, split across all ranks."""
         return self._planner.imitation(samples, spec, rng, len(self._ranks))
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Run a plan on all ranks and return their common metrics. Calls `stepped` once per step, at the end."""
+        """Run a plan on all ranks and return the metrics. Calls `stepped` once per step, after the last one."""
         import ray
 
         self._changes += 1
         parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
-        given = [(self.name, part) for part in parts]
-        answers = await self._ranks.ask_each(f"{plan.label}, update", "update", given)
+        arguments = [(self.name, part) for part in parts]
+        answers = await self._ranks.ask_each(f"{plan.label}, update", "update", arguments)
         metrics: dict[str, float] = answers[0][0]
         self._state = answers[0][1]
         for _ in plan.steps:
@@ -71,22 +73,22 @@ class ScaledTrainer:
         return metrics
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
-        """Return each stream's log-probabilities and entropies of sampled tokens. Ranks share the work."""
+        """Return the log-probabilities and entropies of each stream's sampled tokens. The ranks share the work."""
         shares = self._planner.scoring(streams, len(self._ranks))
-        given = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
-        found: dict[int, StreamScores] = {}
-        for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):
-            found |= scores
+        arguments = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
+        scores_by_stream: dict[int, StreamScores] = {}
+        for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", arguments):
+            scores_by_stream |= scores
         nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
-        return [found.get(i, nothing) for i in range(len(streams))]
+        return [scores_by_stream.get(i, nothing) for i in range(len(streams))]
 
     async def save(self) -> RankTensors:
-        """Return the optimiser's moments by parameter name. Reading one fetches it from the ranks."""
+        """Return the optimiser's moments by name. Each is fetched from the ranks when read."""
         layout, *_ = await self._ask("saving", "moments")
         return RankTensors(layout, self._make_fetch("moments"))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Restore `state`, and the optimiser from a checkpoint folder that any number of ranks may have written."""
+        """Restore `state`, and the optimiser from a checkpoint folder written by any number of ranks."""
         import ray
 
         path = folder / "optimizer.safetensors"
@@ -100,11 +102,11 @@ class ScaledTrainer:
                 self._state, *_ = await self._ask("loading", "restore", layout, number, bucket)
 
     def state(self) -> dict[str, Any]:
-        """Return the trainer's state (`steps`, `memory`) for a checkpoint, as JSON values."""
+        """Return the trainer's state for a checkpoint, as JSON values: `steps` and `memory`."""
         return self._state
 
     async def weights(self) -> RankWeights:
-        """Return a handle to the current weights, which stay on the ranks. It is valid until the next update."""
+        """Return a handle to the current weights on the ranks, which is valid until the next update."""
         changes, name = self._changes, self.name
 
         async def send(layout: Layout, link: Link) -> str:
@@ -118,14 +120,14 @@ class ScaledTrainer:
         )  # fmt: skip
 
     def _make_fetch(self, kind: Kind) -> Fetch:
-        """Return a function that fetches buckets of the current weights or moments. It fails after the next update."""
+        """Return a function that fetches buckets of the current weights or moments, until the next update."""
         changes = self._changes
 
         async def fetch(layout: Layout, number: int) -> np.ndarray:
             self._require_current(changes)
             buckets = await self._ask("gathering", "bucket", kind, layout, number)
-            found: np.ndarray = buckets[0]
-            return found
+            bucket: np.ndarray = buckets[0]
+            return bucket
 
         return fetch
 
@@ -138,5 +140,5 @@ class ScaledTrainer:
         if not self._ranks.lost:
             await self._ask("closing", "drop")
 
-    async def _ask(self, purpose: str, method: str, *given: Any) -> list[Any]:
-        return await self._ranks.ask(f"policy '{self.name}', {purpose}", method, self.name, *given)
+    async def _ask(self, purpose: str, method: str, *arguments: Any) -> list[Any]:
+        return await self._ranks.ask(f"policy '{self.name}', {purpose}", method, self.name, *arguments)

@@ -180,7 +180,7 @@ def test_dead_rank_during_a_broadcast_ends_it(cluster: None, monkeypatch: pytest
         while not all(place.torn for place in fixture.engine._slots):
             await asyncio.sleep(0)
         await asyncio.sleep(0.3)
-        os.kill(started.places[0].pid, signal.SIGKILL)
+        os.kill(started.locations[0].pid, signal.SIGKILL)
         async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(RanksLost, match=r"rank 0 .*died"):
                 await publishing

@@ -10,7 +10,7 @@ from agents.stream import MediaSpan
 from arena.learn.plan import Plan, Planner
 from arena.learn.samples import Sample
 from arena.parts.schedules import Clock
-from arena.scale.parcels import Streams, pack, unpack
+from arena.scale.parcels import PackedStreams, pack, unpack
 from tests.factories.scaled import CASES, load_initial_model
 
 
@@ -81,6 +81,6 @@ def test_optional_columns_may_differ_from_sample_to_sample() -> None:
 
 
 def test_empty_plan_round_trip() -> None:
-    assert Streams.of({}).unpack() == {}
+    assert PackedStreams.of({}).unpack() == {}
     plan = replace(make_plan("packed ragged"), samples={}, old=None, steps=())
     assert unpack(pack(plan.for_rank(0))).samples == {}
