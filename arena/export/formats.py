@@ -13,15 +13,15 @@ from arena.store.reader import RunReader
 
 FORMATS = ("csv", "parquet", "chats", "texts", "pairs", "inspect")
 Written = tuple[dict[str, int], list[str]]
-"""Number of rows by table or format name, and notes for the user."""
+"""(number of rows by table or format name, notes for the user)."""
 
 
 def export_matches(reader: RunReader, selection: Selection, name: str, to: Path, trust: bool = False) -> Written:
     """Write the selected matches of a run into the empty folder `to`, in the format `name` (one of `FORMATS`).
 
-    Returns the number of rows by table, and notes for the user such as matches left out. `trust` allows code from the
-    run's folder. Raises ConfigError if a selected policy or role does not occur or the experiment cannot be loaded,
-    StoreError if there is nothing to write.
+    Returns the number of rows by table or format name, and notes for the user, such as how many matches were left out.
+    `trust` allows code from the run's folder. Raises ConfigError if a selected policy or role does not occur or the
+    experiment cannot be loaded, and StoreError if there is nothing to write.
     """
     if name in ("csv", "parquet"):
         counts, notes = _write_tables(reader, selection, name, to)
@@ -32,10 +32,10 @@ def export_matches(reader: RunReader, selection: Selection, name: str, to: Path,
         reason = f" ({notes[-1]})" if notes else ""
         if name == "pairs":
             raise StoreError(
-                f"{reader.path} has no two replies to one prompt that came to different returns{reason}: pairs come of "
-                "play.group or play.parts: [branches]"
+                f"{reader.path} has no two replies to one prompt with different returns{reason}: play.group or "
+                "play.parts: [branches] produce such replies"
             )
-        raise StoreError(f"{reader.path} has nothing of what was chosen{reason}")
+        raise StoreError(f"{reader.path} has no matches of this selection{reason}")
     return counts, notes
 
 
@@ -46,11 +46,11 @@ def _write_tables(reader: RunReader, selection: Selection, name: str, to: Path) 
         if name == "parquet":
             counts[table] = write_parquet(path, schema, batches)
         else:
-            counts[table], found = write_csv(path, schema, batches)
-            formulas += found
+            counts[table], count = write_csv(path, schema, batches)
+            formulas += count
     if not formulas:
         return counts, []
-    cells = f"{formulas} cells begin as a formula does (= + - @)"
+    cells = f"{formulas} cells begin like a formula (= + - @)"
     return counts, [f"{cells}, and a model may have written them: import columns as text, or use --as parquet"]
 
 
