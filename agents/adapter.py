@@ -46,14 +46,14 @@ class LowRank(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the base layer's output plus the adapter's. Under autocast both products use its precision."""
         output: torch.Tensor = self.base(inputs)
-        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
+        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scale the smaller matrix, of width rank
 
 
 def create_adapter(base: Any, spec: AdapterSpec, seed: int) -> Any:
     """Return a model that shares the base's parameters and has a new adapter; `base` is left unchanged.
 
-    A is drawn with `seed` and B is 0, so the outputs are those of the base at first (Hu et al., §4.1). Raises
-    WeightsError if the base has no linear layers or none of a name in `spec.targets`.
+    A is drawn with `seed` and B is 0, so the model starts with the base's outputs (Hu et al., §4.1). Raises
+    WeightsError if the base has no linear layers or a name in `spec.targets` matches none.
     """
     generator = torch.Generator().manual_seed(seed)
     model = copy_sharing_parameters(base)
@@ -123,12 +123,12 @@ def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
 
 
 def save_merged(folder: Path, to: Path) -> None:
-    """Save the full float32 model of an adapter folder, W + scale · B A, with its base's tokenizer, to the folder `to`.
+    """Merge an adapter into its base (W + scale · B A) and save the float32 model and the tokenizer to the folder `to`.
 
     Raises WeightsError if `folder` holds no adapter or cannot be loaded.
     """
     if not is_adapter(folder):
-        raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
+        raise WeightsError(f"{folder} is a full model, not an adapter: there is nothing to merge")
     base = resolve_base(folder)
     model = load_model(base)
     with torch.no_grad():
@@ -147,7 +147,7 @@ def copy_sharing_parameters(base: Any) -> Any:
         *base.buffers(),
         *(layer for layer in base.modules() if isinstance(layer, Bf16Linear)),
     ]
-    return copy.deepcopy(base, {id(one): one for one in shared})
+    return copy.deepcopy(base, {id(item): item for item in shared})
 
 
 def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scale: float) -> None:
@@ -159,13 +159,14 @@ def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scal
 def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, layer) for each linear layer of the language model.
 
-    The output head is left out, which may share the embedding's weights. So are vision tower and connector, which run
-    once per image, whatever policy the rows of a batch have.
+    Leaves out the output head, which may share the embedding's weights, and the vision tower and connector, which run
+    once per image for rows of all policies.
     """
     head = base.get_output_embeddings()
-    own = set(text_body(base).modules())
+    text_modules = set(text_body(base).modules())
     for name, layer in base.named_modules():
-        if layer in own and layer is not head and (type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)):
+        is_linear = type(layer) is torch.nn.Linear or isinstance(layer, Bf16Linear)
+        if layer in text_modules and layer is not head and is_linear:
             yield name, layer
 
 
@@ -180,8 +181,10 @@ def _find_targets(base: Any, targets: list[str] | None) -> list[tuple[str, Any]]
         raise WeightsError(f"a {type(base).__name__} has no linear layers that an adapter could change: remove adapter")
     for target in targets or ():
         if target not in known:
-            has = ", ".join(sorted(known))
-            raise WeightsError(f"adapter.targets: no linear layer is called {target!r}{nearest(target, known)} ({has})")
+            names = ", ".join(sorted(known))
+            raise WeightsError(
+                f"adapter.targets: no linear layer is called {target!r}{nearest(target, known)} ({names})"
+            )
     return [(name, layer) for name, layer in layers if not targets or name.rpartition(".")[2] in targets]
 
 
@@ -196,15 +199,17 @@ def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tens
     layers = dict(_linear_layers(base))
     file = saved.path / TENSORS
     try:
-        open_plain(file).close()  # a pipe would be waited for
+        open_plain(file).close()  # raises an error for a pipe, on which load_file would wait
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error
+        raise WeightsError(
+            f"{file} is damaged or not a safetensors file ({first_line(error)}): fetch it again"
+        ) from error
     found: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
         match = TENSOR_NAME.fullmatch(name)
         if match is None or match["layer"] not in layers:
-            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} has not: name another base")
+            raise WeightsError(f"{file} adapts {name[:120]!r}, which its base {saved.base} lacks: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
     if not found:
         raise WeightsError(f"{file} holds no matrices: fetch it again")

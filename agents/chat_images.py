@@ -1,4 +1,4 @@
-"""Images in a chat: cut from the chat template how a turn shows an image, and find images among a prompt's ids."""
+"""Images in chats: derive a chat template's texts around an image, and find images among a prompt's ids."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ Content = str | Sequence[ContentPart]
 
 
 class Fit(NamedTuple):
-    """How an image enters a context."""
+    """Size of an image in a context."""
 
     tokens: int
     """Number of placeholder tokens."""
@@ -32,14 +32,17 @@ class ImageToken(NamedTuple):
     id: int
     tokens: int
     fit: Callable[[int, int], Fit] | None = None
-    """Function from an image's height and width to its `Fit`, in place of `tokens` for all. Raises ValueError."""
+    """Function that returns the `Fit` for an image's height and width; None if all images have `tokens` tokens.
+
+    Raises ValueError for an image that the model cannot read.
+    """
     mark: str = ""
     """Text that the chat template writes for an image; "" for the placeholder's own."""
     edges: tuple[str, str] | None = None
-    """Texts that the processor writes before and after the placeholders; None for those of Idefics3, if known."""
+    """Texts that the processor writes before and after the placeholders; None for `FRAME_TOKENS`, if they exist."""
 
     def fit_image(self, image: Image) -> Fit:
-        """Return how an image enters a context. Raises ChatError, with its hash, if the model cannot have it."""
+        """Return an image's size in a context. Raises ChatError, naming its hash, if the model cannot read it."""
         if self.fit is None:
             return Fit(self.tokens, None)
         try:
@@ -59,7 +62,7 @@ class ImageMarkup(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """User turn with an image after a text, or first if the text is "", and with another text after it."""
+    """User turn to render with a chat template: `text` (left out if it is ""), an image, and another text."""
 
     text: str
 
@@ -71,14 +74,15 @@ class _Turn(NamedTuple):
 
 
 INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
+"""Turns with the image between texts, with the image first, and with blanks between text and image."""
 FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
 """Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
 
 
 def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
-    """Return how a tokenizer's chat template shows an image, with what the family's processor adds.
+    """Return the texts that a tokenizer's chat template and the model's image processor put around an image.
 
-    If the template shows no images, only the processor's texts stand around the placeholders.
+    If the template shows no images, these are the processor's texts alone.
     """
     framed = set(FRAME_TOKENS) <= set(tokenizer.get_vocab())
     left, right = image.edges or (("".join(FRAME_TOKENS), FRAME_TOKENS[0]) if framed else ("", ""))
@@ -145,14 +149,14 @@ def find_images(content: Content) -> list[Image]:
 def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
     """Return contents, oldest first, with placeholder texts for all images but the newest `keep`.
 
-    Contents that do not change are returned as they are.
+    Contents without replaced images are returned unchanged.
     """
-    kept: list[Content] = []
+    replaced: list[Content] = []
     for content in reversed(contents):
         count = len(find_images(content))
-        kept.append(content if count <= keep else _replace_first_images(content, count - keep))
+        replaced.append(content if count <= keep else _replace_first_images(content, count - keep))
         keep = max(0, keep - count)
-    return kept[::-1]
+    return replaced[::-1]
 
 
 def _replace_first_images(content: Content, count: int) -> Content:
@@ -164,16 +168,16 @@ def _replace_first_images(content: Content, count: int) -> Content:
         if not (isinstance(part, str) and parts and isinstance(before := parts[-1], str)):
             parts.append(part)
             continue
-        is_apart = before[-1:].isspace() or part[:1].isspace()
-        parts[-1] = before + part if is_apart else f"{before} {part}"
+        has_blank = before[-1:].isspace() or part[:1].isspace()
+        parts[-1] = before + part if has_blank else f"{before} {part}"
     return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
 
 
 def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: ImageReader) -> list[MediaSpan]:
-    """Return the spans of the images, whose placeholders stand among `ids` in the same order.
+    """Return the spans of the images, whose placeholders are among `ids` in the same order.
 
-    Raises ChatError if there are not as many placeholders as the images need or an image does not match its hash,
-    ValueError if its file cannot be read or is of another type or size, and KeyError if `picture` lacks one.
+    `picture` returns an image's bytes by hash, or raises KeyError. Raises ChatError if the number of placeholders is
+    wrong or an image does not match its hash, and ValueError if an image is damaged or has another type or size.
     """
     spans, end = list[MediaSpan](), 0
     for image in images:
@@ -191,6 +195,6 @@ def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], p
     return spans
 
 
-def shift_spans(media: Sequence[MediaSpan], by: int) -> list[MediaSpan]:
-    """Return the spans at positions that are larger by so many tokens."""
-    return [replace(span, start=span.start + by) for span in media]
+def shift_spans(media: Sequence[MediaSpan], tokens: int) -> list[MediaSpan]:
+    """Return the spans with their starts moved by a number of tokens."""
+    return [replace(span, start=span.start + tokens) for span in media]

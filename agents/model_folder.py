@@ -53,10 +53,10 @@ def check_folder(folder: Path) -> None:
 
 def _read_index(folder: Path) -> set[str]:
     """Return the names of the weight files in a folder's index. Raises WeightsError if the index is malformed."""
-    named = read_json(folder, "model.safetensors.index.json").get("weight_map")
-    if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
+    files = read_json(folder, "model.safetensors.index.json").get("weight_map")
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise WeightsError(f"{folder}/model.safetensors.index.json has no weight_map of files: fetch the folder again")
-    return set(named.values())
+    return set(files.values())
 
 
 def count_parameters(folder: Path) -> int:
@@ -69,22 +69,22 @@ def is_bf16(folder: Path) -> bool:
     check_folder(folder)
     from safetensors import safe_open
 
-    kinds = set()
+    dtypes = set()
     for path in folder.glob("*.safetensors"):
-        with convert_errors(folder), safe_open(path, "np") as held:
-            kinds |= {held.get_slice(name).get_dtype() for name in held.keys()}  # noqa: SIM118 it is no dict
-    return kinds == {"BF16"}
+        with convert_errors(folder), safe_open(path, "np") as file:
+            dtypes |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118 not a dict
+    return dtypes == {"BF16"}
 
 
 def read_tensor_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors in a folder's safetensors by name, read from the file headers alone."""
     from safetensors import safe_open
 
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in folder.glob("*.safetensors"):
-        with safe_open(path, "np") as held:
-            found |= {name: tuple(held.get_slice(name).get_shape()) for name in held.keys()}  # noqa: SIM118
-    return found
+        with safe_open(path, "np") as file:
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes
 
 
 def _count_tensors(folder: Path) -> tuple[int, int]:
@@ -94,13 +94,13 @@ def _count_tensors(folder: Path) -> tuple[int, int]:
 
 
 def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
-    """Load the folder's model, of language or of vision and language, on the CPU in eval mode, in float32 or `dtype`.
+    """Load the folder's language model, with its vision if it has one, on the CPU in eval mode, in float32 or `dtype`.
 
-    With `scores`, load a reward model: a body with a head of one number. Raises WeightsError if the folder is invalid,
-    or weights are missing or not finite.
+    With `scores`, load a reward model, whose head returns one number. Raises WeightsError if the folder is invalid, or
+    weights are missing or not finite.
     """
     check_folder(path)
-    # before all else that would load the most of it
+    # first, because other imports would load most of transformers without `_speed_up_imports`
     auto_model = import_auto_scorer() if scores else select_auto_model(read_json(path, "config.json"))
     with _speed_up_imports():
         import torch
@@ -128,7 +128,7 @@ def load_model(path: Path, dtype: Any = None, scores: bool = False) -> Any:
     for name, parameter in model.named_parameters():
         if not all(end.isfinite() for end in torch.aminmax(parameter.detach())):  # 0.02 s for 135 million numbers
             raise WeightsError(f"{path}: {name} holds numbers that are not finite (NaN or infinite): fetch it again")
-        # what is mapped from the file would be copied page by page at the first update, and hold all of it until then
+        # a parameter mapped from the file would be copied page by page at the first update and keep the file mapped
         parameter.data = parameter.data.clone()
     return model.eval()
 
@@ -175,17 +175,17 @@ def _speed_up_imports() -> Iterator[None]:
     transformers would import scikit-learn and SciPy, if installed, for features that we do not use. Garbage collection
     is off, because a library's definitions are never collected.
     """
-    barred = [name for name in ("scipy", "sklearn") if name not in sys.modules]
-    sys.modules |= dict.fromkeys(barred)  # type: ignore[arg-type]  # None: to Python, packages that are not there
+    hidden = [name for name in ("scipy", "sklearn") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]  # Python treats None as a missing package
     gc.disable()
     try:
         from transformers.utils import is_scipy_available
 
-        is_scipy_available.cache_clear()  # it may have been asked before, and will be again
+        is_scipy_available.cache_clear()  # it caches answers from before and during the block
         yield
     finally:
         gc.enable()
-        for name in barred:
+        for name in hidden:
             del sys.modules[name]
         is_scipy_available.cache_clear()
 
@@ -198,11 +198,11 @@ def _check_safetensors(path: Path) -> None:
             pass
     except (SafetensorError, OSError) as error:
         reason = first_line(error)
-        raise WeightsError(f"{path} is torn or no safetensors file ({reason}): fetch it again") from error
+        raise WeightsError(f"{path} is damaged or not a safetensors file ({reason}): fetch it again") from error
 
 
 def save_settings(model: Any, folder: Path) -> None:
-    """Write what `save_pretrained` writes besides the weights: config.json, and how to generate if the model says."""
+    """Write a model's config.json and, if it can generate, generation_config.json, as `save_pretrained` does."""
     model.config.architectures = [type(model).__name__]
     model.config.dtype = str(model.dtype).removeprefix("torch.")
     with silence_transformers():
@@ -219,16 +219,16 @@ def convert_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        raise WeightsError(f"{path} holds torn weights ({first_line(error)}): fetch it again") from error
+        raise WeightsError(f"{path} holds damaged weights ({first_line(error)}): fetch it again") from error
     except Exception as error:
         raise WeightsError(f"{path} cannot be loaded: {first_line(error)}") from error
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Disable transformers' progress bars and warnings within the block, which would garble Arena's live display.
+    """Disable transformers' progress bars and warnings within the block, because they would garble the live display.
 
-    It warns of defaults of a vision model's config that this model does not use.
+    It warns about default settings even if a vision model does not use them.
     """
     from transformers.utils import logging
 
