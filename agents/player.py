@@ -29,7 +29,7 @@ class Chances(Protocol):
 
 
 @runtime_checkable
-class SumsUp(Protocol):
+class CanSummarise(Protocol):
     """Protocol of a scripted policy that can summarise its past, for seats with memory `summary`."""
 
     def summary(self, view: View) -> str:
@@ -43,6 +43,6 @@ class Player(Protocol):
     async def act(self, view: View) -> Act:
         """Return the seat's next act. Never raises because of the view's text.
 
-        A player that never awaits may set `waits = False`; the orchestrator then skips its timeout, which costs time.
+        A player that never awaits may set `waits = False`; it is then called without a timeout, which saves time.
         """
         ...

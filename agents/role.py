@@ -1,7 +1,7 @@
 """Roles: how a seat is prompted and how its reply is parsed, in one YAML file.
 
 The system text opens every match and should not change between matches, so that all matches share its tokens. Facts of
-one match belong into the turn, under `{% if first %}`.
+one match belong in the turn, under `{% if first %}`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agents.errors import RoleError
 from agents.memory import ImageMemory, Memory
 from agents.names import nearest
 from agents.patterns import Pattern
-from agents.reply import TALK, Reply, ReplySpec, visible
+from agents.reply import TALK, Reply, ReplySpec, remove_invisible
 from agents.templates import MAX_TEXT, BadTemplate, compile_template, render_template
 from games.contracts import ContentPart, Image, View
 
@@ -153,8 +153,8 @@ class Sampling(Part):
 
     @model_validator(mode="after")
     def _check_selection(self) -> Self:
-        if len(given := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
-            raise ValueError(f"{' and '.join(given)} each select among several samples: give one of them")
+        if len(selections := [f"`{name}`" for name in SELECTIONS if getattr(self, name)]) > 1:
+            raise ValueError(f"{' and '.join(selections)} each select among several samples: give one of them")
         return self
 
 
@@ -207,7 +207,7 @@ class Role(Part):
     @model_validator(mode="after")
     def _check_history(self) -> Self:
         if self.history == "strip" and self.reply.private is None:
-            raise ValueError("history strip takes the private field away: name it (reply: {private: think, …})")
+            raise ValueError("history strip removes the private field: name the field (reply: {private: think, …})")
         if self.history == "strip" and self.memory.kind == "summary":
             raise ValueError("memory summary leaves thoughts to the summary: set history to keep")
         if self.sampling.search and self.memory.kind == "summary":
@@ -232,15 +232,15 @@ class Role(Part):
         return self._render("turn", self.turn, TURN_VARIABLES, self._collect_values(view) | more)
 
     def render_parts(self, view: View, first: bool) -> Content:
-        """Render one turn as `render_turn` does, for a model that sees: its texts and images in order.
+        """Render one turn as `render_turn` does, for a model with vision: its texts and images in order.
 
-        An image that the template cuts, like any other text, is left out.
+        Images in a passage that the template cuts are left out.
         """
         images = [image for message in view.messages for image in message.images]
         text = self.render_turn(view, first)
         if not images:
             return text
-        # A character that the text lacks stands for images, so that no text can forge one.
+        # Images are marked by a character that the text lacks, so that no text can forge one.
         mark = next(chr(code) for code in range(0x4E00, 0xA000) if chr(code) not in text)
         numbers = count()
 
@@ -258,7 +258,7 @@ class Role(Part):
     def excuses(self, finish: str) -> bool:
         """Return True if a reply with this finish reason is excused from the penalty for an illegal act.
 
-        Excused are replies cut at `max_tokens` ("length"), unless `sampling.truncated` is "illegal".
+        This holds for replies cut at `max_tokens` ("length"), unless `sampling.truncated` is "illegal".
         """
         return finish == "length" and self.sampling.truncated == "excused"
 
@@ -290,8 +290,8 @@ class Role(Part):
 
 
 def shorten_message(text: str) -> str:
-    """Return a message's text as models read it: cut to 4,000 characters and without invisible ones."""
-    return visible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
+    """Return a message's text as models read it: without invisible characters, and cut to 4,000 characters."""
+    return remove_invisible(text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 2]} …", keep="\n")
 
 
 def _indent_message(text: str) -> str:
@@ -334,7 +334,7 @@ def list_roles(folders: Iterable[str | Path] = ()) -> dict[str, Path]:
 def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
     """Load a role by name (built-in or from the folders) or by a .yaml or .yml path.
 
-    Raises RoleError for an unknown name, an invalid file, or a role that is not named like its file.
+    Raises RoleError for an unknown name, an invalid file, or a role whose name differs from its file's.
     """
     if name_or_path.endswith((".yaml", ".yml")):
         return read_role(name_or_path)
@@ -351,7 +351,7 @@ def load_role(name_or_path: str, folders: Iterable[str | Path] = ()) -> Role:
 
 
 def find_role_for(game: str, seat: str) -> str:
-    """Return the name of the built-in role for a game's seat, `seat` or `game_seat`; "" if there is none.
+    """Return the name of the built-in role for a game's seat, SEAT or GAME_SEAT; "" if there is none.
 
     Trailing numbers are ignored: `solver_2` is a `solver`. Roles written for another game do not count.
     """

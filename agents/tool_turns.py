@@ -54,8 +54,8 @@ class ToolChat(NamedTuple):
 
     def variables(self) -> dict[str, Any]:
         """Return the variables for the chat template."""
-        given = {"messages": json.loads(self.messages), "tools": json.loads(self.tools)}
-        return {**given, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
+        conversation = {"messages": json.loads(self.messages), "tools": json.loads(self.tools)}
+        return {**conversation, "add_generation_prompt": self.prompt, **time_variables(self.clock)}
 
 
 # -- messages as in OpenAI's API --------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def make_result_message(result: ToolResult) -> dict[str, Any]:
 
 
 def make_reply_message(parts: ToolParts, text: str, tools: Sequence[Definition], first: int) -> dict[str, Any]:
-    """Return a reply as a message, with its calls apart if the model's template then prints the same text.
+    """Return a reply as a message. Its calls become `tool_calls` if the model's template then prints the same text.
 
-    `first` numbers its calls.
+    Calls are numbered from `first`.
     """
     speech, calls, problem = read_calls(parts.format, text, tools, first)
     printed = parts.exact and (parts.several or len(calls) == 1) and (parts.gap is not None or not speech)
@@ -112,7 +112,7 @@ SLOTS = {TOOL_NAME: "name", CALL_ID: "id", RESULTS[0].text: "text", RESULTS[1].t
 
 
 def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -> ToolChat:
-    """Return a conversation of the marker words and these turns. `system` is the place of the system text."""
+    """Return a conversation of the marker words and these turns. `system` is as in `Parts`."""
     user = {"role": "user", "content": USERS[0]}
     if system == "turn":
         opening = [{"role": "system", "content": SYSTEM}, user]
@@ -124,8 +124,8 @@ def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, An
 def render_definitions(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
     """Return what a template with these tools prints before the system text, and between it and the first user's text.
 
-    Without a system text (`system` is False) a template without system turns prints only the second. Raises ChatError
-    if the template refuses the definitions.
+    Without a system text (`system` is False) and without system turns in the template, the first is "". Raises
+    ChatError if the template refuses the definitions.
     """
     bare = not system and parts.system != "turn"
     chat = ToolChat(json.dumps([{"role": "user", "content": USERS[0]}]), json.dumps(list(tools)))
@@ -235,24 +235,27 @@ def _detect_format(text: str) -> str:
 
 
 def _split_results(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ...]]:
-    """Return how results' texts are printed, and the texts and slots of a rendering, which alternate."""
-    shown: dict[Literal["json", "raw", "trimmed"], Any] = {
+    """Return how results' texts are printed, and the alternating texts and slots of a rendering."""
+    writers: dict[Literal["json", "raw", "trimmed"], Any] = {
         "json": lambda word: json.dumps(word, ensure_ascii=False), "raw": str, "trimmed": str.strip
     }  # fmt: skip
-    for quoting, show in shown.items():
-        if show(RESULTS[0].text) in text:
-            words = {show(word) if slot == "text" else word: slot for word, slot in SLOTS.items()}
+    for quoting, write in writers.items():
+        if write(RESULTS[0].text) in text:
+            words = {write(word) if slot == "text" else word: slot for word, slot in SLOTS.items()}
             pieces = re.split(f"({'|'.join(map(re.escape, words))})", text)
             return quoting, tuple(words.get(piece, piece) for piece in pieces)
     raise _UnsupportedTemplate
 
 
-def _find_separator(one: Sequence[str], two: Sequence[str]) -> str:
-    """Return the text between two results. Raises _UnsupportedTemplate unless each is printed as if it were alone."""
-    middle = len(one) - 1
-    _require(len(two) == 2 * len(one) - 1 and list(two[:middle]) == list(one[:-1]))
-    _require(list(two[middle + 1 :]) == list(one[1:]))
-    return two[middle]
+def _find_separator(single: Sequence[str], double: Sequence[str]) -> str:
+    """Return the text between two results, from the pieces of a rendering with one result and of one with two.
+
+    Raises _UnsupportedTemplate unless each of the two is printed like the single one.
+    """
+    middle = len(single) - 1
+    _require(len(double) == 2 * len(single) - 1 and list(double[:middle]) == list(single[:-1]))
+    _require(list(double[middle + 1 :]) == list(single[1:]))
+    return double[middle]
 
 
 def _find_gap(text: str | None, start: str, rest: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.player import Chances, ScriptedPolicy, SumsUp
+from agents.player import CanSummarise, Chances, ScriptedPolicy
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
@@ -90,7 +90,7 @@ class SummarisingPlayer(FunctionPlayer):
 
 
 @runtime_checkable
-class SummarisingFunction(SumsUp, Protocol):
+class SummarisingFunction(CanSummarise, Protocol):
     """Protocol of a game's own player that also summarises its past."""
 
     def __call__(self, view: View) -> str:

