@@ -71,10 +71,13 @@ class VLLMEngine:
         self._served: dict[str, Version] = {}
         self._figures = dict.fromkeys(("seconds", "publish_seconds", "prompt_tokens", "cached_tokens"), 0.0)
         self._busy, self._begun = 0, 0.0
+        """Number of calls of `generate` in progress, and the time since when there are any."""
         self._count = 0
+        """Number of requests, adapters and exports so far, for unique names."""
         self._scratch: Path | None = None
         self._reaper: subprocess.Popen[bytes] | None = None
         self._settling = asyncio.Lock()
+        """Held while servers or their weights change."""
 
     @classmethod
     def create(cls, settings: EngineSettings, precision: Precision, gpus: int) -> "VLLMEngine":
@@ -106,13 +109,13 @@ class VLLMEngine:
         """Return `seconds` of decoding and scoring, `publish_seconds`, `prompt_tokens` and `cached_tokens`."""
         return self._figures | {"seconds": self._figures["seconds"] + self._scorer.figures()["seconds"]}
 
-    # -- what is served ----------------------------------------------------------------------------------
+    # -- weights -----------------------------------------------------------------------------------------
 
     async def publish(self, policy: str, version: int, weights: Weights) -> None:
         """Serve a version of a policy: load trained weights now, a folder's weights at its first request."""
         started = perf_counter()
         served, before = await compute(self._export, policy, version, weights), self._served.get(policy)
-        self._served[policy] = served  # at no moment is there none: matches may go on meanwhile
+        self._served[policy] = served  # replaced at once, because matches may go on meanwhile
         await self._drop(policy, before)
         if not isinstance(weights, FolderWeights):
             await self._load_due([policy])
@@ -137,7 +140,7 @@ class VLLMEngine:
                         raise EngineError(f"vLLM could not load policy '{policy}': {first_line(error)}") from error
                     served.due = False
                     if self._scratch in served.folder.parents and not served.rank:
-                        shutil.rmtree(served.folder)  # vLLM reads an adapter again when it had to make room
+                        shutil.rmtree(served.folder)  # not an adapter's, which vLLM reads again if it evicted it
                 await self._servers[served.server].wake()
 
     async def _load(self, served: Version) -> None:
@@ -194,15 +197,16 @@ class VLLMEngine:
                     shutil.rmtree(served.folder, ignore_errors=True)
 
     async def expect(self, policy: str, folder: Path, names: Set[str]) -> int:
-        """Prepare to `receive` tensors of these names for a full model of the form of `folder`'s.
+        """Prepare to `receive` tensors of these names for a full model with the architecture of `folder`'s.
 
-        Waits until its replies are finished; none may be asked for before the weights have come. Returns the number of
-        processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises EngineError.
+        Waits until the policy's replies are finished; request no more until the weights have arrived. Returns the
+        number of processes that will receive, or 0 if this vLLM cannot, or the model's files use other names. Raises
+        EngineError.
         """
         if not (has_transfer() and names <= read_tensor_shapes(folder).keys()):
             return 0
         served = self._served.get(policy)
-        while served and served.writing:  # vLLM might not have them yet, and would write them with the new weights
+        while served and served.writing:  # vLLM may not have all of them yet, and would use the new weights for those
             await asyncio.sleep(WAIT)
         async with self._settling:
             key = name_server(policy)
@@ -220,7 +224,7 @@ class VLLMEngine:
     async def receive(self, policy: str, version: int, function: str, arguments: Mapping[str, Any]) -> None:
         """Serve a version of a policy that `expect` prepared, with tensors from a function in vLLM's processes.
 
-        `function` is a name as of `pkgutil.resolve_name`, called with the process's number and `arguments`; it yields
+        `function` is a name for `pkgutil.resolve_name`, called with the process's number and `arguments`; it yields
         names and tensors. Raises EngineError; the weights may then be of two versions until a later call succeeds.
         """
         started, key = perf_counter(), name_server(policy)
@@ -237,7 +241,7 @@ class VLLMEngine:
         self._figures["publish_seconds"] += perf_counter() - started
 
     async def release(self, policy: str) -> None:
-        """Free the copies of a policy that scoring holds, and let its server sleep until it is published or asked."""
+        """Free a policy's copies for scoring, and let its server sleep until the next publication or request."""
         if policy in self._scored:
             await self._scorer.release(policy)
         served = self._served.get(policy)
@@ -259,7 +263,7 @@ class VLLMEngine:
     def forget(self, key: str) -> None:
         """Do nothing; vLLM evicts caches itself."""
 
-    # -- what is asked -----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------
 
     async def score(
         self, policy: str, streams: Sequence[Stream], temperatures: Sequence[float], full_vocabulary: bool = False
@@ -277,7 +281,7 @@ class VLLMEngine:
         return await self._scorer.score(policy, streams, temperatures, full_vocabulary)
 
     async def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample a reply for each request with vLLM, loading weights that are due; return the replies in order.
+        """Sample a reply for each request with vLLM; return the replies in order. Published weights are loaded first.
 
         Raises KeyError for a policy without published weights, the errors of `Request.check`, and EngineError if vLLM
         fails.
@@ -304,7 +308,7 @@ class VLLMEngine:
         served = self._served[request.policy]
         server = self._servers[served.server]
         self._count += 1
-        asked = SamplingParams(
+        sampling = SamplingParams(
             max_tokens=request.max_tokens,
             temperature=request.temperature,
             top_p=request.top_p,
@@ -314,17 +318,17 @@ class VLLMEngine:
             seed=int(np.random.SeedSequence(request.seed).generate_state(1, np.uint64)[0] >> 1),
             logprobs=0,
             detokenize=False,
-            # The most that vLLM allows; the scorer bans the placeholder, too (see `ban_placeholder`).
+            # -100 is the limit in vLLM. The scorer bans the placeholder, too (see `ban_placeholder`).
             logit_bias={server.vision.image_token: -100.0} if server.vision else None,
         )
-        request.check(server.vocabulary, server.positions)  # a GPU would end the server; vLLM would cut the reply
+        request.check(server.vocabulary, server.positions)  # a GPU's server would crash, or vLLM would cut the reply
         prompt = TokensPrompt(prompt_token_ids=list(request.ids))
         if request.media:
             prompt = TokensPrompt(**make_image_prompt(server.vision, request))
         output: Any = None
         served.writing += 1
         try:
-            async for so_far in server.llm.generate(prompt, asked, str(self._count), lora_request=served.lora):
+            async for so_far in server.llm.generate(prompt, sampling, str(self._count), lora_request=served.lora):
                 output = so_far
         except Exception as error:
             assert self._scratch is not None
@@ -336,6 +340,6 @@ class VLLMEngine:
         self._figures["prompt_tokens"] += len(request.ids)
         self._figures["cached_tokens"] += output.num_cached_tokens or 0
         ids = tuple(reply.token_ids)
-        certain = request.temperature == 0  # vLLM tells the model's own then
-        logprobs = tuple(0.0 if certain else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
+        is_greedy = request.temperature == 0  # vLLM then reports the model's own log-probabilities
+        logprobs = tuple(0.0 if is_greedy else at[token].logprob for at, token in zip(reply.logprobs, ids, strict=True))
         return Completion(ids, logprobs, "stop" if ids[-1] in request.stop_ids else "length", served.version)

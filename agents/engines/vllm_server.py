@@ -1,4 +1,4 @@
-"""vLLM server of one base model: its start and end, new weights in place, and sleep while its GPU trains."""
+"""vLLM server of one base model: start, stop, replacement of its weights, and sleep while its GPU trains."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 TRANSFER = "arena"
 """Name in vLLM of our weight transfer, which `vllm_transfer` registers."""
 FREE_SHARE = 0.01
-"""Share of a GPU's memory that must be free when a server starts. It is no limit: the cache has a size of its own."""
+"""Share of a GPU's memory that must be free when a server starts. It limits nothing: the cache has its own size."""
 
 
 @dataclass(kw_only=True)
@@ -31,13 +31,13 @@ class Server:
 
     llm: Any
     folder: Path
-    """Folder of its present weights."""
+    """Folder of its current weights."""
     vocabulary: int
     """Number of token ids that the model accepts."""
     positions: int
     """Maximum tokens of a context with its reply."""
     vision: Vision | None = None
-    """Image side of the model."""
+    """Vision of the model; None for a text model."""
     rank: int = 0
     """Maximum adapter rank; 0 for none."""
     can_sleep: bool = False
@@ -57,7 +57,7 @@ class Server:
             self.asleep = False
 
     async def hold(self) -> None:
-        """Finish the replies in progress and begin no others, with weights that can be replaced."""
+        """Finish the replies in progress and begin no others, so that the weights can be replaced."""
         if self.asleep:
             await self.llm.wake_up(tags=["weights"])  # its caches come back after the change, when memory is free again
         else:
@@ -106,7 +106,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
     vLLM's stderr goes to `LOG` in `scratch`. Raises EngineError with the reason if it does not start.
     """
     try:
-        with stderr_to(scratch / LOG), set_safe_path():  # its stderr would tear the live table
+        with stderr_to(scratch / LOG), set_safe_path():  # its stderr would garble the live display
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.platforms import current_platform
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -133,15 +133,15 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
                 arguments["weight_transfer_config"] = WeightTransferConfig(backend=TRANSFER)
                 arguments["worker_extension_cls"] = "agents.engines.vllm_transfer.TransferExtension"
             if can_sleep():
-                # else vLLM refuses to start on a GPU of which a trainer uses some
+                # else vLLM refuses to start on a GPU that a trainer partly uses
                 arguments |= {"enable_sleep_mode": True, "gpu_memory_utilization": FREE_SHARE}
                 arguments["sleep_mode_offload_cudagraph"] = True
             if current_platform.is_cpu():
-                # compiling takes minutes there; a seeded reply whose prompt comes in chunks ends the CPU build
+                # compiling takes minutes there, and a seeded reply with a chunked prompt crashes the CPU build
                 arguments |= {"enforce_eager": True, "enable_chunked_prefill": False}
                 arguments["max_num_batched_tokens"] = max(length, 2048)
             if rank:
-                # one slot stays empty: in the CPU build a reply without adapter would else get the last one's
+                # one slot stays empty, because in the CPU build replies without adapter use the last slot
                 arguments |= {"enable_lora": True, "max_lora_rank": rank, "max_loras": settings.max_loras + 1}
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments))
     except Exception as error:
@@ -150,7 +150,7 @@ def start(folder: Path, settings: EngineSettings, bf16: bool, rank: int, scratch
 
 @contextmanager
 def set_safe_path() -> Iterator[None]:
-    """Let Python processes that start meanwhile import nothing from the working directory.
+    """Keep Python processes that start within the block from importing modules of the working directory.
 
     The variable is removed afterwards, because agents' programs import modules beside them.
     """
@@ -167,7 +167,7 @@ async def stop(llm: Any) -> None:
     """Stop a vLLM engine and its processes, and wait for its output task."""
     handler = llm.output_handler
     llm.shutdown()
-    llm.shutdown = _do_nothing  # it asks for that again when it is collected, perhaps after the interpreter has gone
+    llm.shutdown = _do_nothing  # garbage collection calls it again, perhaps at the interpreter's shutdown
     if handler is not None:
         await asyncio.gather(handler, return_exceptions=True)
 

@@ -32,12 +32,12 @@ class TensorSource(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Function in this process that yields the tensors of an update."""
 
     function: str
-    """Name as of `pkgutil.resolve_name`; called with the worker's number among the server's and `arguments`."""
+    """Name for `pkgutil.resolve_name`; called with the worker's number in its server and `arguments`."""
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class NamedTensors(WeightTransferEngine):  # type: ignore[misc]
-    """Weight transfer that loads named tensors, in the names of a checkpoint, as they arrive.
+    """Weight transfer that loads tensors, named as in a checkpoint, as they arrive.
 
     vLLM keeps the tensors of a layer until it has all of them, so each must have memory of its own.
     """

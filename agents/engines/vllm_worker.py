@@ -12,16 +12,16 @@ class ReloadExtension:
     model_runner: Any
 
     def arena_reload(self, folder: str) -> None:
-        """Replace the model's present weights, in place, by those of a folder."""
+        """Replace the model's weights, in place, by those of a folder."""
         self.model_runner.reload_weights(weights_path=folder)
         tie_head(self.model_runner.model)
 
 
 def tie_head(model: Any) -> None:
-    """Give a tied head the reloaded embedding, in the CPU build.
+    """Give a tied head the reloaded embedding in vLLM's CPU build; do nothing in other builds.
 
-    There the head has a form of its own, which a reload forgets where head and embedding are one: replies would come
-    from the new body and the old head.
+    The CPU build converts the head's weights, and a reload does not convert them again if head and embedding are tied:
+    the new body would run with the old head.
     """
     from vllm.platforms import current_platform
 
