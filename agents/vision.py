@@ -1,4 +1,4 @@
-"""Vision: the images of a context as features in place of its placeholder tokens.
+"""Vision: compute the features of a context's images, which replace the embeddings of their placeholder tokens.
 
 The tower and the connector run once per distinct image of a pass. What differs between families of models is in
 `agents.eyes`, one class per family.
@@ -30,24 +30,24 @@ def get_vision(model: Any) -> Vision | None:
     return getattr(model, "vision", None) or create_vision(model.config)
 
 
-def require_vision(model: Any, reader: str) -> Vision:
-    """Return the vision of a model that reads images. Raises ValueError, naming the `reader`, if it has none."""
+def require_vision(model: Any, reason: str) -> Vision:
+    """Return a model's vision. Raises ValueError if it has none; its message begins with `reason`."""
     vision = get_vision(model)
     if vision is None:
-        raise ValueError(f"{reader} images, and the model has no vision")
+        raise ValueError(f"{reason}, but the model has no vision")
     return vision
 
 
 def has_vision(config: Any) -> bool:
-    """Return True if a model's config has a vision tower of a layout that is supported."""
+    """Return True if a model's config has a vision tower in a supported layout."""
     return getattr(config, "vision_config", None) is not None and config.model_type in LAYOUTS
 
 
 def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
-    """Ban the placeholder of a model with vision: change its logit in `logits` [..., V] to `BANNED`, and return them.
+    """Set the logit of the image placeholder in `logits` [..., V] to `BANNED` in place, and return the logits.
 
-    Sampled, it would count as an image that is not there. Engines and the scorer ban it alike, so that its probability
-    is 0 in play and in learning.
+    A sampled placeholder would count as an image that does not exist. Engines and the scorer both call this, so that
+    its probability is 0 in play and in learning. Does nothing for a model without vision.
     """
     if has_vision(config):
         logits[..., config.image_token_id] = BANNED
@@ -55,26 +55,26 @@ def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
 
 
 def text_body(model: Any) -> Any:
-    """Return the language model, which maps embeddings to hidden states; the body of a model without vision."""
+    """Return a model's language model without its head, which maps embeddings to hidden states."""
     body = model.base_model
     return getattr(body, "text_model", None) or getattr(body, "language_model", None) or body
 
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """Features of a pass's images, row by row, and what else their tokens need."""
+    """Features of the images of a forward pass, one row per image token, and the tokens' places in their images."""
 
     vision: Vision
     features: torch.Tensor
-    """[N, width * (1 + depth)], features of the tokens of all images."""
+    """[N, width * (1 + depth)], features of the tokens of all images; see `Vision.depth`."""
     grids: torch.Tensor
     """[N, 3] int64: rows and columns of each token's image, and the token's place in it."""
 
     @classmethod
     def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> ImageFeatures:
-        """Compute the features of images, one after the other in the order of `media`.
+        """Compute the features of images, in the order of `media`.
 
-        Raises ValueError, with an image's hash, for one that cannot be read or has not the model's number of tokens.
+        Raises ValueError, naming the hash, for an image that cannot be read or has a wrong number of tokens.
         """
         pixels = [vision.load_pixels(span).to(device) for span in media]
         grids = [(*vision.grid(span), place) for span in media for place in range(span.length)]
@@ -86,18 +86,19 @@ class ImageFeatures:
         return ImageFeatures(self.vision, features, grids)
 
     def embed(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
-        """Return the embeddings of ids [B, L], with features at the tokens whose `rows` are not -1.
+        """Return the model's arguments with the embeddings of ids [B, L] and of images.
 
-        Models with features for several layers get the others', too.
+        `rows` [B, L] are the rows of the features for image tokens, or -1 for ids. Models that add features at several
+        layers (DeepStack) get those of the further layers as separate arguments.
         """
         words = model.get_input_embeddings()(ids)
         first, *deep = torch.split(self.features, words.shape[-1], -1)
-        shown = rows >= 0
-        embedded = torch.where(shown[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
+        is_image = rows >= 0
+        embedded = torch.where(is_image[..., None], first.to(words.dtype)[rows.clamp(min=0)], words)
         if not deep:
             return {"inputs_embeds": embedded}
-        layers = [features[rows[shown]] for features in deep]
-        return {"inputs_embeds": embedded, "visual_pos_masks": shown, "deepstack_visual_embeds": layers}
+        layers = [features[rows[is_image]] for features in deep]
+        return {"inputs_embeds": embedded, "visual_pos_masks": is_image, "deepstack_visual_embeds": layers}
 
     def positions(
         self,
@@ -106,11 +107,11 @@ class ImageFeatures:
         before: torch.Tensor | int = 0,
         tree: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the model's positions of tokens at `places` [B, L] in their contexts: the same, or [3, B, L].
+        """Return the position ids of tokens at `places` [B, L] of their contexts: [3, B, L] with M-RoPE, else `places`.
 
-        An image takes as many positions as its longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the
-        jumps of the images before these tokens (see `compute_jump`). `tree` [B, L, L] marks what each token attends to,
-        by default all before it.
+        With M-RoPE (Wang et al. 2024) an image takes as many positions as its longer side has tokens. `before` are the
+        jumps of the images before these tokens (see `compute_jump`). `tree` [B, L, L] marks the tokens to which each
+        token attends; by default these are all tokens before it.
         """
         if not self.vision.has_grid_positions:
             return places
@@ -122,7 +123,7 @@ class ImageFeatures:
         return torch.stack([start, start + place // width, start + place % width])
 
     def compute_jumps(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return how far positions after tokens [..., L] are from their number, over their images; [...] int64."""
+        """Return the sum of the images' jumps (see `compute_jump`) in each row of tokens [..., L]: [...] int64."""
         return self._place_jumps(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
 
     def _place_jumps(self, rows: torch.Tensor) -> torch.Tensor:
@@ -134,21 +135,21 @@ class ImageFeatures:
     def same_image_mask(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Return which tokens [B, L] belong to the same image: [B, L, L] bool.
 
-        Raises ValueError if the tokens begin within an image, whose first tokens could not see the others.
+        Raises ValueError if the tokens begin within an image, because its first tokens could not attend to the others.
         """
         place = self.grids[rows.clamp(min=0)][..., 2]
-        shown, begin = rows >= 0, places - place
-        following = shown[:, 1:] & (place[:, 1:] > 0)
-        split = (shown & (place > 0))[:, :1] | (following & ~shown[:, :-1]).any(-1, keepdim=True)
+        is_image, begin = rows >= 0, places - place
+        following = is_image[:, 1:] & (place[:, 1:] > 0)
+        split = (is_image & (place > 0))[:, :1] | (following & ~is_image[:, :-1]).any(-1, keepdim=True)
         if bool(split.any()):
             raise ValueError("a reply or a shared context begins within an image, which this model reads as a whole")
-        image = torch.where(shown, rows - place, -1)
+        image = torch.where(is_image, rows - place, -1)
         same = (image[:, :, None] == image[:, None]) & (begin[:, :, None] == begin[:, None])
-        return same & shown[:, :, None]
+        return same & is_image[:, :, None]
 
 
 def compute_jump(vision: Vision, span: MediaSpan) -> int:
-    """Return by how much an image's positions are more than its tokens; at most 0."""
+    """Return an image's jump: the number of its positions minus the number of its tokens, at most 0."""
     height, width = vision.grid(span)
     return max(height, width) - span.length if vision.has_grid_positions else 0
 
@@ -156,13 +157,13 @@ def compute_jump(vision: Vision, span: MediaSpan) -> int:
 def build_layer_masks(
     model: Any, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """Return attention masks by kind of layer, with the model's window for sliding ones.
+    """Return attention masks by kind of layer, which the model's window limits in sliding layers.
 
-    `visible` [B, Q, S] is what tokens at places `queries` [B, Q] may see of those at `keys` [B, S].
+    `visible` [B, Q, S] is True if the token at place `queries` [B, Q] may attend to that at `keys` [B, S].
     """
     window = model.config.get_text_config().sliding_window or 1 << 30
-    near = keys[:, None] > queries[..., None] - window
-    return {"full_attention": visible[:, None], "sliding_attention": (visible & near)[:, None]}
+    in_window = keys[:, None] > queries[..., None] - window
+    return {"full_attention": visible[:, None], "sliding_attention": (visible & in_window)[:, None]}
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class Images:
     """Distinct images of a forward pass, and the places of their features in its rows."""
 
     media: tuple[MediaSpan, ...]
-    """A span of each image."""
+    """One span per image."""
     prefix: torch.Tensor
     """[P] int64, row of the features for each token of the shared prefix; -1 for text."""
     suffix: torch.Tensor
@@ -186,13 +187,14 @@ class Images:
         Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model, and
         WeightsError if the model's layout is not supported.
         """
-        return ImageFeatures.compute(require_vision(model, "streams have"), model, self.media, self.suffix.device)
+        vision = require_vision(model, "streams have images")
+        return ImageFeatures.compute(vision, model, self.media, self.suffix.device)
 
 
 def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
     """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None without images.
 
-    Raises ValueError if two images have the same keys, or one has different numbers of tokens.
+    Raises ValueError if two images have the same keys, or spans of one image differ in length.
     """
     spans = {(span.hash, span.size): span for stream in streams for span in stream.media}
     if not spans:
@@ -204,31 +206,32 @@ def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torc
     if len(rows) < len(keys):
         raise ValueError("two images have the same first 48 bits of their hashes")
 
-    def places(of: torch.Tensor) -> torch.Tensor:
-        found = [-1 if key >= 0 else rows[key] for key in of.flatten().tolist()]
-        return torch.tensor(found, dtype=torch.long).reshape(of.shape)
+    def find_rows(keys: torch.Tensor) -> torch.Tensor:
+        found = [-1 if key >= 0 else rows[key] for key in keys.flatten().tolist()]
+        return torch.tensor(found, dtype=torch.long).reshape(keys.shape)
 
-    return Images(tuple(spans.values()), places(prefix), places(suffix))
+    return Images(tuple(spans.values()), find_rows(prefix), find_rows(suffix))
 
 
 class FeatureCache:
-    """Features of the images among some keys, computed without gradients when a pass first needs an image."""
+    """Cache of image features, which are computed without gradients when a forward pass first needs an image."""
 
     def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
-        """Raise ValueError if the model has no vision or an image not its number of tokens.
+        """Prepare for the images of `media`; none is computed yet.
 
-        Raises WeightsError if the model's layout is not supported.
+        Raises ValueError if the model has no vision or an image has a wrong number of tokens, and WeightsError if the
+        model's layout is not supported.
         """
-        self._vision, self._model = require_vision(model, "a context has"), model
+        self._vision, self._model = require_vision(model, "a context has images"), model
         for span in (media := set(media)):
             self._vision.grid(span)
         self._spans = {key: (span, at) for span in media for at, key in enumerate(span.token_keys())}
         self._first: dict[tuple[str, object], int] = {}
-        """First row in `_seen` of each image's features, by hash and size."""
-        self._seen: ImageFeatures | None = None
+        """First row in `_features` of each image, by hash and size."""
+        self._features: ImageFeatures | None = None
 
     def look_up(self, keys: torch.Tensor) -> tuple[ImageFeatures, torch.Tensor]:
-        """Return the images' features and, for ids and images' keys [B, W] int64, the rows in them; -1 for text.
+        """Return the features, and the row in them of each of the keys [B, W] int64, which are ids (-1) or of images.
 
         Raises ValueError for an image that cannot be read or does not fit the model.
         """
@@ -237,11 +240,11 @@ class FeatureCache:
         new = [span for name, span in spans.items() if name not in self._first]
         for start in range(0, len(new), MAX_IMAGES):
             self._compute(new[start : start + MAX_IMAGES])
-        assert self._seen is not None
+        assert self._features is not None
         rows = [
             [self._first[token[0].hash, token[0].size] + token[1] if token else -1 for token in row] for row in tokens
         ]
-        return self._seen, torch.tensor(rows, device=keys.device)
+        return self._features, torch.tensor(rows, device=keys.device)
 
     @property
     def has_jumps(self) -> bool:
@@ -249,15 +252,15 @@ class FeatureCache:
         return self._vision.has_grid_positions
 
     def compute_jump(self, keys: Sequence[int]) -> int:
-        """Return how far the next token's position is from the number of `keys`, ids and whole images' keys."""
+        """Return the sum of the jumps of the images in `keys`, which are ids and the keys of complete images."""
         found = (self._spans[key] for key in keys if key < 0)
         return sum(compute_jump(self._vision, span) for span, at in found if at == span.length - 1)
 
     def _compute(self, media: Sequence[MediaSpan]) -> None:
         device = self._model.get_input_embeddings().weight.device
-        start = 0 if self._seen is None else len(self._seen.features)
+        start = 0 if self._features is None else len(self._features.features)
         more = ImageFeatures.compute(self._vision, self._model, media, device)
-        self._seen = more if self._seen is None else self._seen.concatenate(more)
+        self._features = more if self._features is None else self._features.concatenate(more)
         for span in media:
             self._first[span.hash, span.size] = start
             start += span.length

@@ -1,9 +1,8 @@
 """Resolve model names to local folders in Hugging Face layout.
 
-SmolLM2-135M-Instruct (fetched and converted once), the same with eyes, and nano models (generated) are built in. They
-live under `ARENA_HOME`
-(default ~/.cache/arena), where a folder appears complete or not at all. Other names are local folders or Hugging Face
-ids. A folder may hold an adapter in peft's layout instead of a model.
+SmolLM2-135M-Instruct (fetched and converted once), the same with vision, and nano models (generated) are built in. They
+are in the folder `ARENA_HOME` (default ~/.cache/arena), where a model appears complete or not at all. Other names are
+local folders or Hugging Face ids. A folder may hold an adapter in peft's layout instead of a model.
 """
 
 import json
@@ -50,7 +49,7 @@ MANIFEST = "arena-model.json"
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A built-in model for listings: name, number of parameters, source, folder, and whether it is there already."""
+    """A built-in model for listings: name, number of parameters, source, folder, and whether it is ready for use."""
 
     name: str
     parameters: int
@@ -84,19 +83,21 @@ def find_built_in(name: str) -> BuiltIn | None:
     """Return the built-in model of this name, such as `nano-7`; None for other names."""
     if name == DEFAULT:
         return BuiltIn(smollm2.SOURCE, smollm2.PARAMETERS, smollm2.fetch)
-    if made := nano.parse_name(name):
-        size, seed = made
-        return _describe_drawn(size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size))
+    if parsed := nano.parse_name(name):
+        size, seed = parsed
+        return _describe_generated(
+            size.recipe, seed, size.parameters, lambda folder: nano.build_nano(folder, seed, size)
+        )
     if (number := nano_vlm.parse_seed(name)) is not None:
         build = partial(nano_vlm.build_nano_vlm, seed=number)
-        return _describe_drawn(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
+        return _describe_generated(nano_vlm.hash_recipe(), number, nano_vlm.PARAMETERS, build)
     if (number := smollm2_eyes.parse_seed(name)) is not None:
         recipe = f"{smollm2_eyes.hash_recipe()}, on {smollm2.SOURCE}"
-        return _describe_drawn(recipe, number, smollm2_eyes.PARAMETERS, partial(_give_eyes, seed=number))
+        return _describe_generated(recipe, number, smollm2_eyes.PARAMETERS, partial(_build_vision_model, seed=number))
     return None
 
 
-def _describe_drawn(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
+def _describe_generated(recipe: str, seed: int, parameters: int, build: Callable[[Path], None]) -> BuiltIn:
     def make(folder: Path) -> dict[str, str]:
         with silence_transformers():
             build(folder)
@@ -105,7 +106,7 @@ def _describe_drawn(recipe: str, seed: int, parameters: int, build: Callable[[Pa
     return BuiltIn(f"made here, seed {seed} (recipe {recipe})", parameters, make)
 
 
-def _give_eyes(folder: Path, seed: int) -> None:
+def _build_vision_model(folder: Path, seed: int) -> None:
     smollm2_eyes.build_smollm2_eyes(folder, resolve(DEFAULT), seed)
 
 
@@ -176,7 +177,7 @@ def _is_intact(folder: Path) -> bool:
     try:
         hashes = {name: entry["sha256"] for name, entry in read_json(folder, MANIFEST)["files"].items()}
         found = {name: (folder / name).stat() for name in hashes}
-        state = {name: [at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns] for name, at in found.items()}
+        state = {name: [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in found.items()}
         return _matches_hashes(folder, json.dumps([hashes, state], sort_keys=True))
     except (WeightsError, OSError, KeyError, TypeError, AttributeError):
         return False
@@ -195,14 +196,14 @@ def _matches_hashes(folder: Path, state: str) -> bool:
     hashes, _ = json.loads(state)
     if any(hash_file(folder / name) != known for name, known in hashes.items()):
         return False
-    with suppress(OSError):  # where nothing can be written, each process computes them
+    with suppress(OSError):  # if the folder is read-only, each process computes the hashes
         checked.write_text(state, "ascii")
     return True
 
 
 def _build(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) -> None:
     prefix = f".{folder.name}.making-"
-    for leftover in folder.parent.glob(f"{prefix}*"):  # by a process that was killed: we hold its lock
+    for leftover in folder.parent.glob(f"{prefix}*"):  # left by a killed process: we hold the lock
         shutil.rmtree(leftover)
     beside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
@@ -243,7 +244,7 @@ def _download_from_hub(name: str) -> Path:
         folder = Path(snapshot_download(name, allow_patterns=wanted))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = first_line(error)
-        raise WeightsError(f"{name!r} is no folder here, and the hub did not give it ({reason})") from error
+        raise WeightsError(f"{name!r} is not a local folder, and the hub did not give it ({reason})") from error
     check_weights(folder)
     return folder
 
