@@ -192,10 +192,10 @@ def test_loads_what_transformers_saves(architecture: str, model_folder: Path, tm
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
-def test_torn_weights_are_refused(model_folder: Path, keep: int) -> None:
+def test_damaged_weights_are_refused(model_folder: Path, keep: int) -> None:
     file = model_folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
-    assert "torn" in get_refusal(model_folder)
+    assert "damaged" in get_refusal(model_folder)
 
 
 def test_weights_that_do_not_fit_the_config_are_refused(model_folder: Path) -> None:
