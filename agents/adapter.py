@@ -46,7 +46,7 @@ class LowRank(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the base layer's output plus the adapter's. Under autocast both products use its precision."""
         output: torch.Tensor = self.base(inputs)
-        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scale the smaller matrix, of width rank
+        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scales the smaller product
 
 
 def create_adapter(base: Any, spec: AdapterSpec, seed: int) -> Any:
@@ -116,7 +116,7 @@ def save_matrices(
 
 
 def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
-    """Yield (name in the base, layer) for each layer with an adapter; nothing if the model has none."""
+    """Yield (name in the base, layer) for each layer with an adapter."""
     for name, layer in model.named_modules():
         if isinstance(layer, LowRank):
             yield name, layer
@@ -125,7 +125,7 @@ def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
 def save_merged(folder: Path, to: Path) -> None:
     """Merge an adapter into its base (W + scale · B A) and save the float32 model and the tokenizer to the folder `to`.
 
-    Raises WeightsError if `folder` holds no adapter or cannot be loaded.
+    Raises WeightsError if `folder` is not an adapter's or cannot be loaded.
     """
     if not is_adapter(folder):
         raise WeightsError(f"{folder} is a full model, not an adapter: there is nothing to merge")
@@ -157,10 +157,10 @@ def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scal
 
 
 def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, layer) for each linear layer of the language model.
+    """Yield (name, layer) for each linear layer that an adapter may change: those of the language model's body.
 
-    Leaves out the output head, which may share the embedding's weights, and the vision tower and connector, which run
-    once per image for rows of all policies.
+    The output head is excluded because it may share its weights with the embedding. Vision tower and connector are
+    excluded because they run once per image, for all policies in a batch.
     """
     head = base.get_output_embeddings()
     text_modules = set(text_body(base).modules())
@@ -199,7 +199,7 @@ def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tens
     layers = dict(_linear_layers(base))
     file = saved.path / TENSORS
     try:
-        open_plain(file).close()  # raises an error for a pipe, on which load_file would wait
+        open_plain(file).close()  # reading a pipe would block
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
         raise WeightsError(

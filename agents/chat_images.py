@@ -1,4 +1,4 @@
-"""Images in chats: derive a chat template's texts around an image, and find images among a prompt's ids."""
+"""Images in a chat: derive their markup from the chat template, and find their placeholders among a prompt's ids."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -23,26 +23,28 @@ class Fit(NamedTuple):
     tokens: int
     """Number of placeholder tokens."""
     size: tuple[int, int] | None
-    """Height and width in pixels to which the image is scaled; None if all images of the model are scaled alike."""
+    """Height and width in pixels to which the image is scaled; None if the model scales all images to one size."""
 
 
 class ImageToken(NamedTuple):
-    """Placeholder of an image in a model's contexts: the token's id, and how many of them stand for one image."""
+    """Placeholder of images in a model's contexts."""
 
     id: int
+    """Id of the placeholder token."""
     tokens: int
+    """Number of placeholder tokens per image, without `fit`."""
     fit: Callable[[int, int], Fit] | None = None
     """Function that returns the `Fit` for an image's height and width; None if all images have `tokens` tokens.
 
     Raises ValueError for an image that the model cannot read.
     """
     mark: str = ""
-    """Text that the chat template writes for an image; "" for the placeholder's own."""
+    """Text that the chat template writes for an image; "" for that of the placeholder token."""
     edges: tuple[str, str] | None = None
     """Texts that the processor writes before and after the placeholders; None for `FRAME_TOKENS`, if they exist."""
 
     def fit_image(self, image: Image) -> Fit:
-        """Return an image's size in a context. Raises ChatError, naming its hash, if the model cannot read it."""
+        """Return an image's number of tokens and scaled size. Raises ChatError, with its hash, if it does not fit."""
         if self.fit is None:
             return Fit(self.tokens, None)
         try:
@@ -52,11 +54,12 @@ class ImageToken(NamedTuple):
 
 
 class ImageMarkup(NamedTuple):
-    """Texts that a chat template puts around an image, and before a user's turn that begins with one."""
+    """Texts that a chat template and the image processor put around an image's placeholders."""
 
     before: str
     after: str
     user_head: str
+    """Head of a user turn that begins with an image."""
     trims: bool = False
     """Whether the template strips every text of a turn with an image, not only the turn's ends."""
 
@@ -76,13 +79,13 @@ class _Turn(NamedTuple):
 INSIDE, FIRST, SPACED = _Turn(USERS[0]), _Turn(""), _Turn(f"{USERS[0]}  ")
 """Turns with the image between texts, with the image first, and with blanks between text and image."""
 FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
-"""Tokens with which the processors of Idefics3 and SmolVLM frame a whole image, if the vocabulary has them."""
+"""Tokens that the processors of Idefics3 and SmolVLM put around an untiled image, if the vocabulary has them."""
 
 
 def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
-    """Return the texts that a tokenizer's chat template and the model's image processor put around an image.
+    """Return the texts that a tokenizer's chat template and the family's processor put around an image.
 
-    If the template shows no images, these are the processor's texts alone.
+    If the template shows no images, they are the processor's texts alone.
     """
     framed = set(FRAME_TOKENS) <= set(tokenizer.get_vocab())
     left, right = image.edges or (("".join(FRAME_TOKENS), FRAME_TOKENS[0]) if framed else ("", ""))
@@ -114,7 +117,7 @@ def prepend_images(images: Sequence[Image], content: Content) -> Content:
 
 
 def strip_content(content: Content, each_text: bool) -> Content:
-    """Return a content without blanks at its ends or, if `each_text`, at the ends of each of its texts."""
+    """Strip blanks from the ends of a content or, if `each_text`, from the ends of each of its texts."""
     if isinstance(content, str):
         return content.strip()
     parts = list(content)
@@ -131,7 +134,7 @@ def as_text(content: Content) -> str:
 
 
 def join_parts(parts: Iterable[ContentPart]) -> Content:
-    """Return texts and images as a content: adjacent texts joined, a text if there are no images."""
+    """Join adjacent texts among texts and images; return a text if there are no images."""
     runs = (("".join(map(str, run)),) if is_text else run for is_text, run in groupby(parts, _is_text))
     joined = tuple(part for run in runs for part in run if part)
     return as_text(joined) if all(map(_is_text, joined)) else joined
@@ -147,9 +150,9 @@ def find_images(content: Content) -> list[Image]:
 
 
 def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
-    """Return contents, oldest first, with placeholder texts for all images but the newest `keep`.
+    """Replace all images except the newest `keep` by placeholder texts, in contents sorted from old to new.
 
-    Contents without replaced images are returned unchanged.
+    Unchanged contents are the same objects.
     """
     replaced: list[Content] = []
     for content in reversed(contents):
@@ -160,7 +163,7 @@ def keep_newest(contents: Sequence[Content], keep: int) -> list[Content]:
 
 
 def _replace_first_images(content: Content, count: int) -> Content:
-    """Return a content with placeholder texts for its first `count` images, joined with the texts beside them."""
+    """Replace the first `count` images of a content by placeholder texts, and join these with adjacent texts."""
     parts: list[ContentPart] = []
     for part in content:
         if isinstance(part, Image) and count:
@@ -176,8 +179,8 @@ def _replace_first_images(content: Content, count: int) -> Content:
 def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], picture: ImageReader) -> list[MediaSpan]:
     """Return the spans of the images, whose placeholders are among `ids` in the same order.
 
-    `picture` returns an image's bytes by hash, or raises KeyError. Raises ChatError if the number of placeholders is
-    wrong or an image does not match its hash, and ValueError if an image is damaged or has another type or size.
+    Raises ChatError if the number of placeholders is wrong or an image does not match its hash, ValueError if its file
+    cannot be read or has another type or size, and KeyError if `picture` does not have it.
     """
     spans, end = list[MediaSpan](), 0
     for image in images:
@@ -196,5 +199,5 @@ def find_spans(ids: Sequence[int], token: ImageToken, images: Sequence[Image], p
 
 
 def shift_spans(media: Sequence[MediaSpan], tokens: int) -> list[MediaSpan]:
-    """Return the spans with their starts moved by a number of tokens."""
+    """Return the spans shifted by a number of tokens to later positions."""
     return [replace(span, start=span.start + tokens) for span in media]

@@ -30,7 +30,7 @@ class Inputs:
         return self._features is not None
 
     def compute_jump(self, ids: Ids) -> int:
-        """Return the sum of the jumps (see `agents.vision.compute_jump`) of the images in ids and images' keys."""
+        """Return the next token's position minus the number of `ids`, which are token ids and keys of images."""
         return self._features.compute_jump(ids) if self._features and self._features.has_jumps else 0
 
     def stack_jumps(self, jumps: Sequence[int]) -> torch.Tensor | int:

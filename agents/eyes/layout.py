@@ -18,10 +18,9 @@ from games.pictures import LARGEST, decode_picture
 
 @dataclass(frozen=True)
 class Vision:
-    """Layout of the images of a vision-language model: their size, tokens, positions and features.
+    """Image layout of one vision-language model; by default all images are scaled to one square.
 
-    This base class serves models that scale all images to one square; families override what differs. Everything
-    follows from the model's config and its image processor's settings.
+    Subclasses for families override what differs. A layout depends only on the config and the processor's settings.
     """
 
     image_token: int
@@ -32,20 +31,20 @@ class Vision:
     """Width and height in pixels to which images are scaled; 0 if it depends on the image."""
     preprocessing: Preprocessing
     depth: int = 0
-    """Number of layers of the language model that add features of their own to those of the first (DeepStack)."""
+    """Number of layers of the language model after the first to which image features are added (DeepStack)."""
 
     defaults: ClassVar[Preprocessing] = Preprocessing()
     has_grid_positions: ClassVar[bool] = False
     """Whether an image's tokens have positions by row and column (M-RoPE, Wang et al. 2024)."""
     is_bidirectional: ClassVar[bool] = False
-    """Whether tokens of one image attend to each other in both directions. Contexts then form no trees."""
+    """Whether tokens of one image attend to each other in both directions. Contexts then cannot be joined to trees."""
 
     expands_alone: ClassVar[bool] = False
-    """Whether the processor replaces an image's placeholder by placeholders alone, without texts around them."""
+    """Whether the processor replaces an image's placeholder by more of them, without texts around them."""
 
     @property
     def side(self) -> int:
-        """Width and height in pixels of a token; 0 if tokens are not squares of the image."""
+        """Width and height of a token in pixels; 0 if tokens do not correspond to squares of the image."""
         return 0
 
     @classmethod
@@ -66,26 +65,29 @@ class Vision:
         raise NotImplementedError
 
     def fit(self, height: int, width: int, max_pixels: int | None = None) -> Fit:
-        """Return the size in a context of an image of these pixels, scaled to at most `max_pixels` pixels.
+        """Return the tokens and the scaled size of an image of these pixels, with at most `max_pixels` after scaling.
 
-        Raises ValueError for an image, or a maximum, that the model does not support.
+        Raises ValueError for an image or a maximum that the model does not support.
         """
         if max_pixels is not None and max_pixels < self.size**2:
             raise ValueError(f"the model scales every image to {self.size} x {self.size} pixels: remove images.pixels")
         return Fit(self.tokens, None)
 
     def grid(self, span: MediaSpan) -> tuple[int, int]:
-        """Return the rows and columns of a span's tokens. Raises ValueError if its length or size does not fit."""
+        """Return the numbers of rows and columns of a span's tokens.
+
+        Raises ValueError if the image's size or number of tokens does not fit the model.
+        """
         if span.length != self.tokens:
             raise ValueError(f"images have {span.length} tokens, and the model has {self.tokens} for each")
-        if span.size not in (None, (self.size, self.size)):  # a log may state any size
+        if span.size not in (None, (self.size, self.size)):  # an edited log may state any size
             raise ValueError(f"images have {self.size} x {self.size} pixels in the model, not {span.size}")
         return 1, self.tokens
 
     def scale_image(self, data: bytes, size: tuple[int, int] | None = None) -> torch.Tensor:
-        """Decode an image and scale it to `size` (height, width), or to the model's own: float32 [3, height, width].
+        """Decode an image and scale it to `size` (height, width), by default the model's: float32 [3, height, width].
 
-        Raises ValueError for data that is not an image; see `games.pictures.decode_picture`.
+        Raises ValueError if the data is not an image (see `games.pictures.decode_picture`).
         """
         return torch.from_numpy(self.preprocessing.normalise(decode_picture(data), *(size or (self.size, self.size))))
 
@@ -108,9 +110,9 @@ class Vision:
         return [model.base_model.vision_tower]
 
     def make_token(self, max_pixels: int | None = None) -> ImageToken:
-        """Return the placeholder for a chat frame, for images of at most `max_pixels`.
+        """Return the image placeholder for a chat frame; images are scaled to at most `max_pixels`.
 
-        Raises WeightsError if the model does not support this maximum.
+        Raises WeightsError if the model cannot have this maximum.
         """
         try:
             self.fit(28, 28, max_pixels)

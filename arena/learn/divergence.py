@@ -28,10 +28,10 @@ def is_finite_step(
     quantity: str = "the gradient's norm",
     setting: str = "learn.nonfinite",
 ) -> bool:
-    """Return True if the gradient norm is finite, so that the step counts, and False if the step is to be skipped.
+    """Return True if the gradient norm is finite, False if the step must be skipped because it is not.
 
-    Raises DivergedError if it is not finite and the rule, a `setting`, is to stop. The other arguments are parts of the
-    message.
+    Raises DivergedError instead of returning False if `rule`, the value of `setting`, is "stop". The other arguments
+    are parts of the message.
     """
     if math.isfinite(norm):
         return True

@@ -37,7 +37,7 @@ class UpdateMetrics:
         self.counts[name] = self.counts.get(name, 0) + values.numel()
 
     def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
-        """Add a micro-batch's loss, entropy, clipping, |advantage|, correction and KL over its tokens in the loss."""
+        """Add loss, entropy, clipping, |advantage|, correction and KL of a micro-batch's tokens in the loss."""
         own = tokens.learned
         self.add("loss", objective[own])
         self.add("entropy", tokens.entropy[own])
@@ -49,7 +49,7 @@ class UpdateMetrics:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
     def add_logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
-        """Add the weights of a micro-batch of another run's log, of which `means` computes the effective share."""
+        """Add the token weights of a micro-batch from another run's log, for the effective share in `means`."""
         weights = tokens.advantages.abs()
         if token.correction is not None:
             weights = weights * (tokens.old - tokens.behaviour).clamp(-20.0, 20.0).exp()
@@ -57,15 +57,15 @@ class UpdateMetrics:
         self.add(_SQUARE, weights[tokens.learned].double().square())
 
     def count_step(self, norm: float, taken: bool) -> None:
-        """Count an optimiser step: with its gradient norm if it was taken, else as skipped."""
+        """Count an optimiser step and its gradient norm, or count it as skipped if it was not taken."""
         self.skipped += not taken
         if taken:
             self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
     def gap(self, gaps: Tally) -> None:
-        """Record the log-probability gap between sampler and trainer, but only of the first call that has tokens."""
-        if "logprob_gap" not in self.sums and gaps.count:  # later steps differ from the sampler because they learned
+        """Record the log-probability gap between sampler and trainer. Only the first call with tokens counts."""
+        if "logprob_gap" not in self.sums and gaps.count:  # after a step, the weights differ from the sampler's
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 
     def plus(self, other: "UpdateMetrics") -> "UpdateMetrics":
@@ -83,9 +83,9 @@ class UpdateMetrics:
     def means(self) -> dict[str, float]:
         """Return the mean of every metric, and the numbers of `steps` taken, of `skipped` steps and of `tokens`.
 
-        A token counts once per step that learned from it. For another run's log there is also `effective`, the
-        effective sample size of the tokens' weights |A| p / p sampler as a share of their number: (mean w)² / mean w².
-        Losses without an importance ratio weigh |A|.
+        A token counts once in each step that learns from it. If the tokens come from another run's log, `effective` is
+        their effective sample size as a share of their number, (mean w)² / mean w². Their weights w are |A|, times the
+        importance ratio to the sampler if the loss has a correction.
         """
         means = {name: self.sums[name] / max(1, self.counts[name]) for name in self.sums}
         if _WEIGHT in means:
@@ -96,9 +96,9 @@ class UpdateMetrics:
 
 
 class Gradients:
-    """Accumulates the gradients of a plan's steps in a model, on one rank: first `score_old`, then `add` for each step.
+    """Accumulator of one rank's gradients of a plan's steps: call `score_old` first, then `add` for each step.
 
-    Also updates `metrics`, and collects in `seen` the statistics of stateful regularisers.
+    Also updates `metrics`, and collects the statistics of stateful regularisers in `seen`.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Gradients:
     ) -> None:
         """Prepare to carry out `plan`. `engine` scores a `StreamBatch` and backpropagates losses.
 
-        `memory` is the regularisers' state. `scale` multiplies every loss, because DeepSpeed averages over ranks and
-        losses are sums over them.
+        `memory` is the regularisers' state. `scale` multiplies every loss, because losses are sums over ranks and
+        DeepSpeed averages over them.
         """
         self.engine, self.rule, self.plan, self.metrics, self.rank = engine, rule, plan, metrics, rank
         self.scale = scale
@@ -129,9 +129,9 @@ class Gradients:
         """Log-probabilities at the start of the update, by sample."""
 
     def score_old(self) -> Tally:
-        """Score the tokens under the weights before the first step, if the plan needs it, and keep the result in `old`.
+        """Score the tokens under the weights before the first step, if the plan needs it, and store this in `old`.
 
-        Returns the absolute differences to the sampler's log-probabilities, over all ranks, for the gate; empty if
+        Returns, for the gate, the absolute differences to the sampler's log-probabilities over all ranks. Empty if
         nothing was scored.
         """
         if self.plan.old is None:
@@ -144,16 +144,16 @@ class Gradients:
         return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
-        """Add a step's gradient, and yield False after every micro-batch, because the step is not taken yet.
+        """Add a step's gradient. Yields False after every micro-batch, because the step is not complete.
 
-        Returns the absolute differences between sampler and current log-probabilities, over all ranks.
+        Returns the absolute differences between the sampler's and the current log-probabilities, over all ranks.
         """
         gaps = (yield from self._add_played(step)) if step.played[self.rank] else []
         self._add_demonstrations(step)
         return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
-        """Add the gradient of played samples; returns the log-probability gaps that the gate compares."""
+        """Add the gradient of played samples, and return the log-probability gaps that the gate compares."""
         gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
         for one in step.played[self.rank]:
             batch = build_batch(self._streams, self._temperatures, one).to(self.engine.device)
@@ -200,13 +200,13 @@ class Gradients:
 
     def _backpropagate(self, loss: torch.Tensor) -> None:
         """Backpropagate this rank's share of the loss, times `scale`."""
-        record_use()  # use is largest between the forward and the backward pass
+        record_use()  # memory use peaks between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
     def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
-        """Return the log-ratio before the step of each token's paired reply, by sample; None without pairs.
+        """Return the log-ratio of each token's paired reply before the step, by sample; None if the loss needs none.
 
-        For a loss with baselines it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
+        For a loss with baselines, it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
         """
         needs, samples = self.rule.loss.needs, self.plan.samples
         if not needs & {"pairs", "baselines"}:
@@ -222,7 +222,7 @@ class Gradients:
         return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 
     def _get_base_logprobs(self, number: int) -> Floats:
-        """Return a sample's log-probabilities under the weights with which the loss on pairs compares."""
+        """Return a sample's log-probabilities under the weights that a loss on pairs compares with."""
         reference = self.plan.samples[number].reference
         if "reference" in self.rule.loss.needs:
             assert reference is not None
@@ -231,7 +231,7 @@ class Gradients:
         return self.old[number]
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
-        """Score the samples of all ranks' shares under the current weights, by number; each rank computes its own."""
+        """Score the samples of all ranks under the current weights, by number. Each rank computes its own share."""
         own = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
         return reduce_over_ranks(own, lambda one, other: one | other)
 

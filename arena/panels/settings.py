@@ -175,7 +175,7 @@ class EvaluateSpec(Spec):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.panel is None and self.games is None:
-            raise ValueError("give `panel: NAME`, or `games: […]`: what is to be evaluated?")
+            raise ValueError("give `panel: NAME` or `games: […]` to evaluate")
         if self.panel is None and (self.every or self.deals):
             raise ValueError(f"`{'every' if self.every else 'deals'}` belongs to `panel`: name one, or remove it")
         for name in ("policy", "summaries", "reward_model"):

@@ -210,9 +210,10 @@ class Clinic(PersonGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return the outcome, its cost, and exact posteriors given the doctor's chart.
 
-        `score` is 1 for the right disease minus the cost of questions, tests, repetitions and illegal acts, at least 0,
-        for every option `reward`. `posterior` is the probability of the true disease, `posterior_named` that of the
-        named one, `posterior_best` the highest, and `regret` the difference of the last two; `entropy` is in bits.
+        `score` is 1 for the right disease minus the cost of questions, tests, repetitions and illegal acts, at least 0.
+        It does not depend on the option `reward`. `posterior` is the probability of the true disease, `posterior_named`
+        that of the named one, `posterior_best` the highest, and `regret` is `posterior_best` - `posterior_named`;
+        `entropy` is in bits.
         `letter`, in terse mode, is the right letter after D, and `advised` whether the recommendation was right.
         """
         record, names, fees = self.patient.record, self.table.names, self.outcome
@@ -242,13 +243,13 @@ class Clinic(PersonGame):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options for two patients with equal answers and findings but different diseases."""
+        """Return reset options of two patients with equal answers and findings but different diseases."""
         record = self.patient.record
         other = (record.disease + int(rng.integers(1, self.diseases))) % self.diseases
         return record.as_options(), make_twin(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the disease, or a symptom that was neither asked about nor mentioned, by secret."""
+        """Return, by secret, the texts that reveal it: the disease, and symptoms neither asked about nor mentioned."""
         untold = [name for sign, name in enumerate(self.table.symptom_names) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
         return {"disease": (disease,), **{name: self.table.words.list_phrases(name) for name in untold}}
@@ -260,7 +261,7 @@ class Clinic(PersonGame):
     # Effects of a turn.
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match and take back the shaping potential, so that shaping changes no policy's value."""
+        """End the match and deduct the shaping potential, so that shaping does not change which policy is best."""
         if self.information:
             self.pay(DOCTOR, "information", -self.informed)
         super().end(reason, announcement)
@@ -312,7 +313,7 @@ class Clinic(PersonGame):
             self.pay(DOCTOR, part, fee)
 
     def _listen(self, text: str) -> str:
-        """Check and fine the patient's text, and return it for the doctor, or "" if the seat must say it again."""
+        """Check the patient's text, pay its fines and return it for the doctor; "" if the seat must repeat it."""
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
@@ -334,7 +335,7 @@ class Clinic(PersonGame):
         return words
 
     def _take_answers(self, facts: Mapping[int, Stance]) -> None:
-        """Add answers to the chart, pay for the question, and end the questions if the patient has lost patience."""
+        """Add answers to the chart and pay for the question. If patience has run out, the patient leaves."""
         due = self.patient.due
         assert due is not None
         if not self.chart.knows(due) and facts[due] == "unknown":
@@ -350,7 +351,7 @@ class Clinic(PersonGame):
         self._pay_information()
 
     def _pay_information(self) -> None:
-        """Pay the change of the shaping potential since the last payment."""
+        """Pay the doctor the shaping reward: the change of the potential since the last payment."""
         if self.information:
             before, self.informed = self.informed, self._compute_potential()
             self.pay(DOCTOR, "information", self.informed - before)

@@ -1,9 +1,9 @@
-"""Bayesian networks that pgmpy carries, as tables: the chance of each sign given one disease, by variable elimination.
+"""Bayesian networks in pgmpy's package as tables: the probability of each sign given one disease, computed exactly.
 
 child: congenital heart disease (Spiegelhalter and Cowell 1992); asia: lung diseases (Lauritzen and Spiegelhalter 1988);
 hepar2: liver diseases (Onisko 2003). If diseases are separate nodes, a patient has exactly one: all others are absent.
 A sign is present if its node has one of the values listed here. Its probability given the disease is exactly the
-network's. Further dependence between signs is dropped, so that naive Bayes is exact for the clinic's patients. Networks
+network's. Other dependence between signs is dropped, so that naive Bayes is exact for the clinic's patients. Networks
 without a patient who could answer (alarm, pathfinder, munin and others) are left out.
 
 Licence: pgmpy, MIT, and the networks in its package, which are those of the bnlearn repository. Simulation only, never
@@ -24,7 +24,7 @@ from simulators.clinic.signs import parse_signs
 from simulators.clinic.table import Floats, Table
 
 DIGITS = 6
-"""Decimal places of probabilities, so that the table is equal on all machines."""
+"""Decimal places to which probabilities are rounded, so that tables are equal on all machines."""
 
 
 class Network(NamedTuple):
@@ -33,11 +33,11 @@ class Network(NamedTuple):
     diseases: Mapping[str, str]
     """Node and value of each disease."""
     absent: str
-    """Value of the other diseases' nodes."""
+    """Value of a disease's node if the patient lacks that disease."""
     symptoms: str
-    """Lines of a node and, after a semicolon, a sign in the format of `signs.read_signs`."""
+    """A line per symptom: its node and, after a semicolon, the sign in the format of `signs.parse_signs`."""
     secret: str
-    """Symptoms mentioned only when asked, in the same format."""
+    """Symptoms that the patient mentions only when asked, in the same format."""
     tests: Mapping[str, Mapping[str, str]]
     """Node of each finding, by test."""
 
@@ -183,10 +183,10 @@ def _split_selection(selection: str) -> tuple[str, list[str]]:
 
 
 def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """Return P(sign | disease), [diseases, signs], rounded to `DIGITS` decimals, as a read-only array.
+    """Return P(sign | disease) as a read-only array [diseases, signs], rounded to `DIGITS` decimals.
 
-    `evidences` has the values of the network's nodes for each disease. A sign is `node=value,value`: any of the values.
-    `solver` answers queries on the network.
+    `evidences` are the values of the disease nodes for each disease. A sign is `node=value,value`, and is present if
+    the node has any of the values. `solver` is that of `_load_solver`.
     """
     rows = []
     for evidence in evidences:
@@ -201,14 +201,17 @@ def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str
 
 
 def _load_solver(name: str) -> Any:
-    """Return pgmpy's exact inference for the network of this name. Raises ValueError without pgmpy."""
+    """Load a network of pgmpy's package and return its exact solver (variable elimination).
+
+    Raises ValueError if pgmpy is not installed.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # pgmpy warns of itself
+            warnings.simplefilter("ignore", FutureWarning)  # raised by pgmpy's own imports
             from pgmpy.inference import VariableElimination
             from pgmpy.readwrite import BIFReader
     except ImportError as error:
         raise ValueError(f"source pgmpy:{name} needs pgmpy: pip install 'arena-selfplay[clinic]' ({error})") from None
-    # The file itself: pgmpy's own loader asks a model hub for it.
+    # Read the packaged file, because pgmpy's own loader downloads it from a model hub.
     packed = (files("pgmpy.utils") / "example_models" / f"{name}.bif.gz").read_bytes()
     return VariableElimination(BIFReader(string=gzip.decompress(packed).decode()).get_model())

@@ -1,8 +1,8 @@
-"""The customer's script: decides its statements from its goals, knowledge and patience.
+"""Scripted customer, whose statements depend on its goals, knowledge and patience.
 
-It asks for one thing at a time, identifies itself when asked, agrees to a write only if it wants it, and leaves when
-everything is done or denied or its patience is gone, but never while an agreed write is pending. It believes the agent;
-whether the agent is right is judged elsewhere.
+It asks for one thing at a time, identifies itself when asked, and agrees to a write only if it wants it. It leaves when
+every goal is done or denied, or when its patience has run out, but never while an agreed write is pending. It believes
+the agent; other modules check whether the agent's statements are true.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from simulators.extractor import Reading, Vocabulary, make_vocabulary
 from simulators.person import PERSONAS, Act, Manner, join_words, may_leave
 
 AGREEMENT = "agreement"
-"""Topic of a yes or no to a proposal."""
+"""Topic of an answer, yes or no, to a proposal."""
 ENDURANCE = 8
-"""Fruitless agent messages tolerated at a patience just below 1, fewer at less; at 1 there is no limit."""
+"""Number of unhelpful agent messages tolerated at a patience just below 1. Less patience tolerates fewer; 1, any."""
 
 OPENINGS: Mapping[Manner, str] = {
     "plain": "Hello. I would like to {ask}.",
@@ -55,7 +55,7 @@ ENOUGH = "I have had enough of this. Goodbye."
 
 @dataclass
 class Customer:
-    """Scripted customer with its hidden record and the conversation's state.
+    """Scripted customer: its hidden record and the state of the conversation.
 
     Call `open` once, then `hear` for each message of the agent, until `gone` is set.
     """
@@ -71,29 +71,29 @@ class Customer:
     """Index of the current goal."""
     outcomes: list[Outcome] = field(default_factory=list)
     identity: dict[str, str] = field(default_factory=dict)
-    """Facts about itself that it has stated: email or name, and postcode."""
+    """Identity that it has stated: email or name, and postcode."""
     fruitless: int = 0
-    """Number of the agent's messages that did not help."""
+    """Number of agent messages that did not help."""
     gone: str = ""
     """Reason for leaving: `served` or `left`; "" before."""
     has_insisted: bool = False
     acts: list[Act] = field(default_factory=list)
-    """Acts of its last message."""
+    """Dialogue acts of its last message."""
     is_number_asked: bool = False
     """Whether the agent asked for the number of the current goal."""
     said: str = ""
-    """Everything that a free seat said in its own words."""
+    """Everything that a free seat (a player that words the statements itself) has said."""
     unclear: bool = False
-    """Whether a free seat's words left the request open."""
+    """Whether a free seat's words did not make the request clear."""
 
     @property
     def goal(self) -> Goal:
-        """Goal that the customer pursues now, `record.goals[at]`."""
+        """Current goal, `record.goals[goal_index]`."""
         return self.record.goals[self.goal_index]
 
     @property
     def manner(self) -> Manner:
-        """Manner of speaking of the customer's persona, which selects the templates of its statements."""
+        """Manner of the customer's persona, which selects the templates of its statements."""
         return PERSONAS[self.record.persona].manner
 
     @property
@@ -103,13 +103,13 @@ class Customer:
 
     @property
     def revealed_text(self) -> str:
-        """Text of all that the customer has revealed: requests so far, stated identity, a free seat's own words."""
+        """Everything that the customer has revealed, as text: requests, stated identity and a free seat's own words."""
         requests = " ".join(f"{goal.subject} {goal.ask}" for goal in self.record.goals[: self.goal_index + 1])
         return f"{requests} {' '.join(self.identity.values())}{self.said}"
 
     @property
     def stated_goal(self) -> Goal:
-        """Part of the current goal from which the agent's acts are listed: all of it."""
+        """Stated part of the current goal, to which the agent's listed acts refer. The script states all of it."""
         return self.goal
 
     def build_vocabulary(self) -> Vocabulary:
@@ -127,7 +127,10 @@ class Customer:
         return make_vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a seat's text into facts and unclear words; yes or no is fact `AGREEMENT` if a write was `proposed`."""
+        """Parse a seat's text into facts and unclear words.
+
+        If a write was `proposed`, a yes or no becomes the fact `AGREEMENT`.
+        """
         text = _space_out(text)
         reading = self.build_vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
@@ -137,29 +140,32 @@ class Customer:
 
     @property
     def number(self) -> str:
-        """Number of the current goal's order or booking as the customer states it; "" if none or forgotten.
+        """Order, booking or line number of the current goal as the customer states it; "" if none or forgotten.
 
-        A wrong number in the record is stated until the agent has asked for the number.
+        If the record has a wrong number, the customer states it until the agent has asked for the number.
         """
         if self.goal.subject == ACCOUNT or self.record.forgets_numbers[self.goal_index]:
             return ""
         return (not self.is_number_asked and self.record.wrong_numbers[self.goal_index]) or self.goal.subject
 
     def list_numbers(self) -> set[str]:
-        """Return all order or booking numbers that the customer could state, right or wrong; may contain ""."""
+        """Return all numbers (`subject`) that the customer may state, right or wrong.
+
+        Contains "" if the record has no wrong number for some goal, and ACCOUNT for a goal about the account.
+        """
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def choose_identity(self) -> dict[str, str]:
-        """Return the identity to state now: email or name, and postcode. Only the first postcode can be wrong."""
+        """Return the identity to state now: email or name, and postcode. The postcode can be wrong the first time."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
     def shorts(self) -> dict[str, str]:
-        """Return the customer's possible statements by short code: yes, no, identity, number, request and bye."""
+        """Return the possible statements by short code: yes, no, identity, number, request and bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
@@ -170,7 +176,7 @@ class Customer:
         }
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent that a yes to this proposal gives; None if it does not want a plain-text proposal."""
+        """Return the consent that a yes to this proposal gives; None for an unwanted proposal in plain text."""
         if self._wants(proposal):
             return Consent(self.goal.tool, self.goal.subject, proposal.write)
         return Consent(proposal.write.tool, proposal.write.subject, proposal.write) if proposal.write else None
@@ -182,25 +188,25 @@ class Customer:
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
     def wrote(self, tool: str, subject: str) -> None:
-        """Set the current goal's `written` if a completed write has the goal's tool and subject."""
+        """Mark the current goal as written if a completed write has its tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.goal_index].written = True
 
     def is_closed(self, at: int) -> bool:
-        """Return True if the goal of this index is settled."""
+        """Return True if the goal with this index is closed: served or denied."""
         return at < len(self.outcomes) and self.outcomes[at].closed
 
-    def turn_to(self, at: int) -> None:
-        """Make the goal of this index the current one."""
+    def set_goal(self, at: int) -> None:
+        """Make the goal with this index the current one."""
         self.goal_index = at
         self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
         self.has_insisted = self.is_number_asked = False
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message and return the customer's reply; its acts are stored in `acts`.
+        """Process the agent's message and return the customer's reply. Sets `acts` to the reply's dialogue acts.
 
-        Updates the current goal's outcome and the consent, and goes on to the next goal when this one is closed. Sets
-        `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
+        Updates the current goal's outcome and the consent, and continues with the next goal when this one is closed.
+        Sets `gone` if the customer leaves: "served" after the last goal, "left" when its patience has run out.
         """
         self.acts, said = [], list[str]()
         outcome, useful = self.outcomes[self.goal_index], False
@@ -237,9 +243,9 @@ class Customer:
         return " ".join(said)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Follow instructions about the customer's phone. Returns whether that helped, and the statements about it.
+        """Follow instructions about the customer's phone. Returns whether that helped, and statements about the phone.
 
-        Here the customer has no phone: (False, []).
+        This customer has no phone, so the result is (False, []).
         """
         return False, []
 
@@ -284,7 +290,7 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Return True if the proposal is the current goal's. Plain text may be vague but must name nothing else."""
+        """Return True if the proposal serves the current goal. Plain text may be vague but must name nothing else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
@@ -300,7 +306,7 @@ class Customer:
         return []
 
     def _remind(self, outcome: Outcome) -> str:
-        """Return a message that asks for the missing facts or, while a write is due, repeats the whole request."""
+        """Return a message that asks for the missing facts or, until the write is done, repeats the whole request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
@@ -310,7 +316,7 @@ class Customer:
         following = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
         if not following:
             return self._leave("served", GOODBYE)
-        self.turn_to(following[0])
+        self.set_goal(following[0])
         return self._ask(NEXT)
 
     def _leave(self, reason: str, words: str) -> str:
@@ -318,7 +324,7 @@ class Customer:
         return self._say("end", reason, words)
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        """Return True if the goal's write is done and its facts were told. A goal with neither never is."""
+        """Return True if the goal's write is done and its facts were told; False for a goal with neither."""
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
@@ -329,5 +335,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _space_out(text: str) -> str:
-    """Replace dots and @ inside words and numbers by blanks, so that an email is parsed as one sentence."""
+    """Replace dots and @ inside words and numbers by blanks, so that an email address does not end a sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

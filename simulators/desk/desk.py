@@ -1,8 +1,7 @@
 """Service desk game: an agent reads and writes a database with tools for a customer, within a policy.
 
-Success needs three things at the end: the rows differ from the start as in one of the acceptable ways, the customer was
-told its facts (or denied, for a true reason, what the policy forbids), and no rule was broken. Neither silence nor
-obedience is enough.
+Success has three conditions: the database changed in one of the acceptable ways, the customer was told its facts (or
+denied, for a true reason, what the policy forbids), and no rule was broken. Neither silence nor obedience is enough.
 """
 
 from __future__ import annotations
@@ -94,18 +93,18 @@ class Desk(PersonGame):
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
         self.stakes = self.max_turns * self.cost
         self.policy: tuple[Rule, ...] = (*WORLDS[domain].rules, PRIVACY)
-        """All reasons to deny."""
+        """Rules that are reasons to deny a request."""
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
     def floor(self) -> float:
-        """Success rate of the player of random listed acts, measured as 4 in 4,000 matches."""
+        """Success rate of the player `random`: 4 of 4,000 matches."""
         return 0.001
 
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the match and send the customer's first message. Option `others`: seed of other customers' data."""
+        """Draw the match and send the customer's first message. `others` in the options seeds other customers' data."""
         own, others, draws = rng.spawn(3)
         if "others" in options:
             others = np.random.default_rng(whole_number("others", options["others"], 0))
@@ -130,7 +129,7 @@ class Desk(PersonGame):
             self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
-        """Return the agent's instructions: policy, tool descriptions and acts. In terse mode they are one sentence."""
+        """Return the agent's instructions: policy, tool descriptions and acts; in terse mode one sentence."""
         if self.terse:
             return "Play one of the listed codes."
         policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
@@ -146,7 +145,7 @@ class Desk(PersonGame):
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the agent's tools, none in terse mode, or of a played customer's."""
+        """Return the definitions of the seat's tools: the agent's, () in terse mode, or a played customer's phone's."""
         if seat == CUSTOMER:
             phone = self.world.handset if self.is_played else None
             return [tool.definition for tool in phone.tools()] if phone else ()
@@ -159,8 +158,8 @@ class Desk(PersonGame):
     def private(self, seat: str) -> dict[str, Any]:
         """Return the agent's facts: {"verified": bool, "agreed": tool of the customer's unused consent, or ""}.
 
-        In terse mode they are the match's state in words ("notes") and abbreviated ("marks"). The customer's seat gets
-        its due statement.
+        In terse mode they are the match's state in words ("notes") and abbreviated ("marks"). The customer's facts are
+        those of its seat (`Seat.facts`).
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -171,7 +170,7 @@ class Desk(PersonGame):
         return {"verified": bool(session.verified), "agreed": session.consent.tool if session.consent else ""}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the agent's listed acts, or a free customer's short codes. Other acts may be legal too."""
+        """Return the agent's listed acts, or a free or played customer's short codes. Others may be legal, too."""
         if seat == CUSTOMER:
             return list(self.customer.shorts()) if self.person in ("free", "played") else None
         return list(self.list_acts().keys() if self.terse else self.list_acts().values())
@@ -181,10 +180,10 @@ class Desk(PersonGame):
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play tool calls or a message of the agent, or the customer's text. Returns the text for the other seat.
+        """Play the agent's tool calls or message, or the customer's text. Returns the text for the other seat.
 
-        Each act of the agent costs `cost`; DONE or act number `max_turns` ends the match. Raises IllegalAct for an act
-        that is neither calls nor speech.
+        Each act of the agent costs `cost`. The match ends at DONE or after `max_turns` acts of the agent. Raises
+        IllegalAct for an act of the agent that is neither calls nor a message.
         """
         if seat == CUSTOMER:
             return self._listen(act)
@@ -208,7 +207,7 @@ class Desk(PersonGame):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the match's figures: `success` (also as `score`), tau-bench's score, and counts, such as of breaches.
+        """Return the match's figures: `success` (also as `score`), `tau_score` as in tau-bench, and several counts.
 
         `rows` is True if the database changed as required; `told` is the share of goals that were answered as required.
         """
@@ -238,11 +237,11 @@ class Desk(PersonGame):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options with two draws of the other customers; None for the customer's seat."""
+        """Return reset options of two deals that differ in the other customers' data; None for the customer's seat."""
         return ({"others": 1}, {"others": 2}) if seat == AGENT else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that the agent must not see yet, by customer id: others' data; if unverified, the owner's."""
+        """Return, by customer id, texts that the agent must not see: others' data and, until verified, the owner's."""
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
             own = person["id"] == owner.id
@@ -266,7 +265,7 @@ class Desk(PersonGame):
         return listing.list_acts(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
-        """Run a tool call, send the result to the agent, count calls and errors, and report writes to the customer."""
+        """Run a tool call, send the agent its result, count calls and errors, and tell the customer about writes."""
         done = len(self.world.session.done)
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
@@ -292,7 +291,7 @@ class Desk(PersonGame):
             self.seat.request(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """Check and fine the customer's text and return it for the agent, or "" if the seat moves again.
+        """Check the customer's text, pay its fines and return it for the agent; "" if the seat moves again.
 
         The seat moves again after a rejected text, and after calls of its own tools.
         """
@@ -322,7 +321,7 @@ class Desk(PersonGame):
             self._finish(self.customer.gone)
 
     def _finish(self, reason: str) -> None:
-        """End the match: determine its success and pay it to the agent and to a free customer's seat."""
+        """End the match. Pays its success, 1 or 0, to the agent and to a free customer's seat."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches

@@ -46,11 +46,11 @@ class Goal:
     hint: str = ""
     """Customer's words instead of a forgotten number, such as "my order with the kettle"."""
     writes: tuple[Write, ...] = ()
-    """Acceptable writes, the first of which is the reference; () if only facts are asked for."""
+    """Acceptable writes, the reference first; () if the goal only asks for facts."""
     needs: tuple[Write, ...] = ()
-    """Writes that are all needed, and no others; further faults are the phone's."""
+    """Writes that together meet the goal, each of them needed. Faults that remain are the phone's."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts to be told, with their true values."""
+    """Facts that the customer asks for, with their true values."""
     reasons: frozenset[str] = frozenset()
     """Rules that forbid the goal, each a true reason to deny it; empty if it must be done."""
     mentions: tuple[str, ...] = ()

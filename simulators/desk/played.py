@@ -1,7 +1,7 @@
-"""Customer played by its seat: it opens the talk, mentions its goals in any order, and leaves when it likes.
+"""Customer played by its seat: it opens the conversation, states its goals in any order, and leaves when it likes.
 
-The script only keeps track: it evaluates the agent's messages and determines what is due. Consent, identity and the
-current goal are read from the seat's own words. The agent's listed acts use only what was said.
+The script only keeps track: it evaluates the agent's messages and determines the due statement. Consent, identity and
+the current goal are read from the seat's own words. The agent's listed acts use only what the customer has said.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from simulators.played import LEAVING, Faults
 POSTCODE = re.compile(r"\b[A-Z]\d \d[A-Z]{2}\b")
 NAME = re.compile(r"\b(?:[Mm]y name is|I am|I'm) ([A-Z]\w+ [A-Z]\w+)")
 STRANGERS = re.compile(r"[A-Z]\w+ [A-Z]\w+")
-"""People in the words of a request."""
+"""Names of people in a request."""
 ANSWERS = ("yes", "no", "identity", "number")
-"""Short words of statements that answer a question, and are therefore owed."""
+"""Codes of statements that answer a question, so that the seat must make them."""
 
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say, with the goals stated so far. `note` adds a text's topics."""
+    """Customer whose seat decides what to say. It tracks the goals that the seat has stated; `note` adds topics."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
-    """Indices of the goals that were spoken of."""
+    """Indices of the goals that the seat has mentioned."""
     unclear: bool = True
 
     def list_wishes(self) -> list[str]:
@@ -47,7 +47,7 @@ class PlayedCustomer(Customer):
         return found
 
     def list_topics(self) -> list[set[str]]:
-        """Return for each goal the topics that distinguish it from the other goals."""
+        """Return, per goal, the topics that distinguish it from the other goals."""
         every = [
             {goal.tool, goal.subject, goal.hint, wrong, *goal.mentions, *STRANGERS.findall(goal.ask)} - {"", ACCOUNT}
             for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True)
@@ -55,16 +55,16 @@ class PlayedCustomer(Customer):
         return [own.difference(*every[:n], *every[n + 1 :]) for n, own in enumerate(every)]
 
     def note(self, topics: set[str]) -> None:
-        """Record the topics of the seat's text. Naming another open goal makes it the current one."""
+        """Record the topics of the seat's text. If it names another open goal, that goal becomes the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
         self.stated |= {*named}
         if named and self.goal_index not in named and not self.is_write_pending:
-            self.turn_to(named[0])
+            self.set_goal(named[0])
         self.unclear = self.goal_index not in self.stated
 
     def list_unwanted(self) -> set[str]:
-        """Return the writes that no goal of the customer asks for."""
+        """Return the names of the write tools that none of the customer's goals needs."""
         return self.verbs.keys() - {goal.tool for goal in self.record.goals}
 
     @property
@@ -80,19 +80,19 @@ class PlayedCustomer(Customer):
 
     @property
     def revealed_text(self) -> str:
-        """Text of all that the customer has revealed: the seat's own words."""
+        """All text in which the customer has revealed something: the seat's own words."""
         return self.said
 
     def build_vocabulary(self) -> Vocabulary:
-        """Return the vocabulary of the script's texts with `phrases`."""
+        """Return the script's vocabulary, extended by `phrases`."""
         return Vocabulary({**self.phrases, **super().build_vocabulary().phrases})
 
     @cached_property
     def phrases(self) -> dict[str, str]:
-        """Topics by further phrase that distinguishes a goal from others.
+        """Topic of each additional phrase that distinguishes one goal from the others.
 
-        The phrases are names of people, the hint for a forgotten number and, if a request lacks the usual words for it,
-        its beginning.
+        The phrases are names of people, the hint for a forgotten number, and the beginning of a request that lacks the
+        usual words for its tool.
         """
         known, phrases = super().build_vocabulary(), dict[str, str]()
         for goal in self.record.goals:
@@ -105,43 +105,44 @@ class PlayedCustomer(Customer):
 
 @dataclass
 class PlayedSeat(Seat):
-    """Seat that plays the customer: `check` finds the faults of a text, `hear` lets it take effect."""
+    """Seat that plays the customer: `check` finds the faults of a text, `hear` applies it to the match."""
 
     customer: PlayedCustomer
     leaving: str = ""
-    """Reason why the script would leave now; "" if it would stay."""
+    """Reason why the script would leave now, or "" if it would stay."""
     said: Mapping[str, Stance] = field(default_factory=dict)
-    """Facts in the text that was checked last, and in the template then (`due`)."""
+    """Facts in the last checked text. `due` are those in its template."""
     due: Mapping[str, Stance] = field(default_factory=dict)
+    """Facts in the template that was due at the last check."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of a free seat, the open `wishes` in words, and the customer's identity (`about`).
+        """Return the seat's facts, with the open `wishes` in words and the customer's identity (`about`).
 
-        `wish` is the current one, "" if none is open. `template` and `answer` are the script's statement; roles for
-        free play may leave them out.
+        `wish` is the current goal in words, "" if none is open. `template` and `answer` are the script's statement,
+        which roles for free play may leave out of their prompt.
         """
         wishes = self.customer.list_wishes()
         wish = wishes[0] if wishes else ""
         return {**super().facts(), "wish": wish, "wishes": wishes, "about": self.customer.choose_identity()}
 
     def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement as Seat does. Only the seat's own words reveal its identity, or end the talk."""
+        """Request a statement as Seat does, but reveal identity and end the talk only by the seat's own words."""
         super().request(template, proposal, identity)
         self.customer.identity = identity
         self.leaving, self.customer.gone = self.customer.gone, ""
         self.customer.unclear = self.customer.goal_index not in self.customer.stated
 
     def expand(self, text: str) -> str:
-        """Return the text in one line, with a short word replaced by its statement (the due one by the template)."""
+        """Return the text in one line. A code is expanded to its statement, the due one to the template."""
         text = to_one_line(text, MAX_CHARACTERS)
         return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:
-        """Run up to `limit` calls of the customer's own tools and return their results. Here it has no tools: []."""
+        """Return []: this customer has no tools to call."""
         return []
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
-        """Let the text that was checked last take effect. Returns its expanded words, and no fines."""
+        """Apply the last checked text to the customer's state. Returns the expanded text and no fines ({})."""
         text = self.expand(text)
         self.customer.note({*self.said})
         unclear = self.customer.unclear
@@ -154,11 +155,12 @@ class PlayedSeat(Seat):
         return text, {}
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text.
+        """Return the faults of a text: what is wrong, leaked or withheld.
 
-        Wrong are numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a
-        yes or no against its interest. Its own data and later wishes are leaked if they are not due yet. An owed answer
-        is withheld if the text does not give it, and wishes if it mentions none or leaves without having stated them.
+        `wrong`: numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a yes
+        or no against its interest. `leaked`: its own data and later wishes that are not due yet. `withheld`: the due
+        statement if the text omits an owed answer or request, or the open wishes if the customer leaves before it has
+        stated all of them.
         """
         text, proposed = self.expand(text), self.proposal is not None
         said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))

@@ -22,7 +22,7 @@ PRYING = 0.1
 
 def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
     """Draw `count` goals about different subjects, with equally likely kinds. Raises SimulatorFault if none is left."""
-    if (trouble := world.cause_trouble(rng, count)) is not None:
+    if (trouble := world.cause_faults(rng, count)) is not None:
         return (trouble,)
     candidates = [add_reasons(world, goal) for goal in world.draw_candidates(rng)]
     goals: list[Goal] = []

@@ -34,7 +34,7 @@ CREATE TABLE payments (id TEXT PRIMARY KEY, customer TEXT, method TEXT);
 CREATE TABLE refunds (subject TEXT PRIMARY KEY, payment TEXT, amount REAL);
 """
 Diff = dict[tuple[str, str, str], object]
-"""New value by (table, key, column); None by (table, key, "") for a deleted row."""
+"""New values by (table, key, column). A deleted row has the value None at (table, key, "")."""
 
 
 class World:
@@ -60,7 +60,7 @@ class World:
     max_goals: ClassVar[int] = MAX_GOALS
     """Maximum of the option `goals`."""
     guide: ClassVar[str] = ""
-    """Further rules for the agent, about acts that only this domain has; ends with a blank."""
+    """Further rules for the agent about acts that only this domain has. Ends with a blank."""
     handset: Handset | None = None
     """Phone that only the customer sees and changes, in domains where it has one."""
     instructions: ClassVar[Sequence[str]] = ()
@@ -102,7 +102,7 @@ class World:
         raise NotImplementedError
 
     def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return all goals that the customer at the desk could have, allowed or forbidden, without their `reasons`."""
+        """Return all possible goals of the customer at the desk, allowed or forbidden, without their `reasons`."""
         raise NotImplementedError
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
@@ -110,24 +110,24 @@ class World:
         raise NotImplementedError
 
     def list_marks(self, write: Write) -> list[str]:
-        """Return short words for the facts on which the rules about a write depend, for models without pretraining."""
+        """Return short codes of the facts on which the rules about a write depend, for models without pretraining."""
         raise NotImplementedError
 
     # Methods that a domain with a handset overrides.
 
-    def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal | None:
-        """Cause `count` faults of the customer's phone or account and return its goal.
+    def cause_faults(self, rng: np.random.Generator, count: int) -> Goal | None:
+        """Make `count` settings of the customer's phone or account faulty and return the customer's goal: a repair.
 
-        Returns None in domains whose goals come from `draw_candidates`.
+        Returns None, changing nothing, in domains whose goals come from `draw_candidates`.
         """
         return None
 
     def list_possible_writes(self, numbers: Sequence[str]) -> list[Write]:
-        """Return the writes on these numbers that are listed for the agent besides a goal's writes."""
+        """Return the writes on these numbers to list for the agent in addition to a goal's writes."""
         return []
 
     def list_further_marks(self, goal: Goal) -> list[str]:
-        """Return further marks: the agent's knowledge about a goal."""
+        """Return further codes (see `list_marks`) of what the agent knows about a goal."""
         return []
 
     # Tools of all domains.
@@ -196,7 +196,7 @@ class World:
         self.session.breaches.append(name)
 
     def record_write(self, write: Write) -> None:
-        """Record all rules that a write breaks, use up the consent, and log the write. Call before writing."""
+        """Record the rules that a write breaks, consume the consent, and log the write. Call it before writing."""
         session = self.session
         for name in self.find_broken_rules(write):
             self.record_breach(name)
@@ -210,7 +210,7 @@ class World:
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def store_refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
-        """Store a refund for a subject, replacing an earlier one, and return {"refund": amount, "to": payment id}."""
+        """Store the refund of an order or booking, replacing an earlier one. Returns its amount and payment id."""
         self.execute("INSERT OR REPLACE INTO refunds VALUES (?, ?, ?)", subject, payment, amount)
         return {"refund": amount, "to": payment}
 
@@ -308,7 +308,7 @@ class World:
             self.session = session
 
     def compute_effect(self, write: Write) -> Diff:
-        """Return the changes of the database since the start if the owner made a write now. The write is undone."""
+        """Return how the database would differ from the start if the owner made a write now. Undoes the write."""
         with self.trial():
             getattr(self, write.tool)(**write.arguments)
             return self.find_changes()

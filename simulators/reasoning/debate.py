@@ -1,4 +1,4 @@
-"""A debate: several seats answer a question, see each other's answers and answer again; the majority decides."""
+"""Debate: several seats answer a question, see each other's answers and answer again. The majority decides."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SHOWN = 80
 class Debate(TaskGame):
     """Game in which several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round; others see a round's answers only after all have answered. Options besides
-    Simulator's: task: as in `reasoning`. debaters: their number. rounds: number of answers of each. answer: format of
-    the answer in an act: "plain", "boxed" or "tag". With the latter two, others read the whole act.
+    Acts: an answer in every round. Other seats see a round's answers after all have answered. Options in addition to
+    Simulator's: task: as in `reasoning`. debaters: number of debaters. rounds: number of answers by each. answer:
+    format of the answer in an act: "plain", "boxed" or "tag". With the latter two, other seats read the whole act.
 
-    The decision is the most frequent answer of the last round; there is none at a tie. Reward parts: `right`, 1 or 0,
-    of every answer; `verdict`, 1 to all debaters if the decision is right. Nobody learns the right answer. Protocol: Du
-    et al. 2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
+    The decision is the most frequent answer of the last round; a tie has none. Reward parts: `right`, 1 or 0, for every
+    answer; `verdict`, 1 to all debaters if the decision is right. No seat is told the right answer. Protocol: Du et al.
+    2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
     name = "debate"
@@ -59,7 +59,7 @@ class Debate(TaskGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and a task of the split, and clear the answers. Splits are by question, as in `reasoning`."""
+        """Draw a family and one of its tasks whose question is in the split, and clear the answers."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw_task(family, self.tasks[family], rng)
@@ -72,7 +72,7 @@ class Debate(TaskGame):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules as text, equal for all seats."""
+        """Return the rules as text, which is the same for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."
@@ -84,8 +84,8 @@ class Debate(TaskGame):
     def public(self) -> dict[str, Any]:
         """Return the facts that all debaters see: `question`, `terse`, `family`, `round`, `answers` and `replies`.
 
-        `terse` is the task without the words around it. `answers` are the previous round's by seat; `replies`, the
-        whole acts by seat, are {} if answers are plain.
+        `terse` is the question without its wording. `answers` are the previous round's answers by seat. `replies` are
+        the whole acts by seat; {} if answers are plain.
         """
         answers, texts = (kept[-2] if len(kept) > 1 else {} for kept in (self._answers, self._replies))
         return {
@@ -104,14 +104,14 @@ class Debate(TaskGame):
         return {}
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return {"answer": …}, or {} if it has under three characters, is in the question, or was already given."""
+        """Return the `answer`, or {} if it is shorter than three characters, in the question or given before."""
         answer = fold(self.task.answer)
         said = fold(" ".join(text for round_ in self._replies for text in round_.values()))
         telling = len(answer) > 2 and answer not in fold(f"{self.task.question} {self.rules()}") and answer not in said
         return {"answer": (self.task.answer,)} if telling else {}
 
     def play(self, seat: str, act: str) -> str:
-        """Score an answer and return "": others see it only after the round, which the last answer ends.
+        """Score an answer; the last one ends the round. Returns "", because other seats see answers after the round.
 
         Raises IllegalAct for an act without an answer.
         """
@@ -139,7 +139,7 @@ class Debate(TaskGame):
         self.end("decided", f"The majority is {'right' if right else 'wrong'}." if decided else "There is no majority.")
 
     def find_decision(self) -> str | None:
-        """Return the last full round's most frequent answer, in its shortest spelling; None at a tie or before it."""
+        """Return the last full round's most frequent answer in its shortest spelling; None for a tie or no round."""
         given = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_normalise, given.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -149,9 +149,9 @@ class Debate(TaskGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report, most of them shares of the debaters.
 
-        `score` is the share that was right in the last round, `first` in the first round; `mended` and `spoiled` are
-        the shares that became right or wrong in between; `agreed` is the share with the most frequent final answer, and
-        `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
+        `score` is the share that was right in the last round, `first` that in the first round. `mended` and `spoiled`
+        are the shares that became right or wrong in between. `agreed` is the share with the most frequent final answer,
+        and `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
         over = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if over else ({}, {})
@@ -171,21 +171,21 @@ class Debate(TaskGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of one random debater with others that know the answer: 1 if there are at least two others."""
+        """Success rate of one random debater among oracles: 1 if there are at least two of them."""
         return 1.0 if len(self.seats) > 2 else gym.estimate_chance(self.tasks)
 
 
 def _normalise(answer: str) -> str:
-    """Normalise an answer for comparison: no case, extra blanks or final full stops."""
+    """Return an answer without case, extra blanks and final full stops, for comparison."""
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
 def _make_follower(game: Debate, seed: int) -> Answer:
-    """Return a player that knows the answer half of the time, and from round 2 on repeats the majority's.
+    """Return a player that knows the answer half of the time, and from round 2 on gives the majority's answer.
 
-    At a tie it repeats its own answer.
+    After a tie it repeats its own answer.
     """
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     said = ""
 

@@ -1,4 +1,4 @@
-"""Self-play of a proposer, which writes a checkable task, and solvers; the task's difficulty pays the proposer."""
+"""Self-play of a proposer, which writes a checkable task, and solvers. A task's difficulty is the proposer's reward."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TRIES = 1000
 class ProposerSolver(Simulator):
     """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     families: a family of typed tasks, a list of them, or families with limits.
     solvers: number of solvers of each task.
     pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
-    opening: number of a drawn task's first numbers, 0 to 2, with which a proposal must begin, so that a proposer cannot
-    settle on a few tasks that pay.
+    opening: length of the opening, 0 to 2: a proposal must begin with that many numbers of a drawn task, so that the
+    proposer cannot repeat a few rewarding tasks.
     rounds: tasks per match. answer: format of a solver's answer: "plain", "boxed" or "tag".
 
     A proposal is valid if the checker can compute its answer within the family's limits, and if it does not contain the
@@ -71,9 +71,9 @@ class ProposerSolver(Simulator):
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and an example task; with the option `opening` the example's first numbers are the opening.
+        """Draw a family and an example task, whose first numbers are the opening if the option `opening` is set.
 
-        The reset options {"family": …, "example": …} set them instead.
+        The reset options {"family": …, "example": …} set both instead.
         """
         names = list(self.families)
         name = str(options.get("family", names[rng.integers(len(names))]))
@@ -111,9 +111,9 @@ class ProposerSolver(Simulator):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {} to solvers; to the proposer the `form` and `limits` of tasks, and an `example` or `opening`.
+        """Return the proposer's facts: the `form` and `limits` of tasks, and an `example` or `opening`; {} for solvers.
 
-        The example may not be repeated; a proposal must begin with the opening.
+        The proposer may not repeat the example, and must begin with the opening.
         """
         if seat != PROPOSER:
             return {}
@@ -122,7 +122,7 @@ class ProposerSolver(Simulator):
         return {"form": self.family.form, "limits": limits, "example": example, "opening": self.opening}
 
     def play(self, seat: str, act: str) -> str:
-        """Check the proposer's task or score a solver's answer. Returns "": other seats do not see the act.
+        """Check the proposer's task or score a solver's answer. Returns "", because other seats do not see the act.
 
         The last solver's answer settles the round. Raises IllegalAct for an invalid task.
         """
@@ -153,7 +153,7 @@ class ProposerSolver(Simulator):
         except ValueError as why:
             raise IllegalAct(str(why)) from None
         except Exception as error:
-            self._faults += 1  # a task that the checker fails on is never accepted
+            self._faults += 1  # never accept a task that crashes the checker
             raise IllegalAct("the checker cannot check it") from error
         if task.is_trivial:
             raise IllegalAct("its answer stands in it")
@@ -178,7 +178,7 @@ class ProposerSolver(Simulator):
         return not task.is_trivial and self.is_in_split(task)
 
     def _draw_example(self, rng: np.random.Generator) -> TypedTask:
-        """Draw an example task. Its opening, if that is a task by itself, must be valid to propose."""
+        """Draw an example task. If its opening is a task by itself, that one must be valid too."""
         for _ in range(TRIES):
             task = self.draw_task(rng)
             try:
@@ -204,18 +204,18 @@ class ProposerSolver(Simulator):
             self.tell("That was right." if right else "That was wrong.", seat)
 
     def draw_task(self, rng: np.random.Generator) -> TypedTask:
-        """Draw a task of the match's family and split that begins with its opening and does not contain its answer."""
+        """Draw a task of the match's family and split that begins with the opening and does not contain its answer."""
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:
-                with contextlib.suppress(ValueError):  # a parenthesis may be left open
+                with contextlib.suppress(ValueError):  # joining may leave a parenthesis open
                     task = self.family.check(self.opening + task.split_after(self.opens)[1])
             if self.has_opening(task) and self.may_ask(task):
                 return task
         raise SimulatorFault(f"{self.family.name} has no task in the split {self.split} within its limits")
 
     def draw_new_task(self, rng: np.random.Generator) -> TypedTask:
-        """Draw a task as `draw_task` does that is new in this match; after 1,000 failures return the last draw."""
+        """Draw a task with `draw_task` that is new in this match, or after `TRIES` draws any task."""
         for _ in range(TRIES):
             task = self.draw_task(rng)
             if task.text not in self._seen:
@@ -223,7 +223,7 @@ class ProposerSolver(Simulator):
         return task
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options with two different examples, which a solver must not see; None for the proposer."""
+        """Return reset options that differ only in the example, which solvers must not see; None for the proposer."""
         if seat == PROPOSER:
             return None
         one, two = self.draw_task(rng), self.draw_task(rng)
@@ -234,9 +234,9 @@ class ProposerSolver(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.
 
-        `valid` is the share of rounds with a valid proposal, `score` the share of right answers over all rounds, `s`
-        over rounds with answers; `success` is True if `score` is 1. `terms` and `digits` (of the largest number) are
-        means over tasks. Also `checker_faults`, `family` and the last `task`.
+        `valid` is the share of rounds with a valid proposal. `score` is the share of right answers over all rounds, and
+        `s` over the rounds that were answered. `success` is True if `score` is 1. `terms` and `digits` (of the largest
+        number) are means over tasks. Also `checker_faults`, `family` and the last `task`.
         """
         score = sum(self._shares) / self.rounds
         tasks = max(len(self._tasks), 1)
@@ -254,13 +254,13 @@ class ProposerSolver(Simulator):
 
     @property
     def floor(self) -> float:
-        """Always 1: the random proposer writes solvable tasks, and the other seats then know the answers."""
+        """Success rate of the random proposer: 1, because its tasks are solvable and the other seats are oracles."""
         return 1.0
 
 
 def _make_random(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:
@@ -272,7 +272,7 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
 
 def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:

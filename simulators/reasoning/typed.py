@@ -1,7 +1,7 @@
-"""Typed tasks: forms of task whose answers a checker can compute, for proposers to write.
+"""Typed tasks: kinds of tasks whose answers a checker can compute, for proposers to write.
 
-Each family equals one of reasoning-gym's in wording and answers, so that its fixed test set measures learning here. A
-task is a short text in a normal form with exactly one answer, an integer.
+Each family has the wording and answers of one of reasoning-gym's, whose fixed test set therefore measures learning
+here. A task is a short text in a normal form with exactly one answer, an integer.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class TypedTask:
-    """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
+    """Checked task with its question and answer."""
 
     text: str
-    """Normal form: tasks that differ only in blanks are equal."""
+    """Normal form. Tasks that differ only in blanks have the same."""
     question: str
     answer: int
     terms: int
-    """Count of numbers in the task."""
+    """Number of numbers in the task."""
     digits: int
     """Digits of the largest number."""
 
     @property
     def is_trivial(self) -> bool:
-        """True if a number in the task is its answer."""
+        """True if the answer is one of the numbers in the task."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def split_after(self, numbers: int) -> tuple[str, str]:
@@ -51,15 +51,15 @@ class TypedTask:
 
 
 class Family(ABC):
-    """A kind of task with one integer answer, such as sums; `settings` limit its size. A subclass is one kind.
+    """Base class of the kinds of tasks, such as sums. `settings` limit a task's size.
 
-    `check` turns a proposal's text into a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
+    `check` parses a proposal's text to a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
     """
 
     name: ClassVar[str]
     form: ClassVar[str]
     """Form of a proposal, in words."""
-    asks: ClassVar[tuple[str, str]]
+    wording: ClassVar[tuple[str, str]]
     """Words of the question before and after the task."""
     limits: ClassVar[Limits]
     """Default, minimum and maximum of each setting."""
@@ -79,7 +79,7 @@ class Family(ABC):
             raise ValueError(f"a task has at most {MAX_CHARACTERS} characters")
         plain, numbers, answer = self.read(text)
         digits = max(len(str(abs(number))) for number in numbers)
-        return TypedTask(plain, plain.join(self.asks), answer, len(numbers), digits)
+        return TypedTask(plain, plain.join(self.wording), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> TypedTask:
         """Draw a random task within the limits."""
@@ -95,7 +95,7 @@ class Family(ABC):
 
 
 class Chain(Family):
-    """Numbers joined by `operators`, without parentheses. Numbers of a drawn task have equally many digits."""
+    """Numbers joined by `operators`, without parentheses. All numbers of a drawn task have the same length."""
 
     operators: ClassVar[str]
     limits: ClassVar[Limits] = {"max_terms": (3, 2, 12), "max_digits": (2, 1, 10)}
@@ -111,7 +111,7 @@ class Chain(Family):
         return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a task's text as reasoning-gym does: first its number of terms, then of digits, then each term."""
+        """Draw a task's text as reasoning-gym does: first the number of terms, then of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -120,7 +120,7 @@ class Chain(Family):
 
     @functools.cached_property
     def allowed_tokens(self) -> frozenset[str]:
-        """Tokens that a task may contain besides unsigned numbers."""
+        """Tokens that a task may contain in addition to unsigned numbers."""
         return frozenset(self.operators)
 
     def _check_limits(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ class ChainSum(Chain):
 
     name, operators = "chain_sum", "+-"
     form = "numbers joined by + and -, such as [8 + 3]"
-    asks = ("State the final answer to the following arithmetic problem: ", " =")
+    wording = ("State the final answer to the following arithmetic problem: ", " =")
 
 
 class Products(Chain):
@@ -144,16 +144,16 @@ class Products(Chain):
 
     name, operators = "products", "*"
     form = "numbers joined by *, such as [8 * 3]"
-    asks = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
+    wording = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
     limits: ClassVar[Limits] = {"max_terms": (2, 2, 6), "max_digits": (2, 1, 6)}
 
 
 class BasicArithmetic(Chain):
-    """Sums, differences and products with signs and parentheses; multiplication binds first."""
+    """Sums, differences and products with signs and parentheses; multiplication takes precedence."""
 
     name, operators = "basic_arithmetic", "+-*"
     form = "numbers joined by +, - and *, with parentheses, such as [8 - 2 * 3]"
-    asks = ("Calculate ", ".")
+    wording = ("Calculate ", ".")
     limits: ClassVar[Limits] = {"max_terms": (4, 2, 8), "max_digits": (2, 1, 6)}
 
     @functools.cached_property
@@ -180,7 +180,7 @@ class BasicArithmetic(Chain):
 
 
 class Numbers(Family):
-    """A list of positive integers whose answer is a subclass's function `combine` of them all."""
+    """A list of positive integers. The answer is `combine` of them all, a function that subclasses define."""
 
     combine: ClassVar[Callable[..., int]]
     limits: ClassVar[Limits] = {"max_numbers": (2, 2, 6), "max_value": (100, 2, 100_000)}
@@ -208,7 +208,7 @@ class Gcd(Numbers):
 
     name, combine = "gcd", staticmethod(math.gcd)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = (
+    wording = (
         "Find the Greatest Common Divisor (GCD) of these numbers: ",
         ". Give only the GCD as your final answer.",
     )
@@ -219,14 +219,14 @@ class Lcm(Numbers):
 
     name, combine = "lcm", staticmethod(math.lcm)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
+    wording = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
 
 
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
 
 
 SPELL_BACKWARD = ("Spell this word backward (example: sun -> nus): ", "")
-"""Words of a question of reasoning-gym's family `spell_backward` around the word: its answers are no integers."""
+"""Words before and after the word in reasoning-gym's family `spell_backward`, which is no typed task."""
 
 
 def make_families(option: object) -> dict[str, Family]:
@@ -250,15 +250,15 @@ def make_families(option: object) -> dict[str, Family]:
 
 
 def strip_wording(family: str, question: str) -> str:
-    """Return the task in a reasoning-gym question without the words around it; the whole question if these differ."""
-    asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
-    before, after = asks.get(family, ("", ""))
+    """Return a reasoning-gym question without the family's wording, or the whole question if its wording differs."""
+    wordings = {name: kind.wording for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
+    before, after = wordings.get(family, ("", ""))
     if not (question.startswith(before) and question.endswith(after)):
         return question
     return question[len(before) : len(question) - len(after)]
 
 
 def is_same_number(text: str, answer: int) -> bool:
-    """Return True if a text is this integer; a plus sign, leading zeros, commas and ".00" make no difference."""
+    """Return True if a text is this integer, ignoring a plus sign, leading zeros, commas and ".00"."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

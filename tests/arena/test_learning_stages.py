@@ -16,7 +16,7 @@ from arena.config.pipeline import Pipeline, read_pipeline
 from arena.config.sources import text_layer
 from arena.config.staging import plan
 from arena.errors import ConfigError
-from arena.evaluate.specs import Contenders, read_spec
+from arena.evaluate.specs import ContenderLoader, read_spec
 from arena.export.chats import Chats, Reply
 from arena.export.selection import Selection
 from arena.pipelines.running import start_pipeline
@@ -170,7 +170,7 @@ stages:
     environment["experiment"]["game"]["name"] = f"{game_file}:Game"
     write_environment(run, environment)  # as the author of a malicious folder would
     with pytest.raises(ConfigError, match="--trust"):
-        wait(Contenders().load(str(run / "stages/02-sft"), games=[f"{game_file}:Game"]))
+        wait(ContenderLoader().load(str(run / "stages/02-sft"), games=[f"{game_file}:Game"]))
     assert not (tmp_path / "ran").exists()
 
 

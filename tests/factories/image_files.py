@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "gif": (make_image_part(encode_noise(kind="GIF"), "image/gif"), "not image/gif"),
     "gif as png": (make_image_part(encode_noise(kind="GIF")), "its format is unknown (PNG, JPEG and WebP are)"),
     "bmp": (make_image_part(encode_noise(kind="BMP")), "its format is unknown"),
-    "jpeg as png": (make_image_part(encode_noise(kind="JPEG")), "called image/png, and its bytes are image/jpeg"),
+    "jpeg as png": (make_image_part(encode_noise(kind="JPEG")), "declared as image/png, but its bytes are image/jpeg"),
     "wide": (make_image_part(make_bomb(100_000, 1)), "100000 x 1 pixels is too large"),
     "bomb": (make_image_part(make_bomb(50_000, 50_000)), "cannot be read"),
     "big": (make_image_part(make_bomb(12_000, 9_000)), "is too large"),

@@ -1,4 +1,4 @@
-"""The stage `belief`: a frozen policy of the run scores an answer before each turn."""
+"""Credit stage `belief`: rewards for the change of a frozen policy's probability of an answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AT_ONCE = 1024
 
 
 class BeliefMeasurer:
-    """Frozen policy of a run that reads each turn's context and scores an answer to it."""
+    """Measures beliefs: a frozen policy's probability of a fixed answer to each turn's context."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class BeliefMeasurer:
         self._asker, self._policy, self._answer, self._seats = context.asker, policy, answer, seats
         self._iteration = 0
         self._beliefs: dict[tuple[str, str], NDArray[np.float32]] = {}
-        """Beliefs of the iteration's trajectories by match and seat."""
+        """Beliefs of the iteration's trajectories, by match and seat."""
         self._figures: dict[int, dict[str, float]] = {}
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
@@ -57,7 +57,7 @@ class BeliefMeasurer:
         return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
     async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Return the beliefs by turn. A turn without tokens has the belief of the turn before it, or 0."""
+        """Return the belief before each turn. A turn without tokens has that of the turn before it, or 0."""
         frame = self._asker.frame(self._policy)
         answer, places = frame.encode(self._answer), list[tuple[int, int]]()
         streams = []
@@ -75,13 +75,17 @@ class BeliefMeasurer:
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
-        """Return the mean belief before last turns (`value`) and the payoff, with their agreement."""
+        """End iteration `k` and return the agreement of its beliefs before last turns with payoffs.
+
+        `value` is the mean belief, `payoff` the mean payoff, `agreement` and `correlation` are those of
+        `measure_agreement`.
+        """
         figures = self._figures.pop(k, {})
         self._figures = {j: own for j, own in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:
-        """Return {}: all beliefs are of one iteration."""
+        """Return {}: beliefs are not kept between iterations."""
         return {}
 
 
@@ -92,7 +96,7 @@ def _fill_forward(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _check(facts: ExperimentFacts, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the policy is a frozen one of the run with the token ids of the seats' policies."""
+    """Raise ValueError unless the policy is frozen and has the same token ids as the seats' trained policies."""
     if policy not in facts.frozen:
         raise ValueError(f"'{policy}' is no policy of the run, and an endpoint returns no probabilities")
     for seat in seats or ():
@@ -117,14 +121,14 @@ def belief(
 ) -> dict[str, Floats]:
     """Pay each turn what it adds to the belief of a frozen policy, as a process reward model with images or without.
 
-    P_k is the probability of the `answer`, as the first tokens of the policy's own reply to all that the seat reads
-    before turn k. Turn k gets P_{k+1} - P_k, and the last one, after which the seat reads nothing, 0. So they sum to
-    P_last - P_0, and staying where the answer seems right earns nothing. Ground the policy with lessons whose prompts
-    are those of the seat's role (stage `ground`), such as `segment` of `reach`. `seats` restricts who is paid. Adds the
-    reward `pays`.
+    P_k is the probability that the policy's own reply, to all that the seat reads before turn k, begins with `answer`.
+    Turn k gets P_{k+1} - P_k. The last turn gets 0, because the seat reads nothing after it. So the rewards sum to
+    P_last - P_0, and remaining in a state where the answer seems right earns nothing. Train the policy first with
+    lessons whose prompts are those of the seat's role (stage `ground`), such as `segment` of `reach`. `seats` restricts
+    who is paid. Adds the reward `pays`.
 
-    Metrics have the mean belief before last turns (`value`) and the payoff with their agreement. Source: the robotic
-    process reward model of VLA-RL (Lu et al. 2025), which asks for each moment whether a part of the task is completed
+    Metrics have the mean belief before last turns (`value`), the mean payoff, and their agreement. Source: the robotic
+    process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed
     and pays the answer itself. Zero: a policy that believes the same whatever it reads.
     """
     believed = batch.measure(f"belief.{pays}")

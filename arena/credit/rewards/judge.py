@@ -1,4 +1,4 @@
-"""The stage `judge`: a model that reads finished matches values a seat's conduct by a rubric."""
+"""The stage `judge`: a model reads finished matches and values a seat's conduct by a rubric."""
 
 import json
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ from arena.records import Trajectory
 CACHE_SIZE = 20_000
 """Maximum cached verdicts; the oldest are dropped."""
 RETRY_TEMPERATURE = 0.7
-"""Lowest temperature of further attempts, since a greedy one would repeat itself."""
+"""Minimum temperature of retries, because a greedy retry would repeat the reply."""
 
 Verdict = list[float]
 JudgeQuestion = tuple[Question, Callable[[str], Verdict | None]]
@@ -42,7 +42,7 @@ JudgeQuestion = tuple[Question, Callable[[str], Verdict | None]]
 
 
 class Judge:
-    """Judge of a run, which asks for verdicts, caches them by content, and converts them to values of trajectories."""
+    """Judge of a run: asks for verdicts, caches them by content, and converts them to values of trajectories."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Judge:
     async def _judge_pairs(
         self, own: Sequence[Trajectory], texts: Sequence[str | None], counts: "_VerdictCounts"
     ) -> "_Values":
-        """Return each match's mean result against others of its group, by the verdicts on both orders of each pair."""
+        """Return each match's mean result against other matches of its group. Each pair is judged in both orders."""
         pairs = [pair for group in _group_by_deal(own, texts) for pair in _pair_neighbours(group, self._rounds)]
         pair_texts = [(texts[i] or "", texts[j] or "") for i, j in pairs]
         questions = [
@@ -174,7 +174,7 @@ class Judge:
             for group in _group_by_deal(own, texts)
             for start in range(0, len(group), self._max_group)
         ]
-        # players cannot influence this order of the texts
+        # ordered by hash, which players cannot influence
         text_lists = [sorted({texts[i] or "" for i in chunk}, key=_digest) for chunk in chunks]
         questions = [
             (make_ranking_question(self._rubric, own[chunk[0]].seat, items), partial(read_ranking, count=len(items)))
@@ -199,7 +199,7 @@ class Judge:
     async def _get_verdicts(
         self, questions: Sequence[JudgeQuestion | None], counts: "_VerdictCounts"
     ) -> list[Verdict | None]:
-        """Return the verdict on each question, cached or newly asked; None without a question or verdict.
+        """Return the verdict on each question, from the cache or newly requested; None without a question or verdict.
 
         Questions with unreadable answers are asked up to `attempts` times, and then cached as unreadable.
         """
@@ -249,7 +249,7 @@ _Values = list[float | None]
 
 
 class _VerdictCounts:
-    """Counts of one pass over an iteration's matches."""
+    """Counts of verdicts, cached or new, in one pass over an iteration's matches."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -257,15 +257,21 @@ class _VerdictCounts:
         self.firsts: list[float] = []
         """Preference for the first position, from -1 to 1, by verdict."""
         self.consistent: list[float] = []
+        """1 if the verdicts on both orders of a pair agree, else 0, by pair."""
 
     def add(self, keys: Sequence[str], cache: Mapping[str, Verdict | None]) -> None:
-        """Count needed verdicts by their keys in the cache."""
+        """Count verdicts by their keys. In the cache, None is an unreadable answer; a missing key, no answer."""
         self.keys += keys
         self.unreadable += sum(key in cache and cache[key] is None for key in keys)
         self.unanswered += sum(key not in cache for key in keys)
 
     def compute_figures(self, new_keys: set[str]) -> dict[str, float]:
-        """Return the shares of needed verdicts that are unreadable, unanswered and cached, repeated texts included."""
+        """Return the shares of verdicts that are `unreadable`, `unanswered` and `cached`, and how consistent they are.
+
+        `new_keys` are the keys of newly requested verdicts; repeated texts count as cached. Comparisons also have
+        `position_bias`, the mean preference for the first position, and pairs `consistent`, the share of pairs whose
+        orders agree.
+        """
         needed = len(self.keys)
         figures = {"unreadable": self.unreadable / needed, "unanswered": self.unanswered / needed} if needed else {}
         figures |= {"cached": 1.0 - len(new_keys & {*self.keys}) / needed} if needed else {}
@@ -283,7 +289,7 @@ def _group_by_deal(own: Sequence[Trajectory], texts: Sequence[str | None]) -> li
 
 
 def _pair_neighbours(group: Sequence[int], rounds: int | None) -> Iterator[tuple[int, int]]:
-    """Pair each member of the group with the next `rounds` ones, or with all others if None; no pair occurs twice."""
+    """Yield pairs of each member with the next `rounds` members, or with all others if None. No pair occurs twice."""
     n = len(group)
     reach = n // 2 if rounds is None else min(rounds, n // 2)
     for step in range(1, reach + 1):
@@ -307,7 +313,7 @@ def _check_temperature(temperature: float) -> float:
 
 
 def _check(facts: ExperimentFacts, *, rubric: Rubric, mode: Mode, fallback: str, **settings: Any) -> None:
-    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays deals several times."""
+    """Raise ValueError unless the run has the rubric's seats and, for comparisons, plays each deal several times."""
     for seat in rubric.sees.acts:
         if seat not in facts.seats:
             raise ValueError(f"rubric {rubric.rubric}: sees.acts: no game has the seat '{seat}'")
@@ -338,19 +344,20 @@ def judge(
     fallback: Literal["zero", "mean", "drop"] = "zero",
     window: Annotated[int, Field(ge=4, le=1000)] = 10,
 ) -> dict[str, Floats]:
-    """Pay the value in [0, 1] that a model gives a seat's conduct by a rubric, on the seat's last turn.
+    """Reward a seat's last turn with the value in [0, 1] that a model assigns to its conduct by a rubric.
 
-    `policy` is a frozen policy of the run or an endpoint; it reads each finished match as the rubric shows it. Adds the
-    reward that the rubric names. `score`: the weighted mean of the criteria's scores. `pairwise`: the mean result (1, ½
-    or 0) against the next `rounds` matches of the same deal (null: all), each pair asked in both orders and unreadable
-    unless both answers are readable. `groupwise`: the rank among at most `most` matches of the deal, from 1 to 0.
+    `policy` is a frozen policy of the run or an endpoint. It reads each finished match as the rubric shows it. The
+    rubric names the reward. Values by `mode`: `score`: the weighted mean of the criteria's scores. `pairwise`: the mean
+    result (1, ½ or 0) against the next `rounds` matches of the same deal (null: all); each pair is judged in both
+    orders, and is unreadable unless both answers are readable. `groupwise`: the rank among at most `most` matches of
+    the deal, from 1 to 0.
 
-    Verdicts are cached by content, so that a repeated text costs nothing. An unreadable answer is asked for again, in
-    all up to `attempts` times. `calls` and `tokens` limit the whole run. A match without a verdict, also beyond the
-    budget, gets the `fallback`: 0, the mean of the iteration's others, or it is dropped. A run warns if over `window`
-    iterations the value rises while the payoff falls (Mann-Kendall, both at 5 %); in comparisons, whose mean is
-    constant, if the payoff falls while they agree with it less than chance.
+    Verdicts are cached by content, so that a repeated text costs nothing. A question is asked up to `attempts` times if
+    the answer is unreadable. `calls` and `tokens` limit the whole run. A match without a verdict (for example, because
+    the budget is spent) gets the `fallback`: 0, the mean of the iteration's other values, or it is dropped. The run
+    warns if, over `window` iterations, the value rises while the payoff falls (Mann-Kendall, both at 5 %). The mean of
+    comparisons is constant, so they warn if the payoff falls while they agree with it less than chance.
 
-    Zero: a judge that gives all matches the same value.
+    Zero if the judge gives all matches the same value.
     """
     return {rubric.pays: batch.measure(f"judge.{rubric.pays}")}

@@ -13,14 +13,14 @@ from simulators.desk.world import World
 FARES = ("basic", "standard", "flexible")
 MAX_BAGS = 3
 LATE_MINUTES = 180
-"""Minutes of delay from which a compensation is due."""
+"""Minimum delay in minutes for a compensation."""
 AIRPORTS = TOWNS[:10]
 UPGRADE = 40.0
 """Price of each step between fares."""
 DAYS_AHEAD = 30
 """Days ahead for which flights are sold."""
 ALTERNATIVES = 3
-"""Other flights on each booked route."""
+"""Number of other flights on each booked route."""
 
 SCHEMA = """
 CREATE TABLE flights (id TEXT PRIMARY KEY, origin TEXT, destination TEXT, day TEXT, price REAL, free INTEGER,
@@ -38,7 +38,7 @@ class AirlineTables(World):
     subject = "booking"
 
     def find_booking(self, booking: str) -> dict[str, Any] | None:
-        """Return the booking row of this number, whoever owns it, or None."""
+        """Return the row of the booking with this number, whoever owns it, or None."""
         return self.fetch_row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def find_flight(self, flight: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class AirlineTables(World):
             self.insert_rows("bookings", [row])
 
     def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Add flights, some of them past, from one airport to seven others; return one of each route, to be booked."""
+        """Add flights from one airport to seven others, some in the past. Returns one per route, for bookings."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):

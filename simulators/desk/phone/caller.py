@@ -1,6 +1,6 @@
 """Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
 
-It does nothing else with the phone. Some personas may at first not find a setting, or fail to change it, and say so.
+It does nothing else with the phone. Some personas may fail at first to find or change a setting, and report that.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
 LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
-"""Step for which the phone has no tool."""
+"""Step that the phone has no tool for, so it is ignored."""
 
 
 @dataclass(kw_only=True)
 class Caller(Customer):
-    """Scripted customer with a `handset`. It agrees to any write on its line, and is served when the service works."""
+    """Scripted customer with a phone (`handset`).
+
+    It agrees to any write on its line. Its goal is fulfilled when the service works.
+    """
 
     handset: Handset
     has_tried: bool = False
-    """Whether it tries the service on the agent's message."""
+    """Whether it tries the service in response to the agent's last message."""
     followed: list[Step] = field(default_factory=list)
-    """All instructions so far, with repetitions."""
+    """All steps followed so far, including repetitions."""
     uses: list[str] = field(default_factory=list)
-    """Calls of the phone's tools that the last message needs."""
+    """Calls of the phone's tools made for the last message."""
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a text as Customer does, and its statements about the phone."""
+        """Parse a seat's text as `Customer` does, and also its statements about the phone."""
         base, phone = super().read(text, proposed), CLAIMS.understand(text)
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as Customer does. The phone's service is tried if it asks for that, or `more`."""
+        """Process the agent's message as `Customer` does. If it asks for a trial or `more`, the service is tried."""
         self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone; return whether any helped, and one statement for each setting named.
+        """Do the steps on the phone. Returns whether any was done at most once before, and a statement per setting.
 
-        The statements are about the phone's final state, or say that a setting was not found.
+        A statement gives the setting's final state, or says that it was not found.
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
@@ -58,7 +61,7 @@ class Caller(Customer):
         return useful, [self._tell(name, known) for name, known in found.items()]
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent to a proposed write on its line; None if it would not want the proposed write."""
+        """Return the consent to a proposed write on the customer's line; None for any other proposal."""
         if not self._wants(proposal):
             return None
         tool = proposal.write.tool if proposal.write else min(proposal.tools)
@@ -73,7 +76,7 @@ class Caller(Customer):
         return self.has_tried and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
-        """Do a step on the phone, possibly with an error. Returns False if the customer does not find the setting."""
+        """Do a step on the phone. The persona may err; returns False if it does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0

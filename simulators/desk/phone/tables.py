@@ -75,8 +75,8 @@ class PhoneTables(World):
         """Return the row of the line that the customer calls about."""
         return self.find_line(self.number)
 
-    def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal:
-        """Cause `count` faults of the account and the phone, and return the goal to have the service back.
+    def cause_faults(self, rng: np.random.Generator, count: int) -> Goal:
+        """Make `count` settings of the account and the phone faulty, and return the goal to repair the service.
 
         A forbidden goal has one fault of the account, which the policy forbids to repair. Otherwise the number of the
         account's faults is uniform.

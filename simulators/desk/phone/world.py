@@ -123,11 +123,11 @@ class Phone(PhoneTables):
         return self.show_line(line)
 
     def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return no goals: `cause_trouble` makes the customer's."""
+        """Return no goals: `cause_faults` makes the customer's."""
         return []
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls as text."""
+        """Return read calls that help with a request about these lines, as text."""
         shows = [f'{tool}(line="{number}")' for number in numbers for tool in ("show_line", "list_bills")]
         return ["show_customer()", "list_lines()", *shows]
 
