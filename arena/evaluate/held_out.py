@@ -12,7 +12,7 @@ from agents.players.servers import Endpoints
 from agents.weights import resolve
 from arena.config.experiment import Experiment
 from arena.config.saved_config import load_experiment
-from arena.credit.rewards.reward_model import require_reader
+from arena.credit.rewards.reward_model import find_compatible_weights
 from arena.errors import ConfigError
 from arena.evaluate import specs
 from arena.evaluate.evaluation import (
@@ -89,7 +89,7 @@ def check_spec(experiment: Experiment) -> None:
         specs.read_spec(name)
     if spec.reward_model is not None:
         try:
-            require_reader(spec.reward_model, [resolve(experiment.policies[name].model) for name in trained])
+            find_compatible_weights(spec.reward_model, [resolve(experiment.policies[name].model) for name in trained])
         except ValueError as error:
             raise ConfigError(f"evaluate.reward_model: {error}") from None
 

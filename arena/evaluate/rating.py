@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from agents.computing import compute
-from arena.credit.rewards.reward_model import require_reader
+from arena.credit.rewards.reward_model import find_compatible_weights
 from arena.errors import ConfigError
 from arena.evaluate.casting import list_casts
 from arena.play.contenders import Contender
@@ -29,7 +29,7 @@ class Rater:
         """
         folders = {policy.source for cast in list_casts(contenders) for policy in cast.policies.values()}
         try:
-            self._folder = require_reader(model, sorted(folders))
+            self._folder = find_compatible_weights(model, sorted(folders))
         except ValueError as error:
             raise ConfigError(f"reward model: {error}") from None
         self._model: RewardModel | None = None

@@ -77,10 +77,10 @@ class Imitation:
                 raise self._foreign_error(progress)
             self.watcher.note(f"policy '{name}' resumes its imitation after step {done} of {total}")
         on_step = self._count_progress(total, done)
-        for part in plan.parts(max(1, total // CHECKPOINT_PLACES), done):
+        for part in plan.split(max(1, total // CHECKPOINT_PLACES), done):
             skipped += int((await self.policies.trainers[name].update(part, on_step))["skipped"])
             done += len(part.steps)
-            if part.goes_on and perf_counter() - saved_at >= CHECKPOINT_SECONDS:
+            if part.is_continued and perf_counter() - saved_at >= CHECKPOINT_SECONDS:
                 await self._checkpoint(name, done, total)
                 saved_at = perf_counter()
         if skipped:

@@ -196,7 +196,7 @@ def test_a_reference_that_reads_other_tokens_is_refused() -> None:
     config = small("policies.shared.reference=smollm2-135m-instruct")
     with pytest.raises(ConfigError, match=r"policies.shared.reference: .*smollm2-135m-instruct has another tokenizer"):
         wait(preflight(config, lambda what: None))
-    with pytest.raises(ConfigError, match="a frozen policy is compared with nothing: remove `reference`"):
+    with pytest.raises(ConfigError, match="a frozen policy has no use for a reference: remove `reference`"):
         small("policies.shared.reference=nano", "policies.shared.train=false", "policies.shared.imitate=null")
 
 

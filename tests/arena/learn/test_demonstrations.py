@@ -277,8 +277,8 @@ def test_unusable_log_gives_one_line(recorded_run: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("learn.demonstrations={matches: 3}", "one of them demonstrates"),
-        ("learn.demonstrations={scripted: [random], run: x}", "one of them demonstrates"),
+        ("learn.demonstrations={matches: 3}", "give exactly one source"),
+        ("learn.demonstrations={scripted: [random], run: x}", "give exactly one source"),
         ("learn.demonstrations={scripted: [random], weight: -1}", "learn.demonstrations.weight: -1 in iteration 1"),
         (
             "learn.demonstrations={scripted: [random], weight: {linear: {start: 1, end: -1, over: 1}}}",
