@@ -133,7 +133,7 @@ def save_merged(folder: Path, to: Path) -> None:
     model = load_model(base)
     with torch.no_grad():
         for _, layer in low_rank_layers(load_adapter(model, folder)):
-            weight: Any = layer.base.weight  # the model's own
+            weight: Any = layer.base.weight  # shared with `model`, which is saved
             weight += layer.scale * (layer.b @ layer.a)
     with silence_transformers():
         model.save_pretrained(to)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from agents.chat_parts import USERS, Parts
+from agents.chat_parts import USERS, TemplateParts
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
 from agents.stream import ImageReader, MediaSpan
@@ -82,7 +82,7 @@ FRAME_TOKENS = ("<fake_token_around_image>", "<global-img>")
 """Tokens that the processors of Idefics3 and SmolVLM put around an untiled image, if the vocabulary has them."""
 
 
-def derive_markup(tokenizer: Any, parts: Parts, image: ImageToken) -> ImageMarkup:
+def derive_markup(tokenizer: Any, parts: TemplateParts, image: ImageToken) -> ImageMarkup:
     """Return the texts that a tokenizer's chat template and the family's processor put around an image.
 
     If the template shows no images, they are the processor's texts alone.

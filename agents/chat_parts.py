@@ -7,7 +7,7 @@ from agents.chat_template import CLOCK, Chat, Renderings, TemplateRefusal
 from agents.errors import ChatError
 
 
-class Parts(NamedTuple):
+class TemplateParts(NamedTuple):
     """Texts that a chat template puts around a conversation's contents, and its treatment of system text and blanks."""
 
     system_head: str
@@ -57,7 +57,7 @@ CHATS = (
 )  # fmt: skip
 
 
-def rewrites_thoughts(parts: Parts, rendered: Renderings) -> bool:
+def rewrites_thoughts(parts: TemplateParts, rendered: Renderings) -> bool:
     """Return True if a template changes or drops thoughts in earlier replies, or refuses them."""
     try:
         text = rendered.text(THOUGHTFUL_INLINE if parts.system == "none" else THOUGHTFUL)
@@ -66,7 +66,7 @@ def rewrites_thoughts(parts: Parts, rendered: Renderings) -> bool:
     return text != compose(parts, THINKING)
 
 
-def derive_parts(tokenizer: Any, has_images: bool = False) -> tuple[Renderings, Parts]:
+def derive_parts(tokenizer: Any, has_images: bool = False) -> tuple[Renderings, TemplateParts]:
     """Derive the parts of a tokenizer's chat template; return the renderings they are derived from, and the parts.
 
     `has_images`: the model has vision, so that its template may accept only lists of parts as contents. Raises
@@ -82,7 +82,7 @@ def derive_parts(tokenizer: Any, has_images: bool = False) -> tuple[Renderings, 
     return rendered, _verify_parts(rendered)
 
 
-def _verify_parts(rendered: Renderings) -> Parts:
+def _verify_parts(rendered: Renderings) -> TemplateParts:
     """Derive the parts by rendering marker words, and verify them by rendering other words."""
     try:
         parts = _split_parts(rendered)
@@ -93,7 +93,7 @@ def _verify_parts(rendered: Renderings) -> Parts:
     raise ChatError("the chat template changes texts depending on their position; set a plainer chat_template")
 
 
-def _split_parts(rendered: Renderings) -> Parts:
+def _split_parts(rendered: Renderings) -> TemplateParts:
     system: Literal["turn", "inline", "none"] = "inline"
     try:
         pieces = split_at(rendered.text(MARKED), MARKED.texts)
@@ -112,7 +112,7 @@ def _split_parts(rendered: Renderings) -> Parts:
     trims = f"{USERS[0]}\n\n" not in rendered.text(BLANK)
     user_tail = rendered.text(ASKED).split(USERS[0])[-1]
     default = rendered.text(NO_SYSTEM).split(USERS[0])[0].removesuffix(user_head)
-    return Parts(
+    return TemplateParts(
         system_head=head,
         system_tail=bridge,
         user_head=user_head,
@@ -137,7 +137,7 @@ def split_at(rendered: str, markers: Sequence[str]) -> list[str]:
     return [*pieces, rest]
 
 
-def compose(parts: Parts, texts: Sequence[str]) -> str:
+def compose(parts: TemplateParts, texts: Sequence[str]) -> str:
     """Compose system, user, assistant, …, user texts with a chat template's parts, up to the prompt for a reply."""
     head = parts.user_head if parts.system == "turn" else ""
     rendered = parts.system_head + texts[0] + parts.system_tail

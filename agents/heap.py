@@ -19,7 +19,7 @@ _largest_use = 0
 
 def trim_memory() -> None:
     """Return freed heap memory to the system now (glibc only). Mapping it again slows the next step by up to 1/3."""
-    with suppress(OSError, AttributeError):  # other C libraries have other ways
+    with suppress(OSError, AttributeError):  # other C libraries lack this function
         ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 

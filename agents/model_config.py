@@ -128,8 +128,8 @@ def _read_text_config(folder: Path) -> dict[str, Any]:
     return config | (inner if isinstance(inner, dict) else {})
 
 
-def _or_no_limit(found: Any) -> int:
-    return found if isinstance(found, int) and found > 0 else NO_LIMIT
+def _or_no_limit(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else NO_LIMIT
 
 
 def first_line(error: BaseException) -> str:

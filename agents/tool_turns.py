@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, Parts, split_at
+from agents.chat_parts import BRIDGE, REPLIES, SYSTEM, USERS, TemplateParts, split_at
 from agents.chat_template import CLOCK, Renderings, TemplateRefusal, time_variables
 from agents.errors import ChatError
 from agents.tool_formats import FORMATS, ToolCall, ToolResult, join_pieces, read_calls, write_calls
@@ -112,7 +112,7 @@ SLOTS = {TOOL_NAME: "name", CALL_ID: "id", RESULTS[0].text: "text", RESULTS[1].t
 
 
 def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, Any]) -> ToolChat:
-    """Return a conversation of the marker words and these turns. `system` is as in `Parts`."""
+    """Return a conversation of the marker words and these turns. `system` is as in `TemplateParts`."""
     user = {"role": "user", "content": USERS[0]}
     if system == "turn":
         opening = [{"role": "system", "content": SYSTEM}, user]
@@ -121,7 +121,9 @@ def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, An
     return ToolChat(json.dumps([*opening, *turns]), json.dumps(list(tools)))
 
 
-def render_definitions(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
+def render_definitions(
+    tokenizer: Any, parts: TemplateParts, tools: Sequence[Definition], system: bool
+) -> tuple[str, str]:
     """Return the texts that a template with these tools prints before the system text, and from it to the user's text.
 
     Without a system text (`system` is False) and without system turns in the template, the first is "". Raises
@@ -145,7 +147,7 @@ class _UnsupportedTemplate(Exception):
     """Raised if a chat template does not print tool turns as the frame would compose them."""
 
 
-def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
+def cut_tools(tokenizer: Any, parts: TemplateParts) -> ToolParts | None:
     """Derive the texts around tool turns from renderings of marker words, verified by further ones.
 
     Returns None if the template has no tool turns, changes earlier text, or writes calls in an unknown format.
@@ -170,7 +172,7 @@ def cut_tools(tokenizer: Any, parts: Parts) -> ToolParts | None:
         return None
 
 
-def _derive_parts(rendered: Renderings, parts: Parts, chats: Mapping[str, ToolChat]) -> ToolParts:
+def _derive_parts(rendered: Renderings, parts: TemplateParts, chats: Mapping[str, ToolChat]) -> ToolParts:
     before, between, prompt = split_at(rendered.text(chats["opened"]), (SYSTEM, USERS[0]))
     _require(prompt == parts.prompt and bool(parts.reply_tail) and TOOL_NAME in before + between)
     start = f"{before}{SYSTEM}{between}{USERS[0]}{prompt}"
@@ -263,7 +265,7 @@ def _find_gap(text: str | None, start: str, rest: str) -> str | None:
     return text[len(spoken) : -len(rest)] if text and text.startswith(spoken) and text.endswith(rest) else None
 
 
-def _find_bridge(text: str | None, parts: Parts, pieces: Sequence[str]) -> str | None:
+def _find_bridge(text: str | None, parts: TemplateParts, pieces: Sequence[str]) -> str | None:
     """Return the text between a result and the head of a user turn; None if the template prints no such turn."""
     if text is None:
         return None

@@ -67,7 +67,7 @@ def list_models() -> list[ModelInfo]:
     """List the built-in models and those generated so far, without fetching anything."""
     made = sorted(path.name for path in (home() / "models").glob("[a-z]*-*"))
     names = dict.fromkeys([DEFAULT, *nano.SIZES, nano_vlm.NAME, smollm2_eyes.NAME, *made])
-    return [_describe_model(name, found) for name in names if (found := find_built_in(name))]
+    return [_describe_model(name, built_in) for name in names if (built_in := find_built_in(name))]
 
 
 class BuiltIn(NamedTuple):
@@ -115,8 +115,8 @@ def resolve(name: str) -> Path:
 
     Builds or downloads a model that is missing. Raises WeightsError if the name is unknown or the folder is invalid.
     """
-    if found := find_built_in(name):
-        return _ensure_built(name, found)
+    if built_in := find_built_in(name):
+        return _ensure_built(name, built_in)
     folder = Path(os.path.expanduser(name))  # unlike Path.expanduser, it leaves ~nobody as it is
     if os.path.exists(folder):
         check_weights(folder)
@@ -131,10 +131,10 @@ def resolve(name: str) -> Path:
     raise WeightsError(f"unknown model {name!r}: did you mean {guess!r}? (or a folder, or a hub id owner/name)")
 
 
-def _describe_model(name: str, found: BuiltIn) -> ModelInfo:
+def _describe_model(name: str, built_in: BuiltIn) -> ModelInfo:
     path = home() / "models" / name
-    state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, found.source) else "not fetched"
-    return ModelInfo(name, found.parameters, found.source, path, state)
+    state: Literal["ready", "not fetched"] = "ready" if _is_ready(path, built_in.source) else "not fetched"
+    return ModelInfo(name, built_in.parameters, built_in.source, path, state)
 
 
 def _is_ready(folder: Path, source: str) -> bool:
@@ -147,12 +147,12 @@ def _is_ready(folder: Path, source: str) -> bool:
         return False
 
 
-def _ensure_built(name: str, found: BuiltIn) -> Path:
+def _ensure_built(name: str, built_in: BuiltIn) -> Path:
     """Return a built-in model's folder; build it first, under a lock, if it is missing or damaged.
 
     It is built beside its place and renamed, so that it is complete or absent. Raises WeightsError on failure.
     """
-    models, source = home() / "models", found.source
+    models, source = home() / "models", built_in.source
     folder = models / name
     if _is_ready(folder, source) and _is_intact(folder):
         return folder
@@ -161,7 +161,7 @@ def _ensure_built(name: str, found: BuiltIn) -> Path:
         with FileLock(models / f".{name}.lock"):
             damaged = _is_ready(folder, source)
             if not damaged or not _is_intact(folder):
-                _build(folder, source, found.make)
+                _build(folder, source, built_in.make)
     except WeightsError as error:
         raise WeightsError(f"{folder} is damaged and could not be replaced: {error}" if damaged else error) from error
     except OSError as error:
@@ -205,26 +205,26 @@ def _build(folder: Path, source: str, make: Callable[[Path], dict[str, str]]) ->
     prefix = f".{folder.name}.making-"
     for leftover in folder.parent.glob(f"{prefix}*"):  # left by a killed process: we hold the lock
         shutil.rmtree(leftover)
-    beside = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
     try:
-        origin = make(beside)
-        files = sorted(beside.iterdir())
+        origin = make(temporary)
+        files = sorted(temporary.iterdir())
         manifest = {
             "source": source,
             **origin,
             "made": datetime.now(UTC).isoformat(),
             "files": {file.name: {"bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files},
         }
-        (beside / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
-        for path in [*beside.iterdir(), beside]:
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+        for path in [*temporary.iterdir(), temporary]:
             _sync(path)
-        beside.chmod(0o755)
+        temporary.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
-        beside.rename(folder)
+        temporary.rename(folder)
         _sync(folder.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

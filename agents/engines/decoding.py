@@ -118,9 +118,9 @@ class Decoder:
 
     def _can_replay(self, replays: GraphCache) -> bool:
         """Drop recorded steps of other weights or adapters; return False if several policies share a folder's model."""
-        lanes = next(iter(self.served.values())).lanes
-        replays.drop_stale(self.model, *((lanes.changes, *sorted(self.served)) if lanes is not None else ()))
-        return len(self.served) == 1 or lanes is None
+        shared = next(iter(self.served.values())).shared_model
+        replays.drop_stale(self.model, *((shared.changes, *sorted(self.served)) if shared is not None else ()))
+        return len(self.served) == 1 or shared is None
 
     def _new_rows(self, requests: Sequence[Request]) -> list[_Row]:
         """Start a row for every request with the cache of its longest known prefix, computing new contexts."""
@@ -168,8 +168,8 @@ class Decoder:
         return caches | (self._extend(policy, opening, tree) if tree else {})
 
     def _supports_trees(self, policy: str) -> bool:
-        if (lanes := self.served[policy].lanes) is not None:
-            lanes.route([policy])
+        if (shared_model := self.served[policy].shared_model) is not None:
+            shared_model.route([policy])
         return estimate_costs(self.model, self.bf16).scores > 0
 
     def _get_prefix_cache(self, policy: str, ids: Ids) -> KV:
@@ -258,8 +258,8 @@ class Decoder:
         """
         has_images = self._inputs.has_images and bool((tokens < 0).any())
         replays = self.replays if batch.is_fixed and tokens.shape[1] == 1 and not has_images else None
-        if (lanes := self.served[policies[0]].lanes) is not None:
-            lanes.route(policies if replays is None else policies[:1] * round_up_rows(len(policies)))
+        if (shared_model := self.served[policies[0]].shared_model) is not None:
+            shared_model.route(policies if replays is None else policies[:1] * round_up_rows(len(policies)))
         if replays is not None:
             logits = replays(self.model, batch, tokens[:, 0], places + jumps)
         elif tokens.shape[1] == 1 and mask.dim() == 2 and not has_images and supports_step(self.model):

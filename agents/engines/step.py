@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from agents.engines.lanes import apply_layer, apply_layers
+from agents.engines.multi_adapter import apply_layer, apply_layers
 from agents.vision import text_body
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"})

@@ -26,7 +26,7 @@ class _Matrices(NamedTuple):
     wide_b: torch.Tensor
 
 
-class Lanes:
+class MultiAdapterModel:
     """Base model with several adapters, in whose batches each row may have another adapter.
 
     `add_adapter` adds an adapter, `route` assigns adapters to rows, and `model` is the module to call.
@@ -133,20 +133,20 @@ _EXPERT_SETTINGS = ("num_experts", "num_local_experts", "n_routed_experts", "moe
 class _RoutedLayer(torch.nn.Module):
     """Layer of the base, and its adapters' matrices by adapter name."""
 
-    def __init__(self, base: torch.nn.Module, lanes: Lanes) -> None:
+    def __init__(self, base: torch.nn.Module, shared_model: MultiAdapterModel) -> None:
         super().__init__()
-        self.base, self.lanes = base, lanes
+        self.base, self.shared_model = base, shared_model
         self.adapters: dict[str, _Matrices] = {}
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with the adapter of `Lanes.route`."""
+        """Return the outputs [B, (W,) out] for inputs [B, (W,) in], each row with its routed adapter."""
         output = apply_layer(self.base, inputs) if inputs.dim() == 2 else self.base(inputs)
-        segments = self.lanes.segments
+        segments = self.shared_model.segments
         adapted = [segment for segment in segments if segment[0] in self.adapters]
         if not adapted:
             return output
         if inputs.shape[:-1].numel() == len(inputs) == segments[-1][2]:
-            self.lanes.add_outputs(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
+            self.shared_model.add_outputs(output.view(len(inputs), -1), inputs.flatten(0, -2), (self,))
             return output
         if len(segments) > 1 and len(inputs) != segments[-1][2]:
             raise ValueError(f"adapters are routed to {segments[-1][2]} rows, but a layer got {len(inputs)}")
@@ -201,7 +201,7 @@ def apply_layers(layers: tuple[Any, ...], x: torch.Tensor) -> torch.Tensor:
     """
     y = apply_bases([_base(layer) for layer in layers], x)
     if (routed := next((layer for layer in layers if isinstance(layer, _RoutedLayer)), None)) is not None:
-        routed.lanes.add_outputs(y, x, layers)
+        routed.shared_model.add_outputs(y, x, layers)
     return y
 
 
