@@ -147,9 +147,9 @@ class ChatFrame:
         """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns.
 
         The template determines the place of the definitions of `tools`. If it puts them in the first user turn, that
-        is the first example's turn or, without examples, a turn of its own, answered with `ACKNOWLEDGED`. With
-        `keep_open` this turn is not ended, so that `ask(text, opened=True)` continues it if `opens_turn(tools,
-        system)`. Raises ChatError if definitions contain control tokens.
+        is the first example's turn or, without examples, a turn of its own, answered with `ACKNOWLEDGED`. `keep_open`
+        leaves the latter open instead: continue with `ask(text, opened=True)` if `opens_turn(tools, system)`. Raises
+        ChatError if definitions contain control tokens.
         """
         parts, user = self.parts, self._user
         if tools and self.tools:
