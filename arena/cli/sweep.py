@@ -27,7 +27,7 @@ RECORD = "sweep.json"
 
 def sweep(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe (arena list recipes), or a whole experiment's file.", show_default=False)
+        str, typer.Argument(help="A recipe (arena list recipes), or an experiment file.", show_default=False)
     ],
     set_: Annotated[
         list[str] | None,
@@ -111,17 +111,17 @@ def _show(console: Console, plan: Plan, results: Results, ranked: Sequence[Ranke
     show_line(
         console, f"{results.name}: {spec.figure}, {results.seeds} seeds, {order} (95 % intervals over seeds)", "bold"
     )
-    has_arms = any(one.arm for one in ranked)
+    has_arms = any(setting.arm for setting in ranked)
     columns = ("setting", *(["arm"] if has_arms else []), "seeds", spec.figure, "run")
     rows = [
         (
-            " ".join(one.settings),
-            *([one.arm] if has_arms else []),
-            str(len(one.values)),
-            format_interval(one.mean),
-            one.name,
+            " ".join(setting.settings),
+            *([setting.arm] if has_arms else []),
+            str(len(setting.values)),
+            format_interval(setting.mean),
+            setting.name,
         )
-        for one in ranked
+        for setting in ranked
     ]
     show_table(console, columns, rows)
     if line := describe_missing_runs(plan, results):
