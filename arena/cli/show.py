@@ -103,8 +103,8 @@ def show_strength(
         line = f"{game}: exploitability {first.exploitability:.4f} at first, {last.exploitability:.4f} at last (exact) "
         console.print(Text("\n").append(line).append(shown), soft_wrap=True)
     reasons = [
-        f"{game}: what one learner wins the other loses, so payoffs say nothing of strength: see `arena eval` below, "
-        "or give the run a `league` to play against"
+        f"{game}: what one learner wins the other loses, so payoffs say nothing about strength: see `arena eval` below,"
+        " or give the run a `league` to play against"
         for game in uninformative
         if game not in exploitability
     ]
@@ -170,7 +170,7 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
 
 
 def match_to_json(path: Path, match: str) -> dict[str, Any]:
-    """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be repeated."""
+    """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be reproduced."""
     from arena.evaluate.deal_facts import find_facts_of_match
 
     row = RunReader(path).match(match)
@@ -210,7 +210,7 @@ def _describe_image(reader: RunReader, image: Mapping[str, Any]) -> str:
 
 
 def _format_policy(seat: Mapping[str, Any]) -> str:
-    """Return POLICY@VERSION, or the name alone of a scripted policy or of a past version, which ends in `@VERSION`."""
+    """Return POLICY@VERSION, or only the name for scripted policies and past versions (which have @VERSION in it)."""
     is_past = str(seat["policy"]).endswith(f"@{seat['version']}")
     return str(seat["policy"]) if is_past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 

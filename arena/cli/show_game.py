@@ -18,6 +18,7 @@ from arena.cli.catalogue import list_entries, sample_views
 from games.contracts import Game
 
 SHOWN_ACTS = 8
+"""Maximum legal acts to print per seat."""
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def describe(name: str) -> dict[str, Any]:
     from arena.play.settings import GameSpec
 
     game, factory = make_game(GameSpec(name=name)), games.find_factory(name)
-    views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # each seat's first
+    views = {view.seat: view for view in reversed(sample_views(name, "", ""))}  # the first view of each seat
     seats = [str(seat) for seat in game.possible_agents]
     mover = next(seat for seat in seats if seat in views)
     return {

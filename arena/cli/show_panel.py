@@ -1,4 +1,4 @@
-"""A panel's evaluations as a table: payoff by member and seat, before and after, with the best response."""
+"""Tables of panel evaluations: payoff by member and seat, before and after training, and of the best response."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def show_panel_table(
     show_line(console, format_game(GameSpec(name=after.game, options=after.options)), "dim")
     short = shorten_names(dict.fromkeys(c.member for c, _ in cells))
     rows: list[list[Cell]] = []
-    for one, payoff in cells:
-        by_deal = {"deal": one.deal or [], "valid": one.valid}
+    for cell, payoff in cells:
+        by_deal = {"deal": cell.deal or [], "valid": cell.valid}
         rates = [
             format_number(mean_ci([v for v in by_deal[name] if v is not None]).estimate, "{:.2f}") for name in shares
         ]
-        member = f"{printable(short[one.member])}{_mark(one.member, known)}, {one.seat}"
+        member = f"{printable(short[cell.member])}{_mark(cell.member, known)}, {cell.seat}"
         rows.append([member, *_format_row(payoff, rates, has_best)])
     rates = [format_number(means[name].after.estimate, "{:.2f}") for name in shares]
     rows.append([Text("panel", style="bold"), *_format_row(means["payoff"], rates, has_best)])
@@ -65,7 +65,7 @@ def show_panel_table(
     notes = ["* met in training"] if known.met & members else []
     notes += ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & members else []
     if notes:
-        show_line(console, " · ".join([*notes, "all others it never met"]), "dim")
+        show_line(console, " · ".join([*notes, "the others were not met in training"]), "dim")
 
 
 def show_run_panel(

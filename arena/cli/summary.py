@@ -17,7 +17,7 @@ from games.contracts import UNREAD
 Row = dict[str, Any]
 MEAN = "mean payoff"
 SOLUTIONS = ("equilibrium", "nash")
-"""Solution concepts whose values are in the reports of games with a theory."""
+"""Solution concepts whose theoretical values games may report."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _mean_theory(name: str, rows: list[Row]) -> dict[str, float]:
 
 
 def _read_end_matches(run: Path) -> list[list[Row]]:
-    """Return two lists of finished matches, of the first and of the last iteration; [] before any iteration."""
+    """Return the finished matches of the first and of the last iteration as two lists; [] before any iteration."""
     reader = RunReader(run)
     numbers = _list_finished_iterations(reader)
     finished = {k: select_complete(reader.log.read(k, streams=False)) for k in {*numbers[:1], *numbers[-1:]}}
@@ -124,7 +124,7 @@ def _make_win_figure(opponent: str) -> Figure:
 
     def won(row: Row) -> float | None:
         others = {seat for seat, name in find_opponents(row).items() if name == opponent}
-        learners = [seat for seat, held in row["seats"].items() if held["trained"]]
+        learners = [seat for seat, player in row["seats"].items() if player["trained"]]
         if not others or not learners:
             return None
         lead = max(row["payoffs"][s] for s in learners) - max(row["payoffs"][s] for s in others)
