@@ -23,7 +23,7 @@ def credit(
         str,
         typer.Option(help="Estimators: mars,grpo or '[mars, {rae: {decay: 0.9}}]' (arena list estimators)."),
     ] = "mars,rae,grpo,gae_turn",
-    match: Annotated[str, typer.Option(help="Match to show turn by turn; default the most disputed.")] = "",
+    match: Annotated[str, typer.Option(help="Match to show turn by turn; default the most disputed one.")] = "",
     iteration: Annotated[
         list[int] | None, typer.Option(help="Use only the turns of this iteration; repeatable.", min=1)
     ] = None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MAX_ACT = 80
-"""Characters of an act in the heading."""
+"""Maximum characters of an act in the heading."""
 
 
 def fork(
@@ -70,7 +70,7 @@ def fork(
     loader = Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
     with progress(2 * n, as_json or lines or "human" in others.values(), loader.endpoints.status) as step:
         person = HumanContender(PlainConsole(stderr=True))
-        if lines:  # a page's seat
+        if lines:  # the person plays at the web page
             from arena.cli.seat import PageContender, write_line
 
             person = PageContender(PlainConsole(stderr=True))
@@ -116,7 +116,7 @@ def _interval_to_json(interval: Interval) -> list[float | None]:
 
 
 def show(console: Console, forked: ForkResults) -> None:
-    """Print what was changed, and each figure as logged, without and with the change, and the difference."""
+    """Print the change and each figure: its logged value, means without and with the change, and their difference."""
     from arena.plain import printable
 
     parting = forked.parting
