@@ -1,4 +1,4 @@
-"""Contents of a commit: hashes of the run's logs, credit, metrics and evaluations, stored in the checkpoint.
+"""Contents of a checkpoint: hashes of the run's logs, credit, metrics and evaluations at that time.
 
 The checkpoint's manifest hashes the list itself, so any change of committed files is detected.
 """
@@ -49,9 +49,9 @@ def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
 
 
 def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> None:
-    """Verify the files listed by the newest checkpoint whose list is intact, but not weights.
+    """Verify the logs and metrics that the newest checkpoint with an intact list names. Does not verify weights.
 
-    Without one, nothing is checked. If there are checkpoints but none has an intact list, calls `note` with a message:
+    Without such a checkpoint, nothing is verified. If there are only damaged ones, calls `note` with a message that
     changes cannot be detected. Raises StoreError for the first listed file that is missing or differs.
     """
     reasons: list[str] = []
@@ -68,7 +68,7 @@ def check_newest(run: Path, note: Callable[[str], None] = lambda why: None) -> N
 
 
 def check_committed(run: Path, iteration: int) -> None:
-    """Verify the files listed by this iteration's checkpoint, but not weights. Raises StoreError as `check_files`."""
+    """Verify the logs and metrics that this iteration's checkpoint lists. Raises StoreError as `check_files` does."""
     check_files(run, _verify_list(checkpoints.folder_of(run, iteration), iteration))
 
 
@@ -76,9 +76,9 @@ def _verify_list(folder: Path, number: int) -> Checkpoint:
     """Verify the checkpoint's `contents.json` and return the checkpoint. Raises StoreError if the file is damaged."""
     expected = read_manifest(folder)["files"].get(CONTENTS)
     if expected is None:
-        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not in its {MANIFEST}")
+        raise StoreError(f"checkpoint {folder} is damaged: {CONTENTS} is not in its {MANIFEST}")
     if fingerprint(folder / CONTENTS) != expected:
-        raise StoreError(f"checkpoint {folder} is torn: {CONTENTS} is not as it was written")
+        raise StoreError(f"checkpoint {folder} is damaged: {CONTENTS} is not as it was written")
     return Checkpoint(folder, number)
 
 
@@ -98,7 +98,7 @@ def _read(path: Path) -> Fingerprints:
 
 
 def _check_file(run: Path, name: str, expected: Mapping[str, Any], iteration: int) -> None:
-    """Raise StoreError unless a run's file has the expected hash and size; of append-only files, their beginning."""
+    """Raise StoreError unless a run's file, or the beginning of an append-only one, has the expected hash and size."""
     path = join_inside(run, name)
     advice = f"iteration {iteration} counts on it: restore it from a copy"
     if not path.is_file():
