@@ -15,7 +15,7 @@ Deals = list[Finite | None]
 
 
 class Cell(BaseModel):
-    """Results of an evaluation against one opponent (`member`) of the panel, from one seat: lists of values by deal."""
+    """Results of an evaluation against one opponent (`member`) of the panel at one seat, as lists of values by deal."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -49,7 +49,7 @@ class Evaluation(BaseModel):
     deals: int
     cells: list[Cell]
     best_against_mixture: dict[str, Deals] = {}
-    """Mean payoff over the members of best play that does not know its opponent, by seat and deal, if known."""
+    """Payoff of best play that does not know its opponent, as the mean over the members, by seat and deal, if known."""
     failed: dict[str, int] = {}
     """Number of failed attempts by reason. Their deals were played again."""
     seconds: float = 0.0
@@ -79,5 +79,5 @@ def read_evaluations(run: Path) -> list[Evaluation]:
 
 
 def select_latest(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Return the evaluations with the last one's key, so the same deals, opponents and seats, in the given order."""
+    """Return the evaluations on the deals, opponents and seats (`key`) of the last one, in the given order."""
     return [e for e in evaluations if e.key == evaluations[-1].key]

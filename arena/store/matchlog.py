@@ -31,7 +31,7 @@ class MatchLog:
         self._writers: dict[int, LineWriter] = {}
 
     def append(self, record: MatchRecord) -> None:
-        """Append a finished or failed match to the log and sync it to disk. Raises as `extend`."""
+        """Append a finished or failed match to the log and sync it to disk. Raises the errors of `extend`."""
         self.extend([record])
 
     def extend(self, records: Sequence[MatchRecord]) -> None:
@@ -104,9 +104,10 @@ class MatchLog:
         self.close()
         later = [number for number in self.iterations() if number > iteration]
         for file in sorted(self.folder.glob("*")):
-            own = parse_log_name(file.name)
-            is_duplicate = own and own[1] == "jsonl" and file.with_suffix(".parquet").exists()
-            if (file.name.startswith(".") and file.suffix == TEMPORARY) or is_duplicate or (own and own[0] > iteration):
+            parsed = parse_log_name(file.name)
+            is_duplicate = parsed and parsed[1] == "jsonl" and file.with_suffix(".parquet").exists()
+            is_temporary = file.name.startswith(".") and file.suffix == TEMPORARY
+            if is_temporary or is_duplicate or (parsed and parsed[0] > iteration):
                 remove(file)
         return later
 
@@ -128,7 +129,7 @@ class MatchLog:
 
 
 class MatchBatch:
-    """Buffer of matches to log: written when it holds 1,000, or one second after the first was added.
+    """Buffer of matches to log. It is written at 1,000 matches, or one second after the first one was added.
 
     A timer thread writes on time even if the event loop is busy. A killed process loses its buffer; the iteration is
     not committed then, and is played again.

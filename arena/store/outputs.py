@@ -1,4 +1,4 @@
-"""Files that a command writes at a path of the user's: new ones, or replacements of Arena's own files.
+"""Output files of commands, at paths that the user chooses: new files, or replacements of files that Arena wrote.
 
 Arena's files have a signature near their beginning. Only a file with the signature of the same kind is replaced. Links
 are never followed.
@@ -43,7 +43,7 @@ RECORDS = Kind("file of match records", b'{"id": "')
 
 
 def require_output(option: str, path: Path | None, kind: Kind) -> None:
-    """Raise ConfigError unless `path` is None, free for a new file, or an empty file or one of this kind.
+    """Raise ConfigError unless `path` is None, does not exist, or is an empty file or one of this kind.
 
     Its folder must exist. `option` is the command's option, for the message.
     """
@@ -68,7 +68,7 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
 
 
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
-    """Write `data` atomically to `path`. Raises ConfigError as `require_output`.
+    """Write `data` atomically to `path`. Raises ConfigError as `require_output` does.
 
     Pictures get their signature here. Raises ValueError if other data lacks the signature of its kind.
     """
@@ -81,7 +81,7 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
 
 
 def append_output(option: str, path: Path, kind: Kind, line: str) -> None:
-    """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output`."""
+    """Append a line to `path`, a new file or one of this kind. Raises ConfigError as `require_output` does."""
     require_output(option, path, kind)
     with explain_errors(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

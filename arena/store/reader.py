@@ -1,4 +1,4 @@
-"""Readers of finished or running run folders. They read JSON, Parquet and text, and import no learning code."""
+"""Readers of the folders of finished or running runs. They import no learning code."""
 
 import json
 import os
@@ -94,7 +94,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 class LogReader:
-    """Reader of a log folder: its credit, and the rows of open and sealed iterations as of `MatchRecord.to_json`."""
+    """Reader of a run's log: match rows, as `MatchRecord.to_json` returns them, and credit.
+
+    The log of an iteration is open (JSON lines) while it is played, and then sealed (Parquet).
+    """
 
     def __init__(self, folder: Path) -> None:
         """Prepare to read the folder, which may not exist yet."""
@@ -106,10 +109,10 @@ class LogReader:
         """Return the numbers of the iterations that have a log, ascending."""
         files = self.folder.iterdir() if self.folder.is_dir() else ()
         found = [parse_log_name(file.name) for file in files]
-        return sorted({one[0] for one in found if one and one[1] != "credit.parquet"})
+        return sorted({parsed[0] for parsed in found if parsed and parsed[1] != "credit.parquet"})
 
     def read(self, iteration: int, streams: bool = True, ids: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Return an iteration's rows, all or those of `ids`, ordered by id. Without `streams`, rows have no tokens.
+        """Return an iteration's rows, all or those of `ids`, ordered by match id. Without `streams`, they lack tokens.
 
         Raises LogError for a damaged log.
         """

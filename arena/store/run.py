@@ -62,7 +62,7 @@ class MetricsLog:
 
 
 class RunFolder:
-    """Writer of a run folder, by its parts `log`, `metrics`, `evaluations` and `failures`. Callers hold `lock()`."""
+    """Writer of a run folder, with parts `log`, `metrics`, `evaluations` and `failures`. Callers must hold `lock()`."""
 
     def __init__(self, path: Path) -> None:
         """Open the run at `path` and resolve the path. Raises StoreError if it is no run folder.
@@ -111,9 +111,9 @@ class RunFolder:
         return checkpoints.write(self.path, iteration, fill_with_contents)
 
     def newest_valid(self, on_skip: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact, like all logs and metrics that it lists; None if there is none.
+        """Return the newest checkpoint that is intact and whose listed logs and metrics are; None if there is none.
 
-        Calls `on_skip` with the reason for each newer one.
+        Calls `on_skip` with the reason for each newer checkpoint.
         """
 
         def check_listed(checkpoint: Checkpoint) -> None:
@@ -124,25 +124,26 @@ class RunFolder:
     def find_resume_point(self, note: Callable[[str], None], every: int = 1, ahead: int = 0) -> Checkpoint | None:
         """Return the newest intact checkpoint, to resume from; None if the run has none yet.
 
-        Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. Raises
-        StoreError if all checkpoints are damaged, or if the log has more iterations without a checkpoint than a run can
-        have that commits every `every` iterations and plays `ahead` of its updates: resuming would overwrite them.
+        Calls `note` with a message for each damaged newer checkpoint, and if played iterations have none. `every` is
+        the number of iterations per checkpoint, `ahead` the number played ahead of the updates. Raises StoreError if
+        all checkpoints are damaged, or if so many iterations were played that some checkpoint must be lost: resuming
+        would overwrite these iterations.
         """
-        torn: list[str] = []
-        newest = self.newest_valid(torn.append)
-        if newest is None and torn:
+        damaged: list[str] = []
+        newest = self.newest_valid(damaged.append)
+        if newest is None and damaged:
             folder = self.path / "checkpoints"
-            raise StoreError(f"no checkpoint is intact ({torn[0]}): restore one, or remove {folder} to begin again")
+            raise StoreError(f"no checkpoint is intact ({damaged[0]}): restore one, or remove {folder} to begin again")
         done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
         if done == 0 and logged > 2 * every + ahead:
-            why = f"intact ({torn[0]})" if torn else "there"
+            why = f"intact ({damaged[0]})" if damaged else "there"
             raise StoreError(
                 f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "
                 "restore one from a copy, or start a new run"
             )
-        for why in torn:
-            note(f"{why}; resuming from iteration {done}")
-        if not torn and (lost := [k for k in self.log.sealed_iterations() if k > done]):
+        for damage in damaged:
+            note(f"{damage}; resuming from iteration {done}")
+        if not damaged and (lost := [k for k in self.log.sealed_iterations() if k > done]):
             note(f"no checkpoint has iteration {lost[0]}, which was played: resuming from iteration {done}")
         return newest
 

@@ -1,4 +1,4 @@
-"""SQL on tables in memory: run one SELECT in DuckDB without access to files, network or the process."""
+"""SQL on tables in memory: one SELECT in DuckDB, without access to files, network or this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Folder of a pipeline: RUN/stages/NN-name/ are the run folders of its stages; a finished one has a `done.json`.
 
-`done.json` is written atomically at a stage's end. It has the hashes of the final weights and of itself, so that no
-later stage starts from half a predecessor, or from one that was changed since.
+`done.json` is written atomically at a stage's end. It has the hashes of the final weights and of itself, so that later
+stages never start from incomplete or changed weights.
 """
 
 import json
@@ -27,7 +27,7 @@ _FOLDER = re.compile(r"(\d{2})-([a-z0-9][a-z0-9_-]{0,63})")
 
 @dataclass(frozen=True)
 class StageEnd:
-    """End of a stage: the folders of its final weights by policy name, and its final metrics."""
+    """Results of a finished stage: the folders of its final weights by policy name, and its last metrics."""
 
     weights: Mapping[str, Path]
     metrics: Mapping[str, Any]
@@ -87,7 +87,7 @@ def resolve_newest_run(path: Path) -> Path:
 
 
 def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
-    """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return its content."""
+    """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return the results."""
     listed = {
         policy: {"folder": folder.relative_to(stage).as_posix(), "files": _fingerprints(folder)}
         for policy, folder in weights.items()
@@ -99,7 +99,7 @@ def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> Stag
 
 
 def read_stage_end(stage: Path) -> StageEnd | None:
-    """Return a stage's end after verifying its weights and logs; None before its end.
+    """Return a finished stage's results after verifying its weights and logs; None if it is not finished.
 
     Raises StoreError if `done.json`, the weights or the logs are not as they were written.
     """
@@ -120,7 +120,7 @@ def read_stage_end(stage: Path) -> StageEnd | None:
 
 
 def read_done(stage: Path) -> dict[str, Any] | None:
-    """Return a stage's `done.json` after verifying only its own hash; None without one. StoreError if damaged."""
+    """Return a stage's `done.json` after verifying only its own hash; None if missing. Raises StoreError if damaged."""
     path = stage / DONE
     if not path.exists():
         return None
