@@ -29,11 +29,10 @@ from games.adapters import loading
 
 
 async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher, reuse: Path | None = None) -> Path:
-    """Check all stages, make the pipeline's folder, run the stages to the end, and return the folder.
+    """Check all stages, create the pipeline's folder, run the stages to the end, and return the folder.
 
-    Without `out` the folder is a new one below runs/. The link `latest` beside it points to it. The leading stages that
-    the pipeline at `reuse` has run with the same settings are copied instead of run. Raises ConfigError if a check
-    fails.
+    Without `out` the folder is a new one in runs/. The link `latest` beside it is set to it. Leading stages that the
+    pipeline at `reuse` ran with the same settings are copied instead of run. Raises ConfigError if a check fails.
     """
     check_alone()
     loading.reset()
@@ -45,9 +44,10 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     data = text_layer(str(folder / CONFIG), text).data
     running = _PipelineRun(folder, data, watcher)
     experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
-    about = describe_environment() | {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
-    copied, why = find_reusable_stages(reuse, data, about) if reuse else ([], "")
-    create_folder(folder, text, with_command(about, data), empty_folder=STAGES)
+    environment = describe_environment()
+    environment |= {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
+    copied, why = find_reusable_stages(reuse, data, environment) if reuse else ([], "")
+    create_folder(folder, text, with_command(environment, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
         own_files.trust_files(experiment)
@@ -65,9 +65,9 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
 async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] = (), trusted: bool = False) -> Path:
     """Resume the pipeline at `path`, or that of the stage at `path`, and return the pipeline's folder.
 
-    The result is bit-identical to an uninterrupted pipeline. Overrides in `layers` change the first stage that has not
-    ended, as in `resume_run`, and no later one. Without `trusted`, code and servers of the folder are refused unless a
-    run on this machine was started with them.
+    The result is bit-identical to an uninterrupted pipeline's. Overrides in `layers` apply, as in `resume_run`, to the
+    first unfinished stage only. Without `trusted`, code and servers of the folder are refused unless a run on this
+    machine was started with them.
     """
     check_alone()
     loading.reset()
@@ -75,10 +75,10 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
         raise StoreError(f"{path} is no pipeline and no stage of one")
     with _explain_interrupts(folder), lock_folder(folder):
         data = load_pipeline_settings(folder, trusted)
-        about = FolderReader(folder).environment()
+        environment = FolderReader(folder).environment()
         running = _PipelineRun(folder, data, watcher, trusted)
         running.check_overrides(path.resolve(), layers)
-        write_environment(folder, with_command(about, data))
+        write_environment(folder, with_command(environment, data))
         await running.run(layers)
     return folder
 
@@ -93,7 +93,11 @@ class _PipelineRun:
         self.planned = plan(self.pipeline, self.folder, lambda text: None)
 
     def check_overrides(self, path: Path, layers: Sequence[Layer]) -> None:
-        """Raise ConfigError if `layers` are given, and the stage at `path`, or any, is not the one that runs next."""
+        """Raise ConfigError if there are overrides in `layers`, but they cannot apply to the next stage.
+
+        The reasons are that no stage is left, that `path` is the folder of another stage, or that a setting may not
+        change.
+        """
         next_folder = next(
             (self._get_folder(stage) for stage in self.planned if read_stage_end(self._get_folder(stage)) is None), None
         )
@@ -118,7 +122,7 @@ class _PipelineRun:
             earlier = earlier.plus(stage.spec.name, self._get_folder(stage), weights)
 
     async def _run_stage(self, planned: PlannedStage, earlier: EarlierStages, layers: Sequence[Layer]) -> StageEnd:
-        """Run a stage to its end from the results of the earlier ones, and seal its own."""
+        """Run a stage from the results of the earlier ones, write its `done.json`, and return its results."""
         spec, place = planned.spec, self._get_folder(planned)
         for folder in earlier.folders.values():
             read_stage_end(folder)
@@ -138,7 +142,7 @@ class _PipelineRun:
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
             with lock_folder(make_folder(place)):
-                self._describe(place, spec)
+                self._write_environment(place, spec)
                 await made.run(place, self.watcher)
             weights = dict(made.weights(place))
         return write_stage_end(place, spec.kind, weights)
@@ -154,22 +158,23 @@ class _PipelineRun:
     def _check_sources(self, planned: PlannedStage) -> None:
         """Raise ConfigError if files that stages name were edited, or if the pipeline was moved during this stage.
 
-        An experiment that has begun has its own copies and hashes of files.
+        Edits are ignored if the stage is an experiment that has begun: it has its own copies and hashes of files.
         """
-        place, about = self._get_folder(planned), FolderReader(self.folder).environment()
+        place, environment = self._get_folder(planned), FolderReader(self.folder).environment()
         has_begun = (place / CONFIG).exists()
         if not has_begun or not isinstance(planned.made, Experiment):
-            own_files.require_unchanged(self.folder, about.get(SOURCES, {}))
-        if has_begun and (before := about.get(FOLDER, str(self.folder))) != str(self.folder):
+            own_files.require_unchanged(self.folder, environment.get(SOURCES, {}))
+        if has_begun and (before := environment.get(FOLDER, str(self.folder))) != str(self.folder):
             raise ConfigError(
                 f"{self.folder} was moved from {before} during stage {planned.spec.name}, which reads folders there: "
                 f"move it back, or remove {place} to begin that stage again"
             )
 
-    def _describe(self, place: Path, spec: StageSpec) -> None:
+    def _write_environment(self, place: Path, spec: StageSpec) -> None:
         """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
-        about = FolderReader(place).environment() if (place / CONFIG).exists() else describe_environment()
-        write_environment(place, with_command(about, {spec.kind: spec.data()}))
+        has_begun = (place / CONFIG).exists()
+        environment = FolderReader(place).environment() if has_begun else describe_environment()
+        write_environment(place, with_command(environment, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, made: Any) -> None:
         spec = planned.spec
@@ -190,5 +195,5 @@ def _explain_interrupts(folder: Path) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, CancelledError, Interrupted):
-        again = f"arena resume {folder}"
-        raise Interrupted(f"interrupted; ended stages and committed iterations are safe: {again} continues") from None
+        safe = "finished stages and committed iterations are safe"
+        raise Interrupted(f"interrupted; {safe}: arena resume {folder} continues") from None
