@@ -29,7 +29,7 @@ from arena.trackers.settings import TrackerNames
 
 MOST_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
-"""Losses by which a run learns from a data set."""
+"""Losses that learn from a data set."""
 
 
 class LearnSpec(UpdateSpec):
@@ -86,7 +86,7 @@ class Experiment(Spec):
     tracker: TrackerNames = ["tensorboard"]
     """Trackers of metrics and sample matches: `tensorboard`, `trackio`, `wandb`, or [] for none."""
     source: SourceSpec | None = None
-    """Source of matches: another run's log. null plays new matches."""
+    """Source to learn from without play: another run's log, or a data set. null plays new matches."""
     scale: ScaleSpec | None = None
     """Trainer ranks and engines as Ray processes. null runs everything in one process."""
     study: StudySpec | None = None
@@ -110,9 +110,9 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+        """Return the run's games with their seats: `tables`, or else one table made of `game` and `seats`.
 
-        Tools of seats are among the options of their game.
+        The tools of seats become an option of their game.
         """
         tables = self.tables
         if tables is None:
@@ -134,9 +134,9 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+        """Return the settings, by name, of the policies that play, are opponents in the league, or are asked by credit.
 
-        If the run learns from a data set, the trained policies are among them.
+        If the run learns from a data set, the trained policies are included.
         """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
@@ -181,7 +181,7 @@ class Experiment(Spec):
         return self
 
     def _forbid_games(self) -> None:
-        """Raise ConfigError if a setting needs a game."""
+        """Raise ConfigError if a setting needs a game, which this run lacks."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
         if named := [*imitating, *(name for name, given in needing.items() if given)]:

@@ -1,4 +1,4 @@
-"""All kinds of parts by name, and the key of the experiment for each kind."""
+"""All kinds of parts by name, and the experiment's key for each kind."""
 
 from typing import Any
 
@@ -38,11 +38,11 @@ PLACES = {
     "aggregate": "learn.aggregate", "regulariser": "learn.regularisers", "replay": "learn.replay",
     "part": "play.parts", "pipeline_stage": "stages",
 }  # fmt: skip
-"""Key of the experiment at which a part of each kind is set. Schedules may be at any number."""
+"""Key of the experiment that sets parts of each kind. A schedule can replace any number."""
 
 
 def choose(kind: str, name: str, /, **settings: Any) -> PartConfig:
-    """Return a part, such as the estimator `grpo`, by the name of its kind and its own name, with its settings.
+    """Return the part `name` of a kind, such as the estimator `grpo`, with these settings.
 
     Raises KeyError for an unknown kind, ValueError for an unknown name or bad settings.
     """

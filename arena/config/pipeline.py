@@ -46,7 +46,7 @@ class Head(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StageSpec:
-    """Name, kind and settings of a stage, not composed yet; later layers of settings override earlier ones."""
+    """Uncomposed stage: name, kind, and layers of settings of which later ones override earlier ones."""
 
     number: int
     """Position, from 1."""
@@ -69,7 +69,7 @@ class StageSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Stages with the settings that they share; later layers of settings override earlier ones."""
+    """Pipeline: its stages and the settings that they share, as layers of which later ones override earlier ones."""
 
     head: Head
     shared: tuple[Layer, ...]
@@ -93,26 +93,25 @@ class Pipeline:
     def to_plain(self, transform: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
         """Return the pipeline as plain values, which `read_pipeline` reads back.
 
-        `transform` changes settings of runs.
+        `transform` is applied to the shared settings and to the experiment settings of each stage.
         """
         stages = []
         for spec in self.stages:
-            own = Kinds(PIPELINE_STAGE).anchor_value({spec.kind: spec.data()})
+            settings = Kinds(PIPELINE_STAGE).anchor_value({spec.kind: spec.data()})
             if accepts_any_setting(PIPELINE_STAGE, spec.kind):
-                own = {kind: transform(data) for kind, data in own.items()}
-            stages.append(
-                {NAME: spec.name, **own, **({OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {})}
-            )
+                settings = {kind: transform(data) for kind, data in settings.items()}
+            overlay = {OVERLAY: transform(merge_layers(spec.overlay))} if spec.overlay else {}
+            stages.append({NAME: spec.name, **settings, **overlay})
         study = {} if self.study is None else {"study": self.study.model_dump(mode="json")}
         return {**transform(merge_layers(self.shared)), **study, STAGES: stages}
 
     def with_changes(self, changed: Mapping[str, Any], resolve: Resolve = lambda name, model: model) -> "Pipeline":
         """Return the pipeline with absolute paths, final names of models, and `changed` shared settings."""
-        data = self.to_plain(lambda own: _with_models(anchor_paths(own, Experiment), resolve))
+        data = self.to_plain(lambda settings: _with_models(anchor_paths(settings, Experiment), resolve))
         return read_pipeline([Layer(CONFIG, "", merge(data, changed))])
 
     def to_yaml(self) -> str:
-        """Return the pipeline as YAML, from which `read_pipeline` reads the same.
+        """Return the pipeline as YAML, which `read_pipeline` reads back.
 
         Raises ConfigError for values that YAML cannot hold.
         """
@@ -125,7 +124,7 @@ class Pipeline:
 def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     """Read a pipeline from layers of settings, without composing its stages' experiments.
 
-    The last list of stages counts. Later layers may change its stages' settings by name: `--set
+    The last list of stages replaces earlier ones. Later layers can change settings of its stages by name: `--set
     stages.rl.play.iterations=5`. Raises ConfigError, with source and line, for malformed stages.
     """
     for layer in layers:
@@ -151,8 +150,8 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
 
 def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
     """Return the number of leading stages that two pipelines share, by their plain settings. `study` may differ."""
-    own = (STAGES, "study")
-    if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in own):
+    others = (STAGES, "study")
+    if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in others):
         return 0
     pairs = zip(first[STAGES], second[STAGES], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
@@ -164,7 +163,7 @@ def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> Confi
 
 
 def _read_stages(layer: Layer) -> list[StageSpec]:
-    """Read a list of stages. Raises ConfigError for a malformed one, or for two of one name."""
+    """Read a list of stages. Raises ConfigError for a malformed stage, or two with the same name."""
     listed = layer.data[STAGES]
     if not 1 <= len(listed) <= MAX_STAGES:
         raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MAX_STAGES}")
@@ -207,7 +206,7 @@ def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -
 
 
 def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
-    """Return the stages with the settings by which a layer changes them, by name. Raises ConfigError if malformed."""
+    """Return the stages with a layer's overrides, which are by stage name. Raises ConfigError if it is malformed."""
     changed = layer.data.get(STAGES, {})
     if not isinstance(changed, Mapping):
         raise locate_error(
@@ -230,7 +229,7 @@ def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpe
 
 
 def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
-    """Return the stage with the layer's settings of its kind and `with` over those that it has."""
+    """Return the stage with the entry's settings, under its kind and `with`, added as the highest layer."""
     added: dict[str, tuple[Layer, ...]] = {spec.kind: (), OVERLAY: ()}
     for key, given in entry.items():
         data = {} if given is None else given

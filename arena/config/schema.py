@@ -39,7 +39,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 """Draft that all editors support."""
 Schema = dict[str, Any]
 OWN = r"\.py:\w+$"
-"""Pattern of a part in a user's file, whose settings are unknown here."""
+"""Pattern of the name of a part in a user's file, whose settings are unknown."""
 WHOLE: Schema = {"$ref": "#"}
 """Schema of any settings of an experiment."""
 _JSON_NAME: Schema = TypeAdapter(Name).json_schema()
@@ -47,7 +47,7 @@ _OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}
 
 
 class Generator(GenerateJsonSchema):
-    """JSON Schema generator that can also encode defaults that are parts, such as estimators and losses."""
+    """JSON Schema generator that also encodes default values that are parts, such as estimators and losses."""
 
     def encode_default(self, dft: Any) -> Any:
         """Return a field's default as JSON data; a part becomes a dict with `kind`, `name` and `settings`."""
@@ -77,7 +77,7 @@ def schema_to_text(kind: str) -> str:
 
 
 def _make_experiment_schema() -> Schema:
-    """Return the schema of an experiment with all parts. No key that files or stages may override is required."""
+    """Return the schema of an experiment with all parts. Keys that other layers or stages may set are not required."""
     schema = Experiment.model_json_schema(schema_generator=Generator)
     schema.pop("required")
     definitions: Schema = schema["$defs"]
@@ -137,8 +137,8 @@ def _resolve_placeholders(schema: Any) -> Any:
     """Return the schema with every placeholder of a part replaced by a reference to its definition."""
     if isinstance(schema, dict):
         if PLACE in schema:
-            kept = {key: value for key, value in schema.items() if key in ("description", "default")}
-            return {**kept, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
+            annotations = {key: value for key, value in schema.items() if key in ("description", "default")}
+            return {**annotations, "allOf": [{"$ref": f"#/$defs/{schema[PLACE]}"}]}
         return {key: _resolve_placeholders(value) for key, value in schema.items()}
     return [_resolve_placeholders(item) for item in schema] if isinstance(schema, list) else schema
 

@@ -67,7 +67,7 @@ def require_mapping(layer: Layer) -> Layer:
 
 
 def is_pipeline(layers: Iterable[Layer]) -> bool:
-    """Return True if a layer has `stages`, so that the layers are a pipeline's and no single experiment's."""
+    """Return True if a layer has `stages`, so that the layers describe a pipeline."""
     return any(isinstance(layer.data, Mapping) and STAGES in layer.data for layer in layers)
 
 
@@ -80,7 +80,7 @@ def text_layer(source: str, text: str) -> Layer:
 
 
 def parse_game_options(assignments: Iterable[str]) -> dict[str, Any]:
-    """Parse the `A=B` assignments of `--option` into a game's options, values as YAML. ConfigError if malformed."""
+    """Parse the `A=B` assignments of `--option` into game options, values as YAML. Raises ConfigError if malformed."""
     options: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = (part.strip() for part in assignment.partition("="))
