@@ -45,8 +45,8 @@ def with_study(recipe: R, study: StudySpec) -> R:
 
 def with_changes(recipe: R, changed: Mapping[str, Any]) -> R:
     """Return a copy of the recipe with new values of top-level settings."""
-    made = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.with_changes(changed)
-    return cast(R, made)
+    copy = recipe.model_copy(update=changed) if isinstance(recipe, Experiment) else recipe.with_changes(changed)
+    return cast(R, copy)
 
 
 def anchor_recipe(recipe: R) -> R:
@@ -64,17 +64,17 @@ def experiments_by_stage(recipe: Recipe) -> dict[str, Experiment]:
     if isinstance(recipe, Experiment):
         return {"": recipe}
     stages = plan(recipe, Path(recipe.name), lambda text: None)
-    return {stage.spec.name: stage.made for stage in stages if isinstance(stage.made, Experiment)}
+    return {stage.spec.name: stage.composed for stage in stages if isinstance(stage.composed, Experiment)}
 
 
 def find_last_experiment(recipe: Recipe) -> Experiment:
     """Return the recipe's experiment, or that of a pipeline's last stage. Raises ConfigError if that one has none."""
     if isinstance(recipe, Experiment):
         return recipe
-    made = plan(recipe, Path(recipe.name), lambda text: None)[-1].made
-    if not isinstance(made, Experiment):
+    last = plan(recipe, Path(recipe.name), lambda text: None)[-1].composed
+    if not isinstance(last, Experiment):
         raise ConfigError(f"{recipe.name}: its last stage is no experiment, so a study cannot evaluate it")
-    return made
+    return last
 
 
 def get_last_stage_prefix(recipe: Recipe) -> str:

@@ -60,7 +60,7 @@ class PlannedStage:
     """Stage composed before any stage has run: its experiment or loop."""
 
     spec: StageSpec
-    made: Experiment | StageLoop
+    composed: Experiment | StageLoop
     defaults: Mapping[str, Any]
     """Default settings that depend on the policies' initial models. All other settings override them."""
     is_final: bool
@@ -83,16 +83,16 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
     for spec in pipeline.stages:
         composer = _StageComposer(pipeline, spec, earlier, note)
         with add_stage_name(spec.name):
-            made = composer.compose()
+            composed = composer.compose()
         is_final = not (composer.data_of or composer.weights_of & with_new_weights)
-        planned.append(PlannedStage(spec=spec, made=made, defaults=composer.defaults or {}, is_final=is_final))
+        planned.append(PlannedStage(spec=spec, composed=composed, defaults=composer.defaults or {}, is_final=is_final))
         folder = stage_folder(run, spec.number, spec.name)
-        if isinstance(made, Experiment):
-            playing = made.playing()
+        if isinstance(composed, Experiment):
+            playing = composed.playing()
             weights = {name: policy.model for name, policy in playing.items() if policy.train}
         else:
             initial = _find_models(merge_layers(pipeline.shared)) | earlier.newest
-            weights = {name: initial.get(name, str(path)) for name, path in made.weights(folder).items()}
+            weights = {name: initial.get(name, str(path)) for name, path in composed.weights(folder).items()}
             if weights.keys() - initial.keys():  # weights of a new kind, such as a reward model's
                 with_new_weights.add(spec.name)
         earlier = earlier.plus(spec.name, folder, weights)
@@ -147,14 +147,14 @@ class _StageComposer:
         resolved = replace(
             spec, settings=self._resolve_layers(spec.settings), overlay=self._resolve_layers(spec.overlay)
         )
-        made = self._make(resolved, seed)
-        if not isinstance(made, Mapping):
+        result = self._make(resolved, seed)
+        if not isinstance(result, Mapping):
             if spec.overlay:
                 raise locate_error(
                     spec.overlay[0], (), f"{spec.kind} makes no experiment, so these settings would change nothing"
                 )
-            return made
-        own = [Layer(f"the kind {spec.kind}", "", made)]
+            return result
+        own = [Layer(f"the kind {spec.kind}", "", result)]
         own += [*resolved.settings] if accepts_any_setting(PIPELINE_STAGE, spec.kind) else []
         own += resolved.overlay
         shared = [*self.pipeline.shared]

@@ -44,18 +44,18 @@ async def check_stage(stage: PlannedStage, announce: Callable[[str], None]) -> S
 
     `announce` is called with each slow step.
     """
-    if not isinstance(stage.made, Experiment) or not stage.is_final:
+    if not isinstance(stage.composed, Experiment) or not stage.is_final:
         return ()
-    auto = {name: value for name, value in _AUTO.items() if getattr(stage.made, name) == "auto"}
+    auto = {name: value for name, value in _AUTO.items() if getattr(stage.composed, name) == "auto"}
     with add_stage_name(stage.spec.name):
-        return (await preflight(stage.made.model_copy(update=auto), announce)).notes
+        return (await preflight(stage.composed.model_copy(update=auto), announce)).notes
 
 
 async def fit_settings(pipeline: Pipeline, planned: Sequence[PlannedStage]) -> dict[str, Any]:
     """Return the fastest values on this machine of the shared settings that are `auto`, the same for all stages."""
     shared = merge_layers(pipeline.shared)
     auto = {name: "auto" for name in _AUTO if shared.get(name, "auto" if name == "threads" else "") == "auto"}
-    experiment = next((stage.made for stage in planned if isinstance(stage.made, Experiment)), None)
+    experiment = next((stage.composed for stage in planned if isinstance(stage.composed, Experiment)), None)
     if not auto or experiment is None:
         return {}
     fitted = await compute(fit_to_machine, experiment.model_copy(update={**_AUTO, **auto}))

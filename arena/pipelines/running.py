@@ -43,7 +43,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     text = pipeline.with_changes(await fit_settings(pipeline, planned), find_model_folder).to_yaml()
     data = text_layer(str(folder / CONFIG), text).data
     running = _PipelineRun(folder, data, watcher)
-    experiments = [stage.made for stage in running.planned if isinstance(stage.made, Experiment)]
+    experiments = [stage.composed for stage in running.planned if isinstance(stage.composed, Experiment)]
     environment = describe_environment()
     environment |= {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
     copied, why = find_reusable_stages(reuse, data, environment) if reuse else ([], "")
@@ -129,22 +129,22 @@ class _PipelineRun:
         self._check_sources(planned)
         loading.reset()
         own_files.admit_code(self.folder, self.data, self.trusted)
-        made = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
-        if layers and not isinstance(made, Experiment):
+        composed = compose_stage(self.pipeline, planned, earlier, self.watcher.note)
+        if layers and not isinstance(composed, Experiment):
             raise ConfigError(f"stage {spec.name}: the settings of {spec.kind} cannot change now")
-        if layers and isinstance(made, Experiment):
-            made = with_overrides(Layer(made.name, "", experiment_to_plain(made)), layers)
-        self._announce(planned, made)
-        if isinstance(made, Experiment):
+        if layers and isinstance(composed, Experiment):
+            composed = with_overrides(Layer(composed.name, "", experiment_to_plain(composed)), layers)
+        self._announce(planned, composed)
+        if isinstance(composed, Experiment):
             with add_stage_name(spec.name):
-                await self._run_experiment(made, place, layers)
+                await self._run_experiment(composed, place, layers)
             newest = checkpoints.newest(place).folder / "policies"
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
             with lock_folder(make_folder(place)):
                 self._write_environment(place, spec)
-                await made.run(place, self.watcher)
-            weights = dict(made.weights(place))
+                await composed.run(place, self.watcher)
+            weights = dict(composed.weights(place))
         return write_stage_end(place, spec.kind, weights)
 
     async def _run_experiment(self, experiment: Experiment, place: Path, layers: Sequence[Layer]) -> None:
@@ -162,7 +162,7 @@ class _PipelineRun:
         """
         place, environment = self._get_folder(planned), FolderReader(self.folder).environment()
         has_begun = (place / CONFIG).exists()
-        if not has_begun or not isinstance(planned.made, Experiment):
+        if not has_begun or not isinstance(planned.composed, Experiment):
             own_files.require_unchanged(self.folder, environment.get(SOURCES, {}))
         if has_begun and (before := environment.get(FOLDER, str(self.folder))) != str(self.folder):
             raise ConfigError(
@@ -176,12 +176,12 @@ class _PipelineRun:
         environment = FolderReader(place).environment() if has_begun else describe_environment()
         write_environment(place, with_command(environment, {spec.kind: spec.data()}))
 
-    def _announce(self, planned: PlannedStage, made: Any) -> None:
+    def _announce(self, planned: PlannedStage, composed: Any) -> None:
         spec = planned.spec
         named_kind = spec.name if spec.name == spec.kind else f"{spec.name} ({spec.kind})"
         label = f"stage {spec.number} of {len(self.planned)}, {named_kind}"
         if isinstance(self.watcher, StageWatcher):
-            self.watcher.stage(label, spec.name, made.iterations if isinstance(made, Experiment) else 0)
+            self.watcher.stage(label, spec.name, composed.iterations if isinstance(composed, Experiment) else 0)
         else:
             self.watcher.phase(0, label)
 
