@@ -161,8 +161,9 @@ def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -
     show_line(console, format_game(results.game), "bold")
     rows = []
     for row in results.rows:
-        moved = results.difference(row, "success")
-        change = "–" if row is results.rows[0] else format_difference("success", moved, format_interval(moved))
+        difference = results.difference(row, "success")
+        is_first = row is results.rows[0]
+        change = "–" if is_first else format_difference("success", difference, format_interval(difference))
         cells = [format_interval(results.mean(row, "success")), change, format_interval(results.mean(row, "payoff"))]
         costs = [format_number(row.tokens, "{:.0f}"), format_number(row.turns, "{:.1f}")]
         rows.append([row.name, str(row.matches), *cells, *costs])

@@ -63,10 +63,10 @@ def parse_estimators(text: str) -> list[PartConfig]:
     from arena.credit.estimators import ESTIMATOR
     from arena.parts.part_config import PartConfig
 
-    listed = text if text.lstrip().startswith("[") else f"[{text}]"
+    as_list = text if text.lstrip().startswith("[") else f"[{text}]"
     try:
         return TypeAdapter(list[Annotated[PartConfig, ESTIMATOR]]).validate_python(
-            text_layer("--estimators", listed).data
+            text_layer("--estimators", as_list).data
         )
     except ValidationError as error:
         first = with_hints(error).errors(include_url=False)[0]

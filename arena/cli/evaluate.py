@@ -131,19 +131,19 @@ def eval_(
         return specs.Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
 
     if best_of:
-        others = {"--panel": panel, "--before": before, "--matches": matches}
-        selection.refuse_options(others, "does not go with --best-of")
+        forbidden = {"--panel": panel, "--before": before, "--matches": matches}
+        selection.refuse_options(forbidden, "does not go with --best-of")
         options = selection.BestOfOptions(
             n=best_of, games=games, against=opponents, options=option or [], split=split, by=split_names(by),
             judge=judge, reward_model=reward_model, decoding=split_names(decoding), deals=deals or selection.DEALS,
             seed=seed or 0,
         )  # fmt: skip
         return wait(selection.evaluate_best_of(shared, options, make_loader()))
-    others = {"--by": by, "--judge": judge, "--decoding": decoding}
-    selection.refuse_options(others, "needs --best-of, such as --best-of 16")
+    forbidden = {"--by": by, "--judge": judge, "--decoding": decoding}
+    selection.refuse_options(forbidden, "needs --best-of, such as --best-of 16")
     if panel:
-        others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        loaded = panels.load_adjusted_panel(panel, deals, seed, {**others, "--reward-model": reward_model})
+        forbidden = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
+        loaded = panels.load_adjusted_panel(panel, deals, seed, {**forbidden, "--reward-model": reward_model})
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")

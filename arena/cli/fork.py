@@ -131,13 +131,13 @@ def show(console: Console, forked: ForkResults) -> None:
     rows: list[list[Cell]] = []
     for name in forked.figures():
         logged, difference = forked.logged.get(name), forked.difference(name)
-        moved = (
+        formatted = (
             Text("–")
             if math.isnan(difference.estimate)
             else format_difference(name, difference, format_interval(difference))
         )
         means = [format_interval(forked.mean(arm, name)) for arm in (forked.unchanged, forked.forked)]
-        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, moved])
+        rows.append([printable(name), "–" if logged is None else f"{logged:.2f}", *means, formatted])
     show_table(console, ("", "logged", "as they were", "forked", "difference"), rows)
     for reason, count in forked.failed.items():
         show_line(console, f"! {count} attempts failed: {reason}", "yellow")

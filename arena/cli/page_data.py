@@ -50,7 +50,7 @@ def deal_facts(game: str, options: str, seed: int, acts: Iterable[tuple[str, str
 
 
 def find_marks(game: str, options: str, seed: int, acts: Iterable[tuple[str, str]]) -> list[list[Mark]]:
-    """Return, for each act, the places in images that it names. As `deal_facts`, but [] where that returns {}."""
+    """Return, by act, the places in images that it names. Takes what `deal_facts` takes; [] where that returns {}."""
     from arena.evaluate.deal_facts import replay_marks
 
     if game not in games.GAMES or SEAT_TOOLS in options:
@@ -71,8 +71,8 @@ def list_theory_values(game: str) -> Mapping[str, float]:
 def compare_estimators(run: Path, estimators: str, iteration: int, trust: bool = False) -> list[dict[str, Any]]:
     """Return an iteration's turns as rows: `match`, `turn`, `reward`, and an advantage under each estimator's name.
 
-    `estimators` is a list as for `arena credit`. Raises ConfigError for an unknown estimator, or one that the log does
-    not suffice for. Runs an event loop, so do not call it inside one.
+    `estimators` is a list as for `arena credit`. Raises ConfigError for an unknown estimator, or one that needs
+    more than the log. Runs an event loop, so do not call it inside one.
     """
     from arena.cli.credit import parse_estimators
     from arena.config.saved_config import load_experiment

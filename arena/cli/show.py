@@ -77,8 +77,8 @@ def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dic
     for change in comparisons:
         figures: list[Cell] = [_format_full_interval(change.last)]
         if change.difference:
-            moved = format_difference(change.name, change.difference, _format_full_interval(change.difference))
-            figures = [_format_full_interval(change.first), *figures, moved]
+            formatted = format_difference(change.name, change.difference, _format_full_interval(change.difference))
+            figures = [_format_full_interval(change.first), *figures, formatted]
         table.append([change.name, *figures, *(format_number(change.theory.get(s), "{:.2f}") for s in solutions)])
     title = f"{first} against {last} (95 % intervals; ≈ within noise)" if first != last else f"{last} (95 % intervals)"
     console.print()
@@ -205,8 +205,8 @@ def _read_message_text(message: Mapping[str, Any], match: str) -> str:
 def _describe_image(reader: RunReader, image: Mapping[str, Any]) -> str:
     """Return an image's hash, type, size and file, or that the file is missing."""
     path = reader.log.blobs.folder / image["hash"]
-    place = str(path) if reader.log.blobs.has(image["hash"]) else "not in log/blobs"
-    return f"{image['hash']} {image['media']} {image['width']}x{image['height']}: {place}"
+    location = str(path) if reader.log.blobs.has(image["hash"]) else "not in log/blobs"
+    return f"{image['hash']} {image['media']} {image['width']}x{image['height']}: {location}"
 
 
 def _format_policy(seat: Mapping[str, Any]) -> str:

@@ -123,9 +123,9 @@ def show_differences(console: Console, before: Sequence[Result], after: Sequence
             rows.append([others.get(_name_opponent(new), f"against {short[_name_opponent(new)]}")])
             shared = [name for name in (*GENERAL, *new.figures) if name in new.figures and name in old.figures]
             for name in dict.fromkeys(shared):
-                moved = compute_change(old, new, name)
+                change = compute_change(old, new, name)
                 cells = [f"  {NAMES.get(name, name)}", format_interval(old.mean(name)), format_interval(new.mean(name))]
-                rows.append([*cells, format_difference(name, moved, format_interval(moved))])
+                rows.append([*cells, format_difference(name, change, format_interval(change))])
         show_table(console, ("", "before", "after", "difference"), rows)
 
 

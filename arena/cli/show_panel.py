@@ -107,8 +107,8 @@ def _mean_payoff(evaluation: Evaluation) -> float | None:
 
 def _format_row(payoff: Comparison, rates: Sequence[str], has_best: bool) -> list[Cell]:
     before = [] if payoff.before is None else [format_interval(payoff.before)]
-    moved = payoff.difference
-    difference = [] if moved is None else [format_difference("payoff", moved, format_interval(moved))]
+    interval = payoff.difference
+    difference = [] if interval is None else [format_difference("payoff", interval, format_interval(interval))]
     return [
         *before,
         format_interval(payoff.after),

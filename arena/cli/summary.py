@@ -110,10 +110,11 @@ def _list_figures(rows: list[Row]) -> list[tuple[str, Figure]]:
     for game in games:
         sample = next(row for row in rows if row["game"] == game)
         title = f"{game}: " if len(games) > 1 else ""
-        own = [row for row in rows if row["game"] == game]
-        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != MEAN or not _is_zero_sum(own)]
+        game_rows = [row for row in rows if row["game"] == game]
+        hidden = MEAN if _is_zero_sum(game_rows) else ""
+        shown = [(name, figure) for name, figure in _list_game_figures(sample) if name != hidden]
         if len(sample["payoffs"]) > 1 and "deal" not in sample["report"] and not _has_no_rivals(sample):
-            met = sorted({name for row in own for name in find_opponents(row).values()})
+            met = sorted({name for row in game_rows for name in find_opponents(row).values()})
             shown = [*((f"win rate against {name}", _make_win_figure(name)) for name in met), *shown]
         figures += [(f"{title}{name}", _restrict_to_game(game, figure)) for name, figure in shown]
     return figures

@@ -165,10 +165,10 @@ class Experiment(Spec):
             self._forbid_games()
             return self
         for field in ("game", "seats"):
-            given = getattr(self, field) is not None
-            if self.tables is None and not given:
+            is_given = getattr(self, field) is not None
+            if self.tables is None and not is_given:
                 raise ConfigError(f"{field}: missing: give `game` and `seats`, or `tables` for several games")
-            if self.tables is not None and given:
+            if self.tables is not None and is_given:
                 raise ConfigError(
                     f"{field}: given together with `tables`: give one of the two (`{field}: null` removes this one)"
                 )
@@ -184,7 +184,7 @@ class Experiment(Spec):
         """Raise ConfigError if a setting needs a game, which this run lacks."""
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
-        if named := [*imitating, *(name for name, given in needing.items() if given)]:
+        if named := [*imitating, *(name for name, setting in needing.items() if setting)]:
             raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
 
     @model_validator(mode="after")
@@ -218,10 +218,10 @@ class Experiment(Spec):
         """Raise ConfigError unless the critic computes the values that estimators and other parts of credit need."""
         rule, by_critic = self.credit, list_critic_measures()
         values = frozenset[str]().union(*by_critic.values())
-        given = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
+        computed = by_critic[rule.critic.name] if rule.critic else frozenset[str]()
         for place, part in rule.parts():
             needed = part.needs & values
-            if needed - given:
+            if needed - computed:
                 fitting = " or ".join(name for name, gives in by_critic.items() if needed <= gives)
                 instead = f", not {rule.critic.name}" if rule.critic else ""
                 raise ConfigError(f"credit.{place}: {part.name} needs credit.critic: {fitting}{instead}")
@@ -232,7 +232,7 @@ class Experiment(Spec):
         """Check that each deal is played several times, as a group or by branches, if credit compares its matches."""
         alone = self.play.group == 1 and self.play.max_matches == self.play.matches
         judging = [part for place, part in self.credit.parts() if place != "transforms"]
-        for part in (inner for one in judging for inner in (one, *one.parts)):
+        for part in (inner for outer in judging for inner in (outer, *outer.parts)):
             by = part.with_defaults().settings.get("by") or ()
             if alone and "seed" in by:
                 raise ConfigError(
@@ -254,7 +254,7 @@ class Experiment(Spec):
                 wanted["credit.estimator: refuel"] = credit.estimator.name == "refuel"
                 wanted["credit.transforms: []"] = not credit.transforms
             wanted["learn.aggregate: turn_mean"] = learn.aggregate.name == "turn_mean"
-        if missing := [setting for setting, given in wanted.items() if not given]:
+        if missing := [setting for setting, is_set in wanted.items() if not is_set]:
             part = f"learn.loss: {learn.loss.name}" if of_pairs else "credit.estimator: refuel"
             raise ConfigError(f"{part} compares two replies in the same context: set {' and '.join(missing)}")
         return self

@@ -27,16 +27,16 @@ def parse_endpoints(assignments: Iterable[str]) -> dict[str, EndpointSpec]:
     `A=B` sets the server of `endpoint:MODEL`, whose name is ""; `NAME.A=B` sets a named one. Raises ConfigError for a
     malformed assignment or setting.
     """
-    given: dict[str, dict[str, Any]] = {}
+    settings_by_server: dict[str, dict[str, Any]] = {}
     for assignment in assignments:
-        place, equals, value = (part.strip() for part in assignment.partition("="))
-        name, dot, setting = place.rpartition(".")
+        key, equals, value = (part.strip() for part in assignment.partition("="))
+        name, dot, setting = key.rpartition(".")
         if not equals or bool(dot) != bool(re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", name)):
             example = "--endpoint url=http://localhost:8000/v1, or --endpoint NAME.url=…"
             raise ConfigError(f"--endpoint {assignment}: write A=B, such as {example}")
-        given.setdefault(name, {})[setting] = text_layer(f"--endpoint {place}", value).data
+        settings_by_server.setdefault(name, {})[setting] = text_layer(f"--endpoint {key}", value).data
     servers = {}
-    for name, settings in given.items():
+    for name, settings in settings_by_server.items():
         try:
             servers[name] = EndpointSpec.model_validate(settings)
         except ValidationError as error:
@@ -83,8 +83,8 @@ NANO_LR = 5e-4
 def find_nano_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default `learn.lr: NANO_LR` if all policies are nano models; else {}. All layers override it."""
     policies = settings.get("policies")
-    given = list(policies.values()) if isinstance(policies, Mapping) else []
-    models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in given]
+    specs = list(policies.values()) if isinstance(policies, Mapping) else []
+    models = [policy.get("model") if isinstance(policy, Mapping) else None for policy in specs]
     all_nano = bool(models) and all(isinstance(model, str) and _is_nano(model) for model in models)
     return {"learn": {"lr": NANO_LR}} if all_nano and isinstance(settings.get("learn", {}), Mapping) else {}
 
@@ -97,8 +97,8 @@ def _expand_preset(layer: Layer) -> Mapping[str, Any]:
     """Return the layer's settings with a preset in `learn.loss` expanded. The layer's other settings win."""
     if (preset := find_preset(layer.data, layer.source)) is None:
         return layer.data  # type: ignore[no-any-return]
-    beside = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
-    return {**layer.data, "learn": merge(preset.learn, beside, LearnSpec)}
+    others = {key: value for key, value in layer.data["learn"].items() if key != "loss"}
+    return {**layer.data, "learn": merge(preset.learn, others, LearnSpec)}
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], hint: Any = Experiment) -> dict[str, Any]:

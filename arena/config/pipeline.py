@@ -138,13 +138,13 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
     stages = _read_stages(layers[listing])
     for layer in layers[listing + 1 :]:
         stages = _override_stages(stages, layer)
-    tops = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
-    given = merge_layers(tops)
+    top_layers = [replace(layer, data={k: v for k, v in layer.data.items() if k != STAGES}) for layer in layers]
+    top_settings = merge_layers(top_layers)
     try:
-        head = Head.model_validate({name: given[name] for name in Head.model_fields if name in given})
+        head = Head.model_validate({name: top_settings[name] for name in Head.model_fields if name in top_settings})
     except ValidationError as error:
-        raise ConfigError(explain(error, tops, Head)) from None
-    shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in tops]
+        raise ConfigError(explain(error, top_layers, Head)) from None
+    shared = [replace(layer, data={k: v for k, v in layer.data.items() if k != "study"}) for layer in top_layers]
     return Pipeline(head=head, shared=tuple(shared), stages=tuple(stages))
 
 
@@ -164,45 +164,45 @@ def locate_error(layer: Layer, path: Sequence[str | int], problem: str) -> Confi
 
 def _read_stages(layer: Layer) -> list[StageSpec]:
     """Read a list of stages. Raises ConfigError for a malformed stage, or two with the same name."""
-    listed = layer.data[STAGES]
-    if not 1 <= len(listed) <= MAX_STAGES:
-        raise locate_error(layer, (STAGES,), f"{len(listed)} stages: a pipeline has 1 to {MAX_STAGES}")
+    entries = layer.data[STAGES]
+    if not 1 <= len(entries) <= MAX_STAGES:
+        raise locate_error(layer, (STAGES,), f"{len(entries)} stages: a pipeline has 1 to {MAX_STAGES}")
     stages: list[StageSpec] = []
-    for n, entry in enumerate(listed):
-        place = (STAGES, n)
-        spec = _read_stage(layer, place, {entry: None} if isinstance(entry, str) else entry, n + 1)
+    for n, entry in enumerate(entries):
+        path = (STAGES, n)
+        spec = _read_stage(layer, path, {entry: None} if isinstance(entry, str) else entry, n + 1)
         if spec.name in (other.name for other in stages):
-            raise locate_error(layer, place, f"a second stage with the name '{spec.name}': give one another `name`")
+            raise locate_error(layer, path, f"a second stage with the name '{spec.name}': give one another `name`")
         stages.append(spec)
     return stages
 
 
-def _read_stage(layer: Layer, place: tuple[str, int], entry: Any, number: int) -> StageSpec:
+def _read_stage(layer: Layer, path: tuple[str, int], entry: Any, number: int) -> StageSpec:
     """Read one entry of the list of stages. Raises ConfigError for a malformed one."""
     if not isinstance(entry, Mapping):
-        raise locate_error(layer, place, "a stage is its kind with settings, such as `play: {iterations: 5}`")
+        raise locate_error(layer, path, "a stage is its kind with settings, such as `play: {iterations: 5}`")
     kinds = [key for key in entry if key not in (NAME, OVERLAY)]
     if len(kinds) != 1:
         known = ", ".join(PIPELINE_STAGES)
         missing = f"the stage's kind is missing: one of {known}"
-        raise locate_error(layer, place, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
+        raise locate_error(layer, path, f"one kind belongs here, not {' and '.join(kinds)}" if kinds else missing)
     kind = kinds[0]
     try:
         part(PIPELINE_STAGE, kind)
     except ValueError as error:
         near = nearest(kind, PIPELINE_STAGES) or f" (there are: {', '.join(PIPELINE_STAGES)})"
         unknown = f"unknown kind of stage '{strict_yaml.escape_line(kind, 80)}'{near}"
-        raise locate_error(layer, (*place, kind), str(error) if ".py:" in kind else unknown) from None
+        raise locate_error(layer, (*path, kind), str(error) if ".py:" in kind else unknown) from None
     name = entry.get(NAME, kind.rpartition(":")[2])
     try:
         _NAME.validate_python(name)
     except ValidationError:
-        what = (
+        problem = (
             f"{strict_yaml.escape_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
         )
-        raise locate_error(layer, (*place, NAME), f"{what}, first a letter or digit") from None
+        raise locate_error(layer, (*path, NAME), f"{problem}, first a letter or digit") from None
     empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
-    return _with_layers(empty, layer, place, {key: value for key, value in entry.items() if key != NAME})
+    return _with_layers(empty, layer, path, {key: value for key, value in entry.items() if key != NAME})
 
 
 def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpec]:
@@ -220,25 +220,25 @@ def _override_stages(stages: Sequence[StageSpec], layer: Layer) -> list[StageSpe
             )
         kind = stages[known.index(name)].kind
         if not isinstance(entry, Mapping) or (wrong := [key for key in entry if key not in (kind, OVERLAY)]):
-            what = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
-            raise locate_error(layer, (STAGES, name), f"{what}: change the settings under {kind} or {OVERLAY}")
+            problem = f"no {wrong[0]} here" if isinstance(entry, Mapping) else "settings belong here"
+            raise locate_error(layer, (STAGES, name), f"{problem}: change the settings under {kind} or {OVERLAY}")
     return [
         _with_layers(spec, layer, (STAGES, spec.name), changed[spec.name]) if spec.name in changed else spec
         for spec in stages
     ]
 
 
-def _with_layers(spec: StageSpec, layer: Layer, place: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
+def _with_layers(spec: StageSpec, layer: Layer, path: tuple[str | int, ...], entry: Mapping[str, Any]) -> StageSpec:
     """Return the stage with the entry's settings, under its kind and `with`, added as the highest layer."""
     added: dict[str, tuple[Layer, ...]] = {spec.kind: (), OVERLAY: ()}
-    for key, given in entry.items():
-        data = {} if given is None else given
+    for key, value in entry.items():
+        data = {} if value is None else value
         if not isinstance(data, Mapping):
-            raise locate_error(layer, (*place, key), "a mapping of settings belongs here")
-        added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *place, key)),)
+            raise locate_error(layer, (*path, key), "a mapping of settings belongs here")
+        added[key] = (Layer(layer.source, layer.text, data, (*layer.at, *path, key)),)
     if added[OVERLAY] and accepts_any_setting(PIPELINE_STAGE, spec.kind):
         raise locate_error(
-            layer, (*place, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
+            layer, (*path, OVERLAY), f"{spec.kind} takes these settings itself: write them under {spec.kind}"
         )
     return replace(spec, settings=spec.settings + added[spec.kind], overlay=spec.overlay + added[OVERLAY])
 

@@ -27,10 +27,10 @@ def with_role_tools(experiment: Experiment) -> Experiment:
         roles = list_roles([experiment.roles] if experiment.roles else [])
     except RoleError:
         return experiment
-    found = [{seat: _with_tools(held, roles) for seat, held in table.seats.items()} for table in tables]
-    if all(seats == table.seats for seats, table in zip(found, tables, strict=True)):
+    new_seats = [{seat: _with_tools(spec, roles) for seat, spec in table.seats.items()} for table in tables]
+    if all(seats == table.seats for seats, table in zip(new_seats, tables, strict=True)):
         return experiment
-    changed = [table.model_copy(update={"seats": seats}) for seats, table in zip(found, tables, strict=True)]
+    changed = [table.model_copy(update={"seats": seats}) for seats, table in zip(new_seats, tables, strict=True)]
     return experiment.with_tables(changed)
 
 

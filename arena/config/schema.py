@@ -88,14 +88,14 @@ def _make_experiment_schema() -> Schema:
     for overridden in ("GameSpec", "PolicySpec", "SeatSpec"):
         definitions[overridden].pop("required")
     definitions[PIPELINE_STAGE.name] = _make_stage_schema(definitions.pop(PIPELINE_STAGE.plural))
-    listed = {
+    stage_list = {
         "type": "array",
         "items": {"$ref": f"#/$defs/{PIPELINE_STAGE.name}"},
         "minItems": 1,
         "maxItems": MAX_STAGES,
     }
     stages = "Stages of a pipeline, which run one after the other and share the other settings."
-    schema["properties"][STAGES] = {"description": stages, **listed}
+    schema["properties"][STAGES] = {"description": stages, **stage_list}
     definitions["EvaluateSpec"]["properties"]["panel"]["anyOf"].insert(0, _suggest(list_panels()))
     definitions["PanelGame"]["properties"]["name"] |= _suggest(games.CLASSES)
     definitions["GameSpec"]["properties"]["name"] |= _suggest(games.CLASSES)
@@ -129,8 +129,8 @@ def _make_part_schema(kind: Kind, settings: Schema) -> Schema:
 
 def _make_stage_schema(kinds: Schema) -> Schema:
     """Return the schema of a pipeline's stage: a kind with its settings, and its name and other settings beside it."""
-    beside = {"name": _JSON_NAME, "with": WHOLE}
-    return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | beside}]}
+    common = {"name": _JSON_NAME, "with": WHOLE}
+    return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | common}]}
 
 
 def _resolve_placeholders(schema: Any) -> Any:

@@ -67,24 +67,24 @@ def _check_holders(experiment: Experiment, spec: TableSpec, table: Table, prefix
 def _check_harnesses(experiment: Experiment, table: Table, prefix: str) -> None:
     """Raise ConfigError unless each agent program can be started and asks a policy that can answer it."""
     for seat, harness in table.harnesses.items():
-        place, name = f"{prefix}seats.{seat}.harness", table.holders[seat]
+        field, name = f"{prefix}seats.{seat}.harness", table.holders[seat]
         sampling = table.roles[seat].sampling
         if name not in experiment.policies:
-            raise ConfigError(f"{place}: an agent program asks a policy with weights, and '{name}' has none")
+            raise ConfigError(f"{field}: an agent program asks a policy with weights, and '{name}' has none")
         if sampling.selection or sampling.stop:
             rule = sampling.selection or "stop"
-            raise ConfigError(f"{place}: role {table.roles[seat].role}: sampling.{rule} is not supported")
+            raise ConfigError(f"{field}: role {table.roles[seat].role}: sampling.{rule} is not supported")
         if experiment.evaluate:
-            raise ConfigError(f"{place}: evaluations play roles, not agent programs: leave `evaluate` out")
+            raise ConfigError(f"{field}: evaluations play roles, not agent programs: leave `evaluate` out")
         if experiment.policies[name].imitate or experiment.learn.demonstrations or experiment.play.part("patch"):
-            raise ConfigError(f"{place}: an agent program has no scripted replies: leave out imitate and patches")
+            raise ConfigError(f"{field}: an agent program has no scripted replies: leave out imitate and patches")
         try:
             if not is_url(harness):
                 parse_command(harness)
         except HarnessError as error:
-            raise ConfigError(f"{place}: {error}") from None
+            raise ConfigError(f"{field}: {error}") from None
         if missing := [package for package in _list_packages(harness) if not find_spec(package)]:
-            raise ConfigError(f"{place}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
+            raise ConfigError(f"{field}: {missing[0]} is not installed: pip install 'arena-selfplay[serve,endpoint]'")
 
 
 def _list_packages(harness: str) -> list[str]:

@@ -220,12 +220,12 @@ class _StageComposer:
         if there is no earlier stage or trained policy of this name.
         """
         if stage not in self.earlier.folders:
-            others = {spec.name: spec.number for spec in self.pipeline.stages}
-            if stage in others:
-                which = "this stage" if others[stage] == self.spec.number else "a later stage"
+            numbers = {spec.name: spec.number for spec in self.pipeline.stages}
+            if stage in numbers:
+                which = "this stage" if numbers[stage] == self.spec.number else "a later stage"
                 raise ConfigError(f"{stage[:64]} is {which}: name an earlier one")
             known = ", ".join(self.earlier.folders) or "none"
-            raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, others)} (earlier stages: {known})")
+            raise ConfigError(f"there is no stage '{stage[:64]}'{nearest(stage, numbers)} (earlier stages: {known})")
         keys = [key for key in path if isinstance(key, str)]
         if keys and keys[-1] in DATA and policy is None:
             self.data_of.add(stage)
@@ -237,8 +237,8 @@ class _StageComposer:
         if wanted not in trained:
             if not trained:
                 raise ConfigError(f"stage {stage} trained no policy")
-            what = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
-            raise ConfigError(f"stage {stage} {what} (it trained: {', '.join(trained)})")
+            problem = f"trained no policy '{policy[:64]}'" if policy else f"trained {len(trained)} policies: name one"
+            raise ConfigError(f"stage {stage} {problem} (it trained: {', '.join(trained)})")
         run = self.earlier.folders[stage]
         if keys[:1] == ["evaluate"] and keys[-1] != "reward_model" and (run / CONFIG).is_file():
             return f"{run}:{wanted}"  # an opponent keeps the role that it learned in

@@ -45,11 +45,11 @@ def find_reusable_stages(
             return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"
     equal = count_equal_stages(saved, data)
     folders = [stage_folder(source, n + 1, stage["name"]) for n, stage in enumerate(saved[STAGES][:equal])]
-    ended = [*takewhile(read_stage_end, folders)]
-    if len(ended) < equal:
-        return ended, f"{folders[len(ended)].name} has not ended there"
+    finished = [*takewhile(read_stage_end, folders)]
+    if len(finished) < equal:
+        return finished, f"{folders[len(finished)].name} has not ended there"
     changes = list_differences(_index_by_stage(saved), _index_by_stage(data))
-    return ended, f"settings differ: {changes[0]}" if changes else ""
+    return finished, f"settings differ: {changes[0]}" if changes else ""
 
 
 def _read_settings(source: Path, environment: Mapping[str, Any]) -> Mapping[str, Any]:

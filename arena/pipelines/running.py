@@ -46,7 +46,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
     experiments = [stage.composed for stage in running.planned if isinstance(stage.composed, Experiment)]
     environment = describe_environment()
     environment |= {SOURCES: own_files.hash_sources(experiments, data), FOLDER: str(running.folder)}
-    copied, why = find_reusable_stages(reuse, data, environment) if reuse else ([], "")
+    copied, reason = find_reusable_stages(reuse, data, environment) if reuse else ([], "")
     create_folder(folder, text, with_command(environment, data), empty_folder=STAGES)
     own_files.trust_code(data)
     for experiment in experiments:
@@ -57,7 +57,7 @@ async def start_pipeline(pipeline: Pipeline, out: Path | None, watcher: Watcher,
         if reuse:
             copy_stages(copied, reuse, running.folder)
             names = ", ".join(stage.name for stage in copied) or "no stage"
-            watcher.note(f"copied from {reuse}: {names}{why and f'; {why}'}")
+            watcher.note(f"copied from {reuse}: {names}{reason and f'; {reason}'}")
         await running.run()
     return folder
 
@@ -123,7 +123,7 @@ class _PipelineRun:
 
     async def _run_stage(self, planned: PlannedStage, earlier: EarlierStages, layers: Sequence[Layer]) -> StageEnd:
         """Run a stage from the results of the earlier ones, write its `done.json`, and return its results."""
-        spec, place = planned.spec, self._get_folder(planned)
+        spec, run_folder = planned.spec, self._get_folder(planned)
         for folder in earlier.folders.values():
             read_stage_end(folder)
         self._check_sources(planned)
@@ -137,44 +137,44 @@ class _PipelineRun:
         self._announce(planned, composed)
         if isinstance(composed, Experiment):
             with add_stage_name(spec.name):
-                await self._run_experiment(composed, place, layers)
-            newest = checkpoints.newest(place).folder / "policies"
+                await self._run_experiment(composed, run_folder, layers)
+            newest = checkpoints.newest(run_folder).folder / "policies"
             weights = {folder.name: folder for folder in sorted(newest.iterdir())} if newest.is_dir() else {}
         else:
-            with lock_folder(make_folder(place)):
-                self._write_environment(place, spec)
-                await composed.run(place, self.watcher)
-            weights = dict(composed.weights(place))
-        return write_stage_end(place, spec.kind, weights)
+            with lock_folder(make_folder(run_folder)):
+                self._write_environment(run_folder, spec)
+                await composed.run(run_folder, self.watcher)
+            weights = dict(composed.weights(run_folder))
+        return write_stage_end(run_folder, spec.kind, weights)
 
-    async def _run_experiment(self, experiment: Experiment, place: Path, layers: Sequence[Layer]) -> None:
-        if (place / CONFIG).exists():
-            await resume_run(place, self.watcher, layers, self.trusted)
+    async def _run_experiment(self, experiment: Experiment, run_folder: Path, layers: Sequence[Layer]) -> None:
+        if (run_folder / CONFIG).exists():
+            await resume_run(run_folder, self.watcher, layers, self.trusted)
             return
         own_files.admit_servers(self.folder, find_used_servers(experiment), experiment.servers(), self.trusted)
         own_files.admit_harnesses(self.folder, experiment, experiment, self.trusted)
-        await start_checked(experiment, place, self.watcher, is_stage=True)
+        await start_checked(experiment, run_folder, self.watcher, is_stage=True)
 
     def _check_sources(self, planned: PlannedStage) -> None:
         """Raise ConfigError if files that stages name were edited, or if the pipeline was moved during this stage.
 
         Edits are ignored if the stage is an experiment that has begun: it has its own copies and hashes of files.
         """
-        place, environment = self._get_folder(planned), FolderReader(self.folder).environment()
-        has_begun = (place / CONFIG).exists()
+        run_folder, environment = self._get_folder(planned), FolderReader(self.folder).environment()
+        has_begun = (run_folder / CONFIG).exists()
         if not has_begun or not isinstance(planned.composed, Experiment):
             own_files.require_unchanged(self.folder, environment.get(SOURCES, {}))
         if has_begun and (before := environment.get(FOLDER, str(self.folder))) != str(self.folder):
             raise ConfigError(
                 f"{self.folder} was moved from {before} during stage {planned.spec.name}, which reads folders there: "
-                f"move it back, or remove {place} to begin that stage again"
+                f"move it back, or remove {run_folder} to begin that stage again"
             )
 
-    def _write_environment(self, place: Path, spec: StageSpec) -> None:
+    def _write_environment(self, run_folder: Path, spec: StageSpec) -> None:
         """Write the `environment.json` of a stage with a loop of its own, or add this command to it."""
-        has_begun = (place / CONFIG).exists()
-        environment = FolderReader(place).environment() if has_begun else describe_environment()
-        write_environment(place, with_command(environment, {spec.kind: spec.data()}))
+        has_begun = (run_folder / CONFIG).exists()
+        environment = FolderReader(run_folder).environment() if has_begun else describe_environment()
+        write_environment(run_folder, with_command(environment, {spec.kind: spec.data()}))
 
     def _announce(self, planned: PlannedStage, composed: Any) -> None:
         spec = planned.spec

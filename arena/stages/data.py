@@ -105,7 +105,7 @@ def _make_source(
     context: StageContext, data: Any, rows: str, policy: str, epochs: int, batch: int, held_out: float
 ) -> dict[str, Any]:
     """Return the settings `source`. `rows` (chats or pairs) is what to export from the matches if `data` is a run."""
-    run, where = (data.run, data.where) if isinstance(data, Matches) else (data, "")
+    run, condition = (data.run, data.where) if isinstance(data, Matches) else (data, "")
     if run.startswith("stage:"):
         stage = run.removeprefix("stage:")
         if stage not in context.folders:
@@ -115,7 +115,7 @@ def _make_source(
     if isinstance(data, Matches) or run in stages or (Path(run) / CONFIG).is_file():
         chats = data if isinstance(data, Chats) else Chats(run=run)
         policies = chats.policies or [policy]
-        data = {"run": run, "where": where, "rows": "texts" if chats.as_texts else rows, "policies": policies}
+        data = {"run": run, "where": condition, "rows": "texts" if chats.as_texts else rows, "policies": policies}
     return {"data": data, "epochs": epochs, "batch": batch, "held_out": held_out}
 
 

@@ -46,8 +46,8 @@ def offline(
     this pipeline's. `start: base` trains the weights that the shared settings name, not those of the newest stage.
     Raises ConfigError for settings that the method does not use.
     """
-    given = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
-    if unused := [name for name, value in given.items() if value is not None and method not in _METHODS[name]]:
+    optional = {"best": best, "at_least": at_least, "beta": beta, "gamma": gamma, "expectile": expectile}
+    if unused := [name for name, value in optional.items() if value is not None and method not in _METHODS[name]]:
         raise ConfigError(
             f"method {method} does not use `{unused[0]}`, which is for {' and '.join(_METHODS[unused[0]])}"
         )

@@ -31,7 +31,7 @@ def fingerprint_files(run: Path, iteration: int, known: Mapping[str, dict[str, A
     The files in `APPEND_ONLY` are included as they are now. Logs with a fingerprint in `known` are not hashed again.
     """
     files = [(p.name, parse_log_name(p.name)) for p in (run / "log").glob("*.parquet")]
-    names = [f"log/{name}" for name, own in files if own and own[0] <= iteration]
+    names = [f"log/{name}" for name, parsed in files if parsed and parsed[0] <= iteration]
     found = {name: known.get(name) or fingerprint(run / name) for name in sorted(names)}
     return found | {name: fingerprint(run / name) for name in APPEND_ONLY if (run / name).exists()}
 

@@ -84,9 +84,9 @@ def _refuse_taken(to: Path) -> None:
 
 def _remove_leftovers(to: Path) -> None:
     """Delete temporary folders that killed exports to `to` left over a day ago. No export runs that long."""
-    for left in to.parent.glob(f".{escape(to.name)}.exporting*"):
+    for leftover in to.parent.glob(f".{escape(to.name)}.exporting*"):
         with suppress(OSError):
-            if left.is_symlink():
-                left.unlink()
-            elif time() - left.stat().st_mtime > DAY:
-                shutil.rmtree(left, ignore_errors=True)
+            if leftover.is_symlink():
+                leftover.unlink()
+            elif time() - leftover.stat().st_mtime > DAY:
+                shutil.rmtree(leftover, ignore_errors=True)

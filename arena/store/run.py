@@ -136,9 +136,9 @@ class RunFolder:
             raise StoreError(f"no checkpoint is intact ({damaged[0]}): restore one, or remove {folder} to begin again")
         done, logged = newest.iteration if newest else 0, max(self.log.iterations(), default=0)
         if done == 0 and logged > 2 * every + ahead:
-            why = f"intact ({damaged[0]})" if damaged else "there"
+            state = f"intact ({damaged[0]})" if damaged else "there"
             raise StoreError(
-                f"{self.path} has played {logged} iterations, and none of their checkpoints is {why}: "
+                f"{self.path} has played {logged} iterations, and none of their checkpoints is {state}: "
                 "restore one from a copy, or start a new run"
             )
         for damage in damaged:

@@ -88,12 +88,12 @@ def resolve_newest_run(path: Path) -> Path:
 
 def write_stage_end(stage: Path, kind: str, weights: Mapping[str, Path]) -> StageEnd:
     """Write the stage's `done.json`, with the hashes of these weights folders below `stage`, and return the results."""
-    listed = {
+    entries = {
         policy: {"folder": folder.relative_to(stage).as_posix(), "files": _fingerprints(folder)}
         for policy, folder in weights.items()
     }
     metrics = read_metrics(stage / METRICS)
-    body = to_plain({"kind": kind, "weights": listed, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
+    body = to_plain({"kind": kind, "weights": entries, "metrics": metrics[-1] if metrics else {}}, DONE, gaps=True)
     write_atomic(stage / DONE, json.dumps({**body, SEAL: digest(body)}, indent=1) + "\n")
     return StageEnd(weights, body["metrics"])
 
@@ -106,11 +106,11 @@ def read_stage_end(stage: Path) -> StageEnd | None:
     if (body := read_done(stage)) is None:
         return None
     weights = {}
-    for policy, listed in body["weights"].items():
-        folder = join_inside(stage, listed["folder"])
+    for policy, entry in body["weights"].items():
+        folder = join_inside(stage, entry["folder"])
         with explain_errors(folder, "reading"):
             files = _fingerprints(folder) if folder.is_dir() else {}
-        changed = sorted({n for n in {*files, *listed["files"]} if files.get(n) != listed["files"].get(n)})
+        changed = sorted({n for n in {*files, *entry["files"]} if files.get(n) != entry["files"].get(n)})
         if changed:
             damage = f"{folder / changed[0]} is {'missing' if changed[0] not in files else 'not as it was written'}"
             raise StoreError(f"{damage}, and later stages start from it: restore it from a copy, or start a new run")
@@ -130,8 +130,7 @@ def read_done(stage: Path) -> dict[str, Any] | None:
         body = json.loads(text)
         is_intact = body.pop(SEAL, None) == digest(body)
         is_intact = is_intact and all(
-            isinstance(listed["folder"], str) and isinstance(listed["files"], dict)
-            for listed in body["weights"].values()
+            isinstance(entry["folder"], str) and isinstance(entry["files"], dict) for entry in body["weights"].values()
         )
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         is_intact = False

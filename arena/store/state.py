@@ -172,5 +172,5 @@ def blame_checkpoint(checkpoint: Checkpoint | None) -> Iterator[None]:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         if checkpoint is None:
             raise
-        why = f"{type(error).__name__}: {error}"[:200]
-        raise StoreError(f"{checkpoint.folder} cannot be resumed from: {why}: restore it from a copy") from None
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise StoreError(f"{checkpoint.folder} cannot be resumed from: {reason}: restore it from a copy") from None
