@@ -301,7 +301,7 @@ def _parse_report(text: str) -> dict[str, Any]:
     except ValueError:
         report = None
     if not isinstance(report, dict):
-        raise LogError("a match's report is no JSON object: restore the log from a copy")
+        raise LogError("a match's report is not a JSON object: restore the log from a copy")
     return report
 
 

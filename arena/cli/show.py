@@ -94,7 +94,7 @@ def show_strength(
 ) -> None:
     """Print the first and last exact exploitability by game.
 
-    Also explains why payoffs are no measure of strength in `uninformative` games, and win rates in games
+    Also explains why payoffs do not measure strength in `uninformative` games, and win rates in games
     `without_rivals`.
     """
     for game, (first, last) in exploitability.items():
@@ -109,7 +109,7 @@ def show_strength(
         if game not in exploitability
     ]
     reasons += [
-        f"{game}: its seats are no rivals, so a win rate would say nothing: compare payoffs and figures"
+        f"{game}: its seats are not rivals, so a win rate is not meaningful: compare payoffs and figures"
         for game in without_rivals
     ]
     for reason in reasons:

@@ -94,12 +94,12 @@ def show_results(console: Console, results: Sequence[Result]) -> None:
 
 
 def explain_no_win_rate(results: Sequence[Result]) -> str:
-    """Return why a game whose seats are no rivals has no win rate; "" for other games."""
+    """Return why a game whose seats are not rivals has no win rate; "" for other games."""
     game = make_game(results[0].game)
     if game.rivals or len(results[0].seats) < 2:
         return ""
     seats = " and ".join(results[0].seats)
-    return f"{seats} are no rivals: a win rate would say nothing here, compare payoffs and the game's figures"
+    return f"{seats} are not rivals, so a win rate is not meaningful: compare payoffs and the game's figures"
 
 
 GENERAL = ("payoff", "win", "invalid")

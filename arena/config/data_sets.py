@@ -63,7 +63,7 @@ def _with_demonstrations(experiment: Experiment, announce: Callable[[str], None]
 def _open_checked(
     path: Path, sha256: str | None, field: str, announce: Callable[[str], None], units: UnitsSpec | None = None
 ) -> DataSet:
-    """Return a data set, with closed files, after validating all rows and, with `units`, how their replies split."""
+    """Validate all rows of a data set, and with `units` the split of their replies. Return it with closed files."""
     rows = open_data(path, sha256, field)
     try:
         if units and rows.kind != "chats":

@@ -65,12 +65,12 @@ def compose(layers: Iterable[Layer]) -> Experiment:
 def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
     """Merge the settings of all layers, later over earlier, and expand presets. Does not validate them.
 
-    Raises ConfigError for a layer that is no mapping.
+    Raises ConfigError for a layer that is not a mapping.
     """
     settings: dict[str, Any] = {}
     for layer in layers:
         require_mapping(layer)
-        # `tables` replaces `game` and `seats`, and the other way round.
+        # `tables` replaces `game` and `seats`, and vice versa.
         lower = ("game", "seats") if "tables" in layer.data else ("tables",) if "game" in layer.data else ()
         settings = merge({key: value for key, value in settings.items() if key not in lower}, _expand_preset(layer))
     return settings
@@ -140,7 +140,7 @@ def _find_inner_hint(hint: Any, key: str) -> tuple[bool, Any]:
 
 
 def explain(error: ValidationError, stack: Sequence[Layer], model: type[BaseModel] = Experiment) -> str:
-    """Return the error in one line, with the source and line of the last layer that sets the wrong field.
+    """Return the error in one line, with the source and line of the last layer that sets the invalid field.
 
     `model` is the validated class. Raises ConfigError instead for an entry with a misspelt key.
     """

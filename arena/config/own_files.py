@@ -33,7 +33,7 @@ FILES = "files"
 """Key of a run's environment: for each file name in the config, its copy's path, its hash and its original path."""
 
 
-def gather(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
+def read_named_files(experiment: Experiment) -> tuple[dict[str, bytes], dict[str, dict[str, str]]]:
     """Read the files that the experiment names (roles, games, parts, data), to copy them into a new run folder.
 
     Returns the contents by path within the folder, and the record for the environment's key `FILES`. Writes nothing.

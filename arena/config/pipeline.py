@@ -197,10 +197,9 @@ def _read_stage(layer: Layer, path: tuple[str, int], entry: Any, number: int) ->
     try:
         _NAME.validate_python(name)
     except ValidationError:
-        problem = (
-            f"{strict_yaml.escape_line(repr(name), 80)} is no name: use at most 64 lower-case letters, digits, - and _"
-        )
-        raise locate_error(layer, (*path, NAME), f"{problem}, first a letter or digit") from None
+        rule = "use at most 64 lower-case letters, digits, - and _, first a letter or digit"
+        problem = f"{strict_yaml.escape_line(repr(name), 80)} is not a valid name: {rule}"
+        raise locate_error(layer, (*path, NAME), problem) from None
     empty = StageSpec(number=number, name=name, kind=kind, settings=(), overlay=())
     return _with_layers(empty, layer, path, {key: value for key, value in entry.items() if key != NAME})
 

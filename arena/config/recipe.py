@@ -73,7 +73,7 @@ def find_last_experiment(recipe: Recipe) -> Experiment:
         return recipe
     last = plan(recipe, Path(recipe.name), lambda text: None)[-1].composed
     if not isinstance(last, Experiment):
-        raise ConfigError(f"{recipe.name}: its last stage is no experiment, so a study cannot evaluate it")
+        raise ConfigError(f"{recipe.name}: its last stage is not an experiment, so a study cannot evaluate it")
     return last
 
 

@@ -110,7 +110,7 @@ def _suggest(names: Any) -> Schema:
 
 
 def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
-    """Return the schema of a part's settings, which may be null; add the definitions it refers to to `definitions`."""
+    """Return the schema of a part's settings, which may be null, and add its definitions to `definitions`."""
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)

@@ -42,7 +42,7 @@ def recipe_layer(name: str) -> Layer:
 
 
 def file_layer(path: Path) -> Layer:
-    """Load a YAML file of settings. Raises ConfigError if it cannot be read or is no mapping."""
+    """Load a YAML file of settings. Raises ConfigError if it cannot be read or is not a mapping."""
     try:
         text = strict_yaml.read_text(path)
         return require_mapping(Layer(str(path), text, strict_yaml.load(text, str(path))))

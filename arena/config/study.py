@@ -51,7 +51,7 @@ class GaugeSpec(BaseModel):
 
 
 class RoomSpec(BaseModel):
-    """Check that the environment can separate the arms: they neither all reach the maximum nor all end alike."""
+    """Check that the environment can separate the arms. It cannot if all arms reach the maximum or end alike."""
 
     model_config = STRICT
 

@@ -33,10 +33,10 @@ def find_reusable_stages(
     """Return the folders of the finished stages of `source` that a new pipeline can copy, and the reason for no more.
 
     `data` are the new pipeline's settings, and `environment` is its environment. The reason is "" if all stages can be
-    copied. Raises ConfigError if `source` is no pipeline or was edited, and StoreError if a stage was changed.
+    copied. Raises ConfigError if `source` is not a pipeline or was edited, and StoreError if a stage was changed.
     """
     if not is_pipeline(source):
-        raise ConfigError(f"--reuse: {source} is no pipeline, so it has no stages to copy")
+        raise ConfigError(f"--reuse: {source} is not a pipeline, so it has no stages to copy")
     source_environment = FolderReader(source).environment()
     saved = _read_settings(source, source_environment)
     for key in _SAME:
@@ -106,7 +106,7 @@ def _replace_prefix(value: Any, before: str, now: str) -> Any:
 def _require_plain_files(stage: Path) -> None:
     for path in sorted(stage.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise StoreError(f"{path} is no plain file: remove it, or run without --reuse")
+            raise StoreError(f"{path} is not a plain file: remove it, or run without --reuse")
 
 
 def _index_by_stage(data: Mapping[str, Any]) -> dict[str, Any]:

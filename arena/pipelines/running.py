@@ -72,7 +72,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     check_alone()
     loading.reset()
     if (folder := pipeline_of(path)) is None:
-        raise StoreError(f"{path} is no pipeline and no stage of one")
+        raise StoreError(f"{path} is not a pipeline or a stage of one")
     with _explain_interrupts(folder), lock_folder(folder):
         data = load_pipeline_settings(folder, trusted)
         environment = FolderReader(folder).environment()

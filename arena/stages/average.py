@@ -1,4 +1,4 @@
-"""Stage kind `average`: merge policies that earlier stages trained from the same weights into their mean."""
+"""Stage kind `average`: average the weights of policies that earlier stages trained from the same initial weights."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _read(path: Path) -> Fingerprints:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         is_valid = False
     if not is_valid or not isinstance(found, dict):
-        raise StoreError(f"{path} is no list of contents: restore it from a copy")
+        raise StoreError(f"{path} is not a list of contents: restore it from a copy")
     return found
 
 

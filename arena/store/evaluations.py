@@ -64,16 +64,17 @@ class Evaluation(BaseModel):
 
 
 def read_evaluations(run: Path) -> list[Evaluation]:
-    """Return the run's evaluations, oldest first; [] if it has none. Raises LogError for a line that is no evaluation.
+    """Return the run's evaluations, oldest first; [] if it has none.
 
-    If several have the same iteration and key, only the last is returned.
+    If several have the same iteration and key, only the last is returned. Raises LogError for a line that is not an
+    evaluation.
     """
     path, found = run / PANEL, dict[tuple[int | None, str], Evaluation]()
     for number, row in enumerate(read_lines(path), start=1):
         try:
             evaluation = Evaluation.model_validate(row)
         except ValidationError:
-            raise LogError(f"{path}:{number}: this line is no evaluation: restore the file from a copy") from None
+            raise LogError(f"{path}:{number}: this line is not an evaluation: restore the file from a copy") from None
         found[evaluation.iteration, evaluation.key] = evaluation
     return list(found.values())
 

@@ -150,7 +150,7 @@ def read_failures(run: Path) -> tuple[list[FailedMatch], dict[int, int]]:
             else:
                 failed.append(FailedMatch.model_validate(row))
         except ValidationError:
-            raise _add_advice(LogError(f"{path}:{number}: this line is no failed match")) from None
+            raise _add_advice(LogError(f"{path}:{number}: this line is not a failed match")) from None
     return failed, dict(more)
 
 

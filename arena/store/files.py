@@ -63,7 +63,7 @@ def require_regular_file(path: Path) -> None:
     with explain_errors(path, "reading"), suppress(FileNotFoundError):
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise StoreError(f"{path} is no file: remove it")
+            raise StoreError(f"{path} is not a regular file: remove it")
         if found.st_nlink > 1:
             raise StoreError(f"{path} is hard-linked to another file, which would change, too: replace it by a copy")
 

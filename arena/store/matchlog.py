@@ -37,8 +37,8 @@ class MatchLog:
     def extend(self, records: Sequence[MatchRecord]) -> None:
         """Append matches to the open logs of their iterations, and sync each log once. Images are stored first.
 
-        On an error, none of an iteration's matches is written. Raises RecordError for values that no log can hold, and
-        StoreError for a sealed iteration or a failure of the disk.
+        On an error, none of an iteration's matches is written. Raises RecordError for values that the log cannot hold,
+        and StoreError for a sealed iteration or a failure of the disk.
         """
         lines = [(record.iteration, _with_version(record.to_line())) for record in records]
         self._reader.blobs.put_all({name: data for record in records for name, data in record.pictures.items()})

@@ -38,7 +38,7 @@ def schema_kind(name: str) -> Kind:
 
 
 PICTURE = Kind("picture that Arena drew", b"tEXtSoftware\0arena")
-REPORT = Kind("arena report", b"<!-- arena report -->")
+REPORT = Kind("report of Arena", b"<!-- arena report -->")
 RECORDS = Kind("file of match records", b'{"id": "')
 
 
@@ -59,12 +59,12 @@ def require_output(option: str, path: Path | None, kind: Kind) -> None:
     except (OSError, ValueError) as error:
         raise ConfigError(f"{argument} cannot be written: {getattr(error, 'strerror', error)}") from None
     if not stat.S_ISREG(found):
-        kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "no regular file"
+        kind_of_path = "a folder" if stat.S_ISDIR(found) else "a link" if stat.S_ISLNK(found) else "not a regular file"
         raise ConfigError(f"{argument} cannot be written: it is {kind_of_path}; give the name of a file")
     with explain_errors(path, "reading"), open_plain(path) as file:
         head = file.read(HEAD)
     if head and kind.signature not in head:
-        raise ConfigError(f"{argument} exists and is no {kind.label}: choose another name, or remove it")
+        raise ConfigError(f"{argument} exists and is not a {kind.label}: choose another name, or remove it")
 
 
 def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
@@ -76,7 +76,7 @@ def write_output(option: str, path: Path, kind: Kind, data: bytes) -> None:
     if kind is PICTURE:
         data = _add_signature(data)
     if kind.signature not in data[:HEAD]:
-        raise ValueError(f"{path}: this is no {kind.label}")
+        raise ValueError(f"{path}: this is not a {kind.label}")
     write_atomic(path, data)
 
 

@@ -238,7 +238,7 @@ class RunReader(FolderReader):
     """Reader of a run folder: config, environment, matches, credit and metrics."""
 
     def __init__(self, path: str | Path) -> None:
-        """Prepare to read the run at `path`. Raises StoreError if it is no run folder."""
+        """Prepare to read the run at `path`. Raises StoreError if it is not a run folder."""
         super().__init__(require_run(Path(path)))
         self.log = LogReader(self.path / "log")
 

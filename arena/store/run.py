@@ -39,7 +39,7 @@ class MetricsLog:
         Raises ValueError unless the row has an integer `iteration`.
         """
         if not isinstance(row.get("iteration"), int):
-            raise ValueError("a row of metrics needs its iteration, a whole number")
+            raise ValueError("a row of metrics needs an integer `iteration`")
         with LineWriter(self.path) as writer:
             writer.append(to_plain(row, "metrics", gaps=True))
 
@@ -65,9 +65,9 @@ class RunFolder:
     """Writer of a run folder, with parts `log`, `metrics`, `evaluations` and `failures`. Callers must hold `lock()`."""
 
     def __init__(self, path: Path) -> None:
-        """Open the run at `path` and resolve the path. Raises StoreError if it is no run folder.
+        """Open the run at `path` and resolve the path. Raises StoreError if it is not a run folder.
 
-        Other processes have other working directories, and the link `runs/latest` changes.
+        An absolute path is needed because other processes have other working directories and `runs/latest` may change.
         """
         self.path = path = require_run(path).resolve()
         self.reader = RunReader(path)
@@ -80,7 +80,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunFolder":
-        """Open the run at `path` for writing. Raises StoreError if it is no run folder."""
+        """Open the run at `path` for writing. Raises StoreError if it is not a run folder."""
         return cls(Path(path))
 
     @classmethod
@@ -101,7 +101,7 @@ class RunFolder:
         return lock_folder(self.path)
 
     def checkpoint(self, iteration: int, fill: Callable[[Path], None]) -> Checkpoint:
-        """Write and return an iteration's checkpoint: the state, by `fill`, and hashes of logs and metrics so far."""
+        """Write and return an iteration's checkpoint, with the state from `fill` and hashes of all logs and metrics."""
 
         def fill_with_contents(folder: Path) -> None:
             fill(folder)
@@ -111,7 +111,7 @@ class RunFolder:
         return checkpoints.write(self.path, iteration, fill_with_contents)
 
     def newest_valid(self, on_skip: Callable[[str], None] = lambda why: None) -> Checkpoint | None:
-        """Return the newest checkpoint that is intact and whose listed logs and metrics are; None if there is none.
+        """Return the newest checkpoint that is intact, with all logs and metrics that it lists; None if there is none.
 
         Calls `on_skip` with the reason for each newer checkpoint.
         """
@@ -168,7 +168,7 @@ def create_folder(
     files: Mapping[str, bytes] = NO_FILES,
     empty_folder: str = "",
 ) -> None:
-    """Create the folder of a run or pipeline with config, environment, and `files` (content by path below `COPIED`).
+    """Create the folder of a run or pipeline with config, environment, and `files` (content by path in `COPIED`).
 
     `empty_folder` names an empty folder to create in it. The environment is stored with its hash, to detect changes.
     Raises StoreError if the folder is in use or not empty.

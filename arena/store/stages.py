@@ -52,7 +52,7 @@ def pipeline_of(path: Path) -> Path | None:
     """Return the pipeline of which `path` is the folder or the folder of a stage; None for any other path."""
     try:
         path = path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
+    except (OSError, RuntimeError):  # circular links
         return None
     return next((folder for folder in (path, path.parent.parent) if _contains(folder, path)), None)
 
@@ -70,7 +70,7 @@ def find_begun_stages(run: Path) -> list[Path]:
 
 
 def count_ended(run: Path) -> int:
-    """Return the number of a pipeline's finished stages; 0 if the folder is no pipeline's."""
+    """Return the number of a pipeline's finished stages; 0 if the folder is not a pipeline's."""
     return len(list((run / STAGES).glob(f"*/{DONE}")))
 
 

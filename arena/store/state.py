@@ -164,7 +164,7 @@ def read_state(checkpoint: Checkpoint) -> dict[str, Any]:
 
 @contextmanager
 def blame_checkpoint(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Convert errors in the block to a one-line StoreError that blames the checkpoint. Without one, nothing changes."""
+    """Convert errors in the block to a one-line StoreError that blames the checkpoint, unless it is None."""
     from safetensors import SafetensorError
 
     try:

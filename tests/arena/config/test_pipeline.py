@@ -86,12 +86,12 @@ def test_invalid_stage_name_is_refused(tmp_path: Path, name: str) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(HEAD + f'stages:\n  - name: "{name}"\n    play: {{iterations: 1}}\n')
     line = get_refusal("run", "selfplay", "--config", file, "--out", tmp_path / "run")
-    assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is no name: use at most 64" in line
+    assert f"chain.yaml:{LINE + 1}: stages[0].name: " in line and "is not a valid name: use at most 64" in line
     assert not (tmp_path / "run").exists()
 
 
 def test_stage_name_must_be_text() -> None:
-    with pytest.raises(ConfigError, match="5 is no name"):
+    with pytest.raises(ConfigError, match="5 is not a valid name"):
         read_pipeline([text_layer("test", HEAD + make_stage("{name: 5, play: {}}"))])
 
 

@@ -29,7 +29,7 @@ def make_result(game: str, seats: tuple[str, ...], **options: object) -> Result:
 def test_seats_are_rivals_in_games_but_not_in_simulators() -> None:
     assert not make_game(GameSpec(name="proposer_solver", options={})).rivals
     assert make_game(GameSpec(name="kuhn_poker", options={})).rivals
-    assert "proposer and solver are no rivals" in explain_no_win_rate(
+    assert "proposer and solver are not rivals" in explain_no_win_rate(
         [make_result("proposer_solver", ("proposer", "solver"))]
     )
     assert explain_no_win_rate([make_result("kuhn_poker", ("first", "second"))]) == ""
