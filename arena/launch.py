@@ -100,7 +100,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     own_files.admit_harnesses(folder, experiment, saved, trusted)
     _check_iterations(run, experiment)
     prepared = await preflight(experiment, lambda step: watcher.phase(0, step), folder, trusted)
-    for line in (*prepared.notes, *own_files.list_edited(folder)):
+    for line in (*prepared.notes, *own_files.list_edited_files(folder)):
         watcher.note(line)
     experiment = prepared.experiment
     with run.lock():

@@ -182,11 +182,11 @@ def resume(
         from arena.config.saved_config import load_experiment
         from arena.config.sources import parse_scale, set_layer
         from arena.launch import resume_run
-        from arena.store.stages import pipeline_of
+        from arena.store.stages import find_pipeline
 
     assignments = [*(set_ or []), *([f"iterations={iterations}"] if iterations is not None else [])]
     layers = [*(parse_scale(scale) if scale else []), *map(set_layer, assignments)]
-    if pipeline_of(run):
+    if find_pipeline(run):
         return _resume_pipeline(run, layers, trust, as_json)
     experiment = load_experiment(run, layers, trust)
     console, screen = _make_screen(experiment.iterations, as_json)
@@ -215,7 +215,7 @@ class SelfplayOptions:
 def _build_layers(options: SelfplayOptions) -> list[Layer]:
     """Return the layers of settings that the options describe. Raises ConfigError for invalid options."""
     import games
-    from arena.config.sources import file_layer, parse_scale, recipe_layer, recipe_of, set_layer
+    from arena.config.sources import file_layer, get_game_recipe, parse_scale, recipe_layer, set_layer
 
     if options.game and (complaint := games.find_problem(options.game)):
         raise ConfigError(f"{complaint} (arena list games)")
@@ -223,7 +223,7 @@ def _build_layers(options: SelfplayOptions) -> list[Layer]:
     is_complete = not (options.recipe or options.game) and any(
         key in layer.data for layer in config for key in ("game", "tables", "source", "stages")
     )
-    recipe = [] if is_complete else [recipe_layer(options.recipe) if options.recipe else recipe_of(options.game)]
+    recipe = [] if is_complete else [recipe_layer(options.recipe) if options.recipe else get_game_recipe(options.game)]
     layers = [*recipe, *config]
     if options.arm:
         from arena.config.arms import arm_layers

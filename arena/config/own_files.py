@@ -100,7 +100,7 @@ def require_own_tools(run: Path, experiment: Experiment, options: Mapping[str, A
         raise StoreError(f"{run}: its log names tools that its experiment does not")
 
 
-def list_edited(run: Path) -> list[str]:
+def list_edited_files(run: Path) -> list[str]:
     """Return a note for each original file that was edited since the run began. The run uses its own copy."""
     notes = []
     for name, record in _read_recorded_files(run).items():

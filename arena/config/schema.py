@@ -58,7 +58,7 @@ class Generator(GenerateJsonSchema):
         return super().encode_default(dft)
 
 
-def modeline(kind: str) -> str:
+def make_modeline(kind: str) -> str:
     """Return the first line of a YAML file that names the schema in the same folder."""
     return f"# yaml-language-server: $schema={FILES[kind].name}\n"
 

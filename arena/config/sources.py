@@ -120,7 +120,7 @@ def set_layer(assignment: str) -> Layer:
     return Layer(source, "", data)
 
 
-def recipe_of(game: str) -> Layer:
+def get_game_recipe(game: str) -> Layer:
     """Return the recipe named after the game, or a generic one: the default model at all seats.
 
     Each seat has the role written for it, or `player`. Raises ConfigError if the game cannot be made without options.

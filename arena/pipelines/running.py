@@ -24,7 +24,7 @@ from arena.store.files import CONFIG, STAGES, make_folder
 from arena.store.locks import lock_folder
 from arena.store.reader import FolderReader
 from arena.store.run import create_folder, write_environment
-from arena.store.stages import StageEnd, pipeline_of, read_stage_end, stage_folder, write_stage_end
+from arena.store.stages import StageEnd, find_pipeline, read_stage_end, stage_folder, write_stage_end
 from games.adapters import loading
 
 
@@ -71,7 +71,7 @@ async def resume_pipeline(path: Path, watcher: Watcher, layers: Sequence[Layer] 
     """
     check_alone()
     loading.reset()
-    if (folder := pipeline_of(path)) is None:
+    if (folder := find_pipeline(path)) is None:
         raise StoreError(f"{path} is not a pipeline or a stage of one")
     with _explain_interrupts(folder), lock_folder(folder):
         data = load_pipeline_settings(folder, trusted)

@@ -16,7 +16,7 @@ _ENCODE = json.JSONEncoder(allow_nan=False).encode
 # -- from rows to Arrow -----------------------------------------------------------------------------------------------
 
 
-def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
+def matches_to_table(rows: Iterable[Mapping[str, Any]]) -> Any:
     """Convert rows of `MatchRecord.to_json` to an Arrow table with the schema `MATCHES`.
 
     Dicts keyed by seat or name become lists of structs; `options` and `report` become JSON texts. Optional columns that
@@ -32,7 +32,7 @@ def match_table(rows: Iterable[Mapping[str, Any]]) -> Any:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def credit_table(rows: Sequence[Mapping[str, Any]]) -> Any:
+def credit_to_table(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Convert rows of rewards and advantages per turn to an Arrow table with the schema `CREDIT`, in the given order.
 
     Optional columns that no row uses are left out. Raises LogError if a row does not fit the schema.
@@ -112,8 +112,8 @@ def _flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 # -- from Arrow to rows -----------------------------------------------------------------------------------------------
 
 
-def match_rows(table: Any) -> list[dict[str, Any]]:
-    """Convert an Arrow table of the match log back to rows, the inverse of `match_table`.
+def table_to_matches(table: Any) -> list[dict[str, Any]]:
+    """Convert an Arrow table of the match log back to rows, the inverse of `matches_to_table`.
 
     The table may lack `streams` or fields of it. Raises LogError if `options` or `report` is not the JSON of an object.
     """

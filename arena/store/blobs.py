@@ -63,7 +63,7 @@ class Blobs:
         return True
 
 
-def media_of(data: bytes) -> str | None:
+def find_media_type(data: bytes) -> str | None:
     """Return the media type of PNG, JPEG and WebP by their first bytes; None for anything else, such as SVG."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from arena.errors import StoreError
 from arena.records import MatchRecord, Trajectory
-from arena.store.arrow import credit_table, match_table
+from arena.store.arrow import credit_to_table, matches_to_table
 from arena.store.files import TEMPORARY, make_folder, remove, write_atomic
 from arena.store.lines import LineWriter, LogError
 from arena.store.reader import LogReader, log_path, parse_log_name
@@ -56,7 +56,7 @@ class MatchLog:
             rows = sorted(self._reader.read_open_rows(iteration), key=lambda row: str(row["id"]))
             _refuse_duplicates(rows, sealed)
             make_folder(self.folder)
-            write_atomic(sealed, _to_parquet(match_table(rows), ROWS_PER_GROUP))
+            write_atomic(sealed, _to_parquet(matches_to_table(rows), ROWS_PER_GROUP))
         remove(log_path(self.folder, iteration, "jsonl"))
 
     def write_credit(
@@ -75,7 +75,7 @@ class MatchLog:
             for turn in trajectory.turns
         )
         make_folder(self.folder)
-        table = credit_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
+        table = credit_to_table([{**row._asdict(), **tokens.get((row.match, row.turn), {})} for row in rows])
         write_atomic(log_path(self.folder, iteration, "credit.parquet"), _to_parquet(table, 10 * ROWS_PER_GROUP))
 
     def iterations(self) -> list[int]:

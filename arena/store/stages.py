@@ -48,7 +48,7 @@ def is_pipeline(run: Path) -> bool:
     return (run / STAGES).is_dir() and (run / CONFIG).is_file()
 
 
-def pipeline_of(path: Path) -> Path | None:
+def find_pipeline(path: Path) -> Path | None:
     """Return the pipeline of which `path` is the folder or the folder of a stage; None for any other path."""
     try:
         path = path.resolve()
@@ -69,7 +69,7 @@ def find_begun_stages(run: Path) -> list[Path]:
     return sorted(path for path in found if (path / CONFIG).is_file())
 
 
-def count_ended(run: Path) -> int:
+def count_finished_stages(run: Path) -> int:
     """Return the number of a pipeline's finished stages; 0 if the folder is not a pipeline's."""
     return len(list((run / STAGES).glob(f"*/{DONE}")))
 
