@@ -121,7 +121,7 @@ def _check_pipeline(pipeline: Pipeline, console: Console, as_json: bool) -> None
 def check_game(
     name: Annotated[str, typer.Argument(help="Name of a game, as in an experiment's game.name.", show_default=False)],
     acts: Annotated[int, typer.Option(min=1, max=10**9, help="Number of random legal and illegal acts.")] = 2000,
-    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Matches of each other check.")] = 20,
+    seeds: Annotated[int, typer.Option(min=1, max=10**6, help="Number of matches in each other check.")] = 20,
     option: Annotated[list[str] | None, typer.Option(metavar="A=B", help="An option of the game; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ Split = Annotated[
     str,
     typer.Option(help="Split of a simulator's records: train, test or all; default test."),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other randomness.")]
 Matches = Annotated[int, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent.")]
 Endpoint = Annotated[
     list[str] | None,

@@ -23,7 +23,7 @@ GB = 1e9
 
 def doctor(
     model: Annotated[
-        str, typer.Option(help="Model to fit: a built-in name, a folder, a config.json, or owner/name on the hub.")
+        str, typer.Option(help="Model to examine: a built-in name, a folder, a config.json, or owner/name on the hub.")
     ] = "",
     adapters: Annotated[
         int | None,
@@ -38,7 +38,7 @@ def doctor(
         int | None, typer.Option(min=1, max=1 << 24, help="With --model: tokens of a dialogue; default 1024.")
     ] = None,
     scale: Annotated[
-        str, typer.Option(metavar="A=N,…", help="Check a cluster for such a run: trainers=2,address=auto.")
+        str, typer.Option(metavar="A=N,…", help="Check a cluster for a run at this scale: trainers=2,address=auto.")
     ] = "",
     as_json: Json = False,
 ) -> None:

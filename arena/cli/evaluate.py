@@ -65,7 +65,7 @@ def eval_(
         int | None, typer.Option(min=2, max=10**6, help="Minimum number of matches against each opponent; default 200.")
     ] = None,
     before: Annotated[
-        bool, typer.Option("--before", help="Also play the run's first weights on the same deals.")
+        bool, typer.Option("--before", help="Also play the run's initial weights on the same deals.")
     ] = False,
     reward_model: Annotated[
         str,
@@ -80,7 +80,7 @@ def eval_(
     by: Annotated[
         str,
         typer.Option(
-            help="Selection rules: majority,p_yes,reward_model,oracle; default all but those without a judge.",
+            help="Selection rules: majority,p_yes,reward_model,oracle; default all whose judge or model is given.",
             show_default=False,
         ),
     ] = "",
@@ -103,7 +103,7 @@ def eval_(
     endpoint: Endpoint = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other chance; default 0."),
+        typer.Option(min=0, max=2**63 - 1, help="Seed of deals and all other randomness; default 0."),
     ] = None,
     trust: Trust = False,
     out: Out = None,

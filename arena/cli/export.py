@@ -22,11 +22,11 @@ def export(
         str, typer.Option("--as", help="weights, or matches as csv, parquet, chats, texts, pairs or inspect.")
     ] = "weights",
     policy: Annotated[
-        list[str] | None, typer.Option(help="Policy to export; for weights default shared; repeatable.")
+        list[str] | None, typer.Option(help="Policy to export, for weights by default shared; repeatable.")
     ] = None,
     role: Annotated[list[str] | None, typer.Option(help="Only turns and chats of this role; repeatable.")] = None,
     iteration: Annotated[
-        list[int] | None, typer.Option(help="Only this iteration; for weights an older checkpoint; repeatable.")
+        list[int] | None, typer.Option(help="Only this iteration; for weights, of an older checkpoint; repeatable.")
     ] = None,
     match: Annotated[list[str] | None, typer.Option(help="Only the match with this id; repeatable.")] = None,
     merged: Annotated[bool, typer.Option("--merged", help="Merge an adapter into its base model.")] = False,

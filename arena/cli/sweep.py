@@ -47,9 +47,9 @@ def sweep(
         typer.Option(min=0, max=2**61, help="First seed; default one that the recipe's study does not use."),
     ] = None,
     figure: Annotated[
-        str, typer.Option(help="Figure to compare; default the figure of the recipe's study, or mean_payoff.")
+        str, typer.Option(help="Metric to compare; default that of the recipe's study, or mean_payoff.")
     ] = "",
-    less_is_better: Annotated[bool, typer.Option("--less-is-better", help="Rank the lowest figure first.")] = False,
+    less_is_better: Annotated[bool, typer.Option("--less-is-better", help="Rank the lowest value first.")] = False,
     most: Annotated[int, typer.Option(min=1, max=10**4, help="Largest number of runs.")] = 200,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep; default runs/sweep-NAME.")] = None,
     jobs: Jobs = None,
