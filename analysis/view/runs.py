@@ -79,7 +79,7 @@ def list_in_flight(index: Index) -> dict[str, Any]:
                 {"seat": truncate(seat, CELL), "policy": truncate(seated.policy, CELL)}
                 for seat, seated in one.head.seats.items()
             ],
-            "turns": len(one.places), "seat": one.seat, "said": one.said, "started": one.head.started[:40],
+            "turns": len(one.turn_spans), "seat": one.seat, "said": one.last_speech, "started": one.head.started[:40],
         }
         for id, one in [*found.items()][:FLIGHT]
     ]  # fmt: skip

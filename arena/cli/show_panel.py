@@ -26,13 +26,13 @@ def show_panel_table(
     console: Console,
     after: Evaluation,
     before: Evaluation | None,
-    known: TrainingOpponents,
+    training_opponents: TrainingOpponents,
     contender: str,
     times: Sequence[str] = (),
 ) -> None:
     """Print a row per member and seat, the panel's mean, and the deal and valid rates.
 
-    Members in `known` are marked. `times` are the headers of the columns before and after training.
+    Members that are `training_opponents` are marked. `times` are the headers of the columns before and after training.
     """
     headers = [*(times or ("before", "after")), "difference"] if before else ["payoff"]
     cells, means = compare_cells(after, before), compare_means(after, before)
@@ -51,7 +51,7 @@ def show_panel_table(
         rates = [
             format_number(mean_ci([v for v in by_deal[name] if v is not None]).estimate, "{:.2f}") for name in shares
         ]
-        member = f"{printable(short[cell.member])}{_mark(cell.member, known)}, {cell.seat}"
+        member = f"{printable(short[cell.member])}{_mark(cell.member, training_opponents)}, {cell.seat}"
         rows.append([member, *_format_row(payoff, rates, has_best)])
     rates = [format_number(means[name].after.estimate, "{:.2f}") for name in shares]
     rows.append([Text("panel", style="bold"), *_format_row(means["payoff"], rates, has_best)])
@@ -62,8 +62,9 @@ def show_panel_table(
         if name in means:
             console.print(_format_rate_change(name, means[name]), soft_wrap=True)
     members = {c.member for c, _ in cells}
-    notes = ["* met in training"] if known.met & members else []
-    notes += ["† imitated in training: its play was demonstrated"] if (known.demonstrated - known.met) & members else []
+    notes = ["* met in training"] if training_opponents.met & members else []
+    if (training_opponents.demonstrated - training_opponents.met) & members:
+        notes.append("† imitated in training: its play was demonstrated")
     if notes:
         show_line(console, " · ".join([*notes, "the others were not met in training"]), "dim")
 
@@ -124,5 +125,5 @@ def _format_rate_change(name: str, rate: Comparison) -> Text:
     return line.append(format_difference(name, rate.difference, format_interval(rate.difference)))
 
 
-def _mark(member: str, known: TrainingOpponents) -> str:
-    return "*" if member in known.met else "†" if member in known.demonstrated else ""
+def _mark(member: str, training_opponents: TrainingOpponents) -> str:
+    return "*" if member in training_opponents.met else "†" if member in training_opponents.demonstrated else ""

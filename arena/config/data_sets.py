@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from arena.config.experiment import MOST_ITERATIONS, Experiment
+from arena.config.experiment import MAX_ITERATIONS, Experiment
 from arena.data.rows import DataSet, RowOrder
 from arena.data.units import UnitSplitter
 from arena.errors import ConfigError
@@ -40,8 +40,8 @@ def _with_source(experiment: Experiment, announce: Callable[[str], None], export
         raise ConfigError(f"source.{error}") from None
     hashed = source.model_copy(update={"sha256": rows.sha256})
     iterations = order.batches(source.batch) if source.epochs else experiment.iterations
-    if iterations > MOST_ITERATIONS:
-        raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MOST_ITERATIONS:,}; raise source.batch")
+    if iterations > MAX_ITERATIONS:
+        raise ConfigError(f"source.epochs: {iterations:,} iterations: at most {MAX_ITERATIONS:,}; raise source.batch")
     return experiment.model_copy(update={"source": hashed, "iterations": iterations})
 
 

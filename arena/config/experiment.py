@@ -27,7 +27,7 @@ from arena.scale.settings import ScaleSpec
 from arena.store.settings import CheckpointSpec
 from arena.trackers.settings import TrackerNames
 
-MOST_ITERATIONS = 10**5
+MAX_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
 """Losses that learn from a data set."""
 
@@ -46,7 +46,7 @@ class Experiment(Spec):
     """Name of the run, and first part of its folder's name."""
     seed: Seed = 0
     """Seed of all random choices."""
-    iterations: Annotated[int, Field(ge=1, le=MOST_ITERATIONS)]
+    iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)]
     """Number of iterations. Each one plays, learns and publishes new weights."""
     precision: Literal["auto", "fp32", "bf16", "bf16-true"] = "fp32"
     """Precision of play and learning. `bf16` computes matrix products in bfloat16. `bf16-true` also stores the weights

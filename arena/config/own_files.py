@@ -27,7 +27,7 @@ from games.adapters.modules import find_run_module, parse_module
 from games.plain_files import read_plain
 from simulators.toolbox.mcp_server import REFUSED
 
-LARGEST = 4 * 10**9
+MAX_FILE_BYTES = 4 * 10**9
 """Maximum size in bytes of a file that is copied into a run folder."""
 FILES = "files"
 """Key of a run's environment: for each file name in the config, its copy's path, its hash and its original path."""
@@ -43,7 +43,7 @@ def read_named_files(experiment: Experiment) -> tuple[dict[str, bytes], dict[str
     for kind, name, source in _list_named_files(experiment):
         if name not in known:
             with explain_errors(source, "reading"):
-                data = read_plain(source, LARGEST)
+                data = read_plain(source, MAX_FILE_BYTES)
             place = _find_free_path(f"{kind}/{source.name}", data, copies)
             copies[place] = data
             known[name] = {"copy": place, "sha256": hash_bytes(data), "from": str(source)}

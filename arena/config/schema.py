@@ -38,12 +38,12 @@ FILES = {
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """Draft that all editors support."""
 Schema = dict[str, Any]
-OWN = r"\.py:\w+$"
+USER_PART = r"\.py:\w+$"
 """Pattern of the name of a part in a user's file, whose settings are unknown."""
-WHOLE: Schema = {"$ref": "#"}
+ANY_SETTINGS: Schema = {"$ref": "#"}
 """Schema of any settings of an experiment."""
 _JSON_NAME: Schema = TypeAdapter(Name).json_schema()
-_OWN_SETTINGS: Schema = {"patternProperties": {OWN: {"type": ["object", "null"]}}, "additionalProperties": False}
+_OWN_SETTINGS: Schema = {"patternProperties": {USER_PART: {"type": ["object", "null"]}}, "additionalProperties": False}
 
 
 class Generator(GenerateJsonSchema):
@@ -114,7 +114,7 @@ def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
     schema = settings_model(kind, name).model_json_schema(schema_generator=Generator)
     definitions |= schema.pop("$defs", {})
     schema.pop("title", None)
-    schema = WHOLE if accepts_any_setting(kind, name) else schema
+    schema = ANY_SETTINGS if accepts_any_setting(kind, name) else schema
     description = (getdoc(kind.table[name]) or "").split("\n", 1)[0]
     return {"description": description, "anyOf": [schema, {"type": "null"}]}
 
@@ -122,14 +122,14 @@ def _make_settings_schema(kind: Kind, name: str, definitions: Schema) -> Schema:
 def _make_part_schema(kind: Kind, settings: Schema) -> Schema:
     """Return the schema of a part (estimator, loss, …): a name, its name with settings, or for a schedule a number."""
     names = [*settings, *(PRESETS if kind == LOSS else ())]
-    forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": OWN}]
+    forms: list[Schema] = [{"enum": names}, {"type": "string", "pattern": USER_PART}]
     forms.append({"allOf": [{"$ref": f"#/$defs/{kind.plural}"}], "maxProperties": 1})
     return {"anyOf": [*forms, {"type": "number"}] if kind.number else forms}
 
 
 def _make_stage_schema(kinds: Schema) -> Schema:
     """Return the schema of a pipeline's stage: a kind with its settings, and its name and other settings beside it."""
-    common = {"name": _JSON_NAME, "with": WHOLE}
+    common = {"name": _JSON_NAME, "with": ANY_SETTINGS}
     return {"anyOf": [{"enum": [*kinds["properties"]]}, {**kinds, "properties": kinds["properties"] | common}]}
 
 

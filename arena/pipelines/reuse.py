@@ -23,7 +23,7 @@ from arena.store.stages import is_pipeline, read_stage_end, stage_folder
 
 FOLDER, SOURCES = "folder", "sources"
 """Keys of a pipeline's environment: its folder at the start, and SHA-256 by path of the files that its stages name."""
-_SAME = ("python", "device", "instruction_set", "versions", SOURCES)
+_MUST_MATCH = ("python", "device", "instruction_set", "versions", SOURCES)
 """Keys of the environment that must be equal, because results depend on them."""
 
 
@@ -39,7 +39,7 @@ def find_reusable_stages(
         raise ConfigError(f"--reuse: {source} is not a pipeline, so it has no stages to copy")
     source_environment = FolderReader(source).environment()
     saved = _read_settings(source, source_environment)
-    for key in _SAME:
+    for key in _MUST_MATCH:
         before, now = source_environment.get(key) or {}, environment.get(key) or {}
         if before != now:
             return [], f"it ran elsewhere or with other files ({list_differences({key: before}, {key: now})[0]})"

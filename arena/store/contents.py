@@ -39,8 +39,8 @@ def fingerprint_files(run: Path, iteration: int, known: Mapping[str, dict[str, A
 def check_files(run: Path, checkpoint: Checkpoint) -> Fingerprints:
     """Compare the run's logs, metrics and evaluations with the checkpoint's list of fingerprints, and return that list.
 
-    Of append-only files only the listed size is compared. Raises StoreError if the list is missing or invalid, or for
-    the first listed file that is missing or differs.
+    Of an append-only file, only the listed number of bytes is compared. Raises StoreError if the list is missing or
+    invalid, or for the first listed file that is missing or differs.
     """
     found = _read(checkpoint.folder / CONTENTS)
     for name, expected in found.items():
