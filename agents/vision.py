@@ -1,4 +1,4 @@
-"""Vision: the images of a context as features in place of its placeholder tokens.
+"""Vision: replaces the placeholder tokens of a context's images by the images' features.
 
 The tower and the connector run once per distinct image of a pass. `agents.eyes` has a class per family of models, with
 what differs between them.
@@ -17,15 +17,15 @@ from agents.layouts import LAYOUTS, create_vision
 from agents.stream import MediaSpan, Stream
 
 BANNED = -1e30
-"""Logit of the placeholder of images: finite, so that its share of the entropy is 0 and not NaN."""
+"""Logit of the image placeholder: finite, so that its term in the entropy is 0 and not NaN."""
 MAX_IMAGES = 32
-"""Maximum number of images that pass through the vision tower at once when a context is read."""
+"""Maximum number of images that the vision tower processes at once when a context is read."""
 
 
 def get_vision(model: Any) -> Vision | None:
-    """Return a model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
+    """Return the model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
 
-    Raises WeightsError for a layout that is not supported.
+    Raises WeightsError for an unsupported layout.
     """
     return getattr(model, "vision", None) or create_vision(model.config)
 
@@ -66,9 +66,9 @@ class ImageFeatures:
 
     vision: Vision
     features: torch.Tensor
-    """[N, width * (1 + depth)], features of the tokens of all images."""
+    """Features of the tokens of all images, [N, width * (1 + depth)]."""
     grids: torch.Tensor
-    """[N, 3] int64: rows and columns of each token's image, and the token's place in it."""
+    """Rows and columns of each token's image, and the token's index in it, [N, 3] int64."""
 
     @classmethod
     def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> ImageFeatures:
@@ -126,7 +126,7 @@ class ImageFeatures:
         return self._place_jumps(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
 
     def _place_jumps(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the jump of each image at its last token, and 0 at all other tokens."""
+        """Return each image's jump at its last token, and 0 at all other tokens."""
         height, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
         is_end = (rows >= 0) & (place == height * width - 1)
         return torch.where(is_end, torch.maximum(height, width) - height * width, 0)
@@ -172,25 +172,25 @@ class Images:
     media: tuple[MediaSpan, ...]
     """One span per image."""
     prefix: torch.Tensor
-    """[P] int64, row of the features for each token of the shared prefix; -1 for text."""
+    """Row of the features for each token of the shared prefix, [P] int64; -1 for text."""
     suffix: torch.Tensor
-    """[B, L] int64, the same for the tokens of each row."""
+    """The same for the tokens of each row, [B, L] int64."""
 
     def to(self, device: torch.device) -> Images:
-        """Return the images with all tensors on a device."""
+        """Return a copy with all tensors on the device."""
         return Images(self.media, self.prefix.to(device), self.suffix.to(device))
 
     def compute_features(self, model: Any) -> ImageFeatures:
         """Compute the images' features, with gradients.
 
-        Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model, and
-        WeightsError if the model's layout is not supported.
+        Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model. Raises
+        WeightsError for an unsupported layout.
         """
         return ImageFeatures.compute(require_vision(model, "streams have"), model, self.media, self.suffix.device)
 
 
 def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
-    """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None without images.
+    """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None if they have no images.
 
     Raises ValueError if two images have the same keys, or if spans of one image differ in their number of tokens.
     """
@@ -233,7 +233,8 @@ class FeatureCache:
 
         `keys` [B, W] int64 are token ids, and negative keys of image tokens.
 
-        Raises ValueError for an image that cannot be read or does not fit the model.
+        `keys` [B, W] int64 are the ids of text tokens and the keys (below 0) of image tokens. Raises ValueError for an
+        image that cannot be read or does not fit the model.
         """
         tokens = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
         spans = {(token[0].hash, token[0].size): token[0] for row in tokens for token in row if token}

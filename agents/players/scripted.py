@@ -30,15 +30,15 @@ class Kind:
     make: Callable[..., ScriptedPolicy]
     """Called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
-    """The games that it plays, in a few words for listings."""
+    """Games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
-    """The only games whose facts it can read; None if it can play any."""
+    """Names of the only games that it can play; None if it can play any."""
     picks: bool = False
     """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """Converts the argument's text, or None, to its value. Raises ValueError with the expected form."""
+    """Function that parses the argument's text, or None. Raises ValueError with the expected form."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
-    """Takes (game, argument) and returns why it cannot play the game, or ""."""
+    """Function from (game, argument) to the reason why the policy cannot play the game, or ""."""
 
     @property
     def description(self) -> str:
@@ -186,7 +186,7 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
     """Play as the named negotiator and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
-    return remarks.Talkative(script, seed) if game.talk else script
+    return remarks.TalkativeNegotiator(script, seed) if game.talk else script
 
 
 def _read_bargainer(name: str | None) -> str:
@@ -241,7 +241,7 @@ SCRIPTED: Mapping[str, Kind] = {
 def is_scripted(spec: str) -> bool:
     """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
-    Players of a game in a file are known by name once that game has been created.
+    Names of players that a game in a user's file defines are known once the game has been created.
     """
     known = {name.partition(":")[0] for name in SCRIPTED} | list_own_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
@@ -250,8 +250,8 @@ def is_scripted(spec: str) -> bool:
 def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     """Raise ScriptedPolicyError for an unknown name, a malformed argument, or a policy that cannot play `game`.
 
-    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
-    them for `seat`, or for any seat without one.
+    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a game
+    that lists them for `seat` or, if that is "", for any seat.
     """
     kind, argument = _kind_and_argument(spec, game)
     if game is None:
@@ -277,7 +277,7 @@ def can_play(spec: str, game: Game, seat: str) -> bool:
 
 
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
-    """Create the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search.
+    """Create the scripted policy of a spec for one seat of one match. Players that search look at `game`, the match's.
 
     Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
     """
@@ -287,7 +287,7 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
 
 def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """Return the kind of a spec and its argument's value. A game's own players take precedence.
+    """Parse a spec: return its kind and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """

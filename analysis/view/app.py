@@ -113,7 +113,7 @@ class Viewer:
     def matches(self, query: Mapping[str, str], run: str) -> Any:
         """Return a page of the run's list of matches, filtered and sorted by `query` (`listing.list_matches`).
 
-        If `query` has a `text`, only matches that contain it are listed, and `found` has the hits of the search.
+        If `query` has a `text`, the list has only matches that contain it, and `found` has the search hits.
         """
         index, ids, found = self.library.run(run), None, None
         if query.get("text", "").strip():
@@ -314,7 +314,7 @@ def _handle_image(handler: Handler) -> Handler:
         except (StoreError, ConfigError, OSError):
             return error_response("there is no such image", 404)
         if (media := find_media_type(data)) is None:
-            return error_response("this image is no PNG, JPEG or WebP", 415)
+            return error_response("this image is not a PNG, JPEG or WebP", 415)
         return Response(data, media_type=media)
 
     return answer

@@ -31,7 +31,7 @@ from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from arena.evaluate.evaluation import Result
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.settings import GameSpec
 
@@ -127,8 +127,8 @@ def eval_(
     shared = panels.EvalOptions(contender, before, trust, out, as_json)
     games, opponents = split_names(game), split_names(against)
 
-    def make_loader() -> Contenders:
-        return specs.Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    def make_loader() -> ContenderLoader:
+        return specs.ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
 
     if best_of:
         forbidden = {"--panel": panel, "--before": before, "--matches": matches}
@@ -181,7 +181,7 @@ class _GameOptions:
             require_game(GameSpec(name=name))
 
 
-async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: Contenders) -> None:
+async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: ContenderLoader) -> None:
     """Play the games, with --before also with the run's first weights; write the results and print the figures."""
     from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
@@ -226,7 +226,7 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
 
 
 async def _choose_opponents(
-    contender: Contender, named: list[Contender], spec: GameSpec, loader: Contenders
+    contender: Contender, named: list[Contender], spec: GameSpec, loader: ContenderLoader
 ) -> list[Contender]:
     """Return the opponents in a game: none if it has one seat, else those named on the command line.
 

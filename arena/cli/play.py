@@ -20,7 +20,7 @@ from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
 
 if TYPE_CHECKING:
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.match import MatchPlan
     from arena.records import MatchRecord
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HUMAN = "human"
 MIN_WIDTH = 36
-"""Terminal columns that a table of three short columns needs."""
+"""Minimum terminal width, in characters, of a table with three short columns."""
 
 
 def play(
@@ -61,7 +61,7 @@ def play(
     from arena.cli.loop import wait
     from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
     from arena.play.settings import GameSpec
@@ -74,7 +74,7 @@ def play(
     table = make_game(GameSpec(name=game, options=settings))
     players = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
-    loader = Contenders(
+    loader = ContenderLoader(
         role, lambda step: console.print(_make_text(step, "dim")), make_endpoints(endpoint), note, trust
     )
     others = load_others(game, table, players, loader)
@@ -138,7 +138,7 @@ def find_trained_options(name: str, assignments: Sequence[str], trust: bool) -> 
 
 
 def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
-    """Return the player of each seat from `SEAT=WHO` options, in the game's order.
+    """Parse `SEAT=WHO` options. Returns the player of each seat, in the game's order.
 
     Raises ConfigError for a seat that is unknown, assigned twice or missing.
     """
@@ -161,7 +161,9 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(game_name: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+def load_others(
+    game_name: str, game: Game, players: Mapping[str, str], loader: ContenderLoader
+) -> dict[str, Contender]:
     """Load and check the contenders of all seats that are not human. Scripted policies talk if they can."""
     from agents.players.scripted import add_remarks
     from arena.cli.loop import wait

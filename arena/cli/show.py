@@ -171,11 +171,11 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
 
 def match_to_json(path: Path, match: str) -> dict[str, Any]:
     """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be reproduced."""
-    from arena.evaluate.deal_facts import find_facts_of_match
+    from arena.evaluate.deal_facts import recover_facts
 
     row = RunReader(path).match(match)
     with suppress(StoreError):
-        facts = find_facts_of_match(path, row)
+        facts = recover_facts(path, row)
         return {**row, "facts": {"public": facts.public, "private": facts.private}}
     return {**row, "facts": None}
 
@@ -187,10 +187,10 @@ def show_deal(console: Console, lines: Iterable[str]) -> None:
 
 
 def _list_deal_lines(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
-    from arena.evaluate.deal_facts import find_facts_of_match
+    from arena.evaluate.deal_facts import recover_facts
 
     try:
-        return list(find_facts_of_match(path, row).lines())
+        return list(recover_facts(path, row).lines())
     except StoreError as error:
         return [str(error)]
 

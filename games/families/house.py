@@ -45,7 +45,7 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def count_fewest_acts(house: House) -> int:
-    """Return the number of acts of the shortest solution: to the item, TAKE, to the goal room, DROP."""
+    """Return the number of acts of the shortest solution: go to the item, TAKE, go to the goal room, DROP."""
     steps = measure_distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 

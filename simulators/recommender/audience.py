@@ -1,12 +1,12 @@
-"""Model of a user: choices and joy on a page, changes of the mindset, and the end of patience.
+"""Model of a user: clicks and joy on a page, changes of the mindset, and the end of patience.
 
 The user looks at a page item by item. With `a` the user's mean affinity to the item's genres, `f` its fatigue of them
 and q the item's quality, the click probability follows RecSim's choice models (Ie et al. 2019):
 
     sigma(6 (a (1 - f) + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if a = 0 or the price is too high
 
-The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else
-0.
+The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, and
+else 0.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ CLICK, MOOD, RETURN = 0, 1, 3
 LOW_PATIENCE = 1.2
 """Patience below which a user states an instruction."""
 QUESTION_COST = 0.3
-"""Patience that a question costs."""
+"""Patience lost by answering a question."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that satisfies fully."""
+"""Joy of a page that gives full satisfaction."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
 
 @dataclass
 class Mindset:
-    """Hidden and changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
+    """Hidden, changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
 
     patience: float
     mood: float
@@ -63,8 +63,9 @@ class Reaction:
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
     dear: int
-    """Number of items above the user's price cap; `disliked` counts those of disliked genres only."""
+    """Number of items above the user's price cap."""
     disliked: int
+    """Number of items all of whose genres the user dislikes."""
 
     @property
     def joy(self) -> float:
@@ -80,7 +81,7 @@ class Reaction:
 
 @dataclass
 class Visitor:
-    """Simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
+    """Simulated user during a match: its fixed record, its mindset, and its reactions to pages."""
 
     number: int
     record: Record
@@ -89,19 +90,19 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Friend's number by item that a friend recommended and that this user has not been shown yet."""
+    """Recommending friend's number by item id, for items that this user has not been shown since."""
     joy: float = 0.0
-    """Joy over all pages, from which the score is computed."""
+    """Total joy over all pages, from which the score is computed."""
     day: int = 0
     still_visits: bool = True
-    """Whether the user still visits."""
+    """False once the user has decided not to return on another day."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def compute_interest(self, item: Item) -> float:
-        """Return the user's interest in an item in [0, 1]: mean over its genres of affinity times (1 - fatigue)."""
+        """Return the user's interest in an item, in [0, 1]: the mean of affinity * (1 - fatigue) over its genres."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
@@ -123,10 +124,10 @@ class Visitor:
         return not any(self.affinity[genre] for genre in item.genres)
 
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Return the user's clicks and joy on a page, and update its mindset and total joy.
+        """Show the user a page, return its clicks and joy, and update its mindset and total joy.
 
-        `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
-        used up.
+        `named` are the genres that the page's explanation names; they affect the user's trust. Friends' recommendations
+        of the shown items are used up.
         """
         self.mindset.trust = update_trust(self.mindset.trust, named, items)
         taken = [
@@ -149,7 +150,7 @@ class Visitor:
         self.mindset.patience -= QUESTION_COST
 
     def sleep(self) -> None:
-        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, and reset mood and patience."""
+        """End the user's day: draw whether it returns tomorrow, halve fatigue, update mood, and restore patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
             self.still_visits = False
@@ -160,7 +161,7 @@ class Visitor:
         mind.patience = self.record.endurance
 
     def _update_fatigue(self, taken: Sequence[Item]) -> None:
-        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
+        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) / genres for each genre of each clicked item."""
         fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
         for item in taken:
             for genre in item.genres:
@@ -168,7 +169,10 @@ class Visitor:
         self.mindset.fatigue = fatigue
 
     def _update_feelings(self, reaction: Reaction) -> None:
-        """Update satisfaction, joy and patience: a page costs 1, each annoyance a little; joy restores patience."""
+        """Update satisfaction, total joy and patience.
+
+        A page costs 1 of the patience, each annoyance `ANNOYANCE`; joy restores as much.
+        """
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
@@ -177,7 +181,7 @@ class Visitor:
 
 
 def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged for none named."""
+    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged if none is named."""
     if not named:
         return trust
     there = {genre for item in items for genre in item.genres}
@@ -185,5 +189,5 @@ def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> 
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:
-    """Return the probability of a visit tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
+    """Return the probability that the user returns tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

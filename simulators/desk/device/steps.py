@@ -43,7 +43,7 @@ IT = re.compile(r" (?:it|that) ")
 
 
 def read_step(verb: str, rest: str) -> Step:
-    """Parse the words after `LOOK` or `SET`. Raises IllegalAct, with the correct form, if they are invalid."""
+    """Parse the words after `LOOK` or `SET` (`verb`). Raises IllegalAct, with the correct form, if they are invalid."""
     name, _, value = rest.lower().partition(" ")
     if verb == "LOOK":
         if name not in NAMES or value:
@@ -55,13 +55,13 @@ def read_step(verb: str, rest: str) -> Step:
 
 
 def read_steps(sentences: Sequence[str]) -> tuple[Step, ...]:
-    """Return the instructions to a customer in plain sentences, in order, at most `MAX_STEPS`."""
+    """Parse the instructions to a customer in plain sentences: at most `MAX_STEPS` different steps, in order."""
     steps = [step for sentence in sentences for step in _read_sentence(sentence)]
     return tuple(dict.fromkeys(steps))[:MAX_STEPS]
 
 
 def _read_sentence(sentence: str) -> Iterator[Step]:
-    """Yield a sentence's steps. A clause without a verb of its own takes that of the clause before it."""
+    """Yield the steps in a sentence. A clause without a verb takes that of the clause before it."""
     asked, changes, before = sentence.rstrip().endswith("?"), "", ""
     looks = False
     for clause in CLAUSE.split(sentence):
@@ -86,7 +86,7 @@ def _read_sentence(sentence: str) -> Iterator[Step]:
 
 
 def _read_value(name: str, words: str) -> str:
-    """Return the value to which these words set a setting; "" if they name none."""
+    """Return the value of the setting `name` that these words ask for; "" unless it is exactly one."""
     setting = SETTINGS[name]
     values = {value for value in setting.values if f" {value} " in words}
     values |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()
