@@ -146,7 +146,7 @@ def _parse_object(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise LogError(f"a match's {name} is not a JSON object: restore the log from a copy")
+        raise LogError(f"a match's {name} must be a JSON object: restore the log from a copy")
     return value
 
 

@@ -198,7 +198,7 @@ def test_pipeline_is_checked_as_a_whole(tmp_path: Path) -> None:
 def test_python_functions_refuse_pipelines(tmp_path: Path) -> None:
     file = tmp_path / "chain.yaml"
     file.write_text(CONFIG)
-    with pytest.raises(ConfigError, match=r"takes a single experiment, not a pipeline \(arena run selfplay"):
+    with pytest.raises(ConfigError, match=r"a single experiment is needed, not a pipeline \(arena run selfplay"):
         run(file, out=tmp_path / "run")
     (tmp_path / "run" / "stages" / "01-first").mkdir(parents=True)
     (tmp_path / "run" / "config.yaml").write_text("stages: []")
