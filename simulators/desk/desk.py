@@ -1,8 +1,8 @@
-"""Service desk game: an agent reads and writes a database with tools for a customer, within a policy.
+"""Service desk game: an agent serves a customer, using tools on a database within a policy.
 
-Success needs three things at the end: the rows differ from the start as in one of the acceptable ways, the customer was
-told its facts (or denied, for a true reason, what the policy forbids), and no rule was broken. Neither silence nor
-obedience is enough.
+Success needs three things at the end: the database changed in an acceptable way, the customer was told its facts (or
+denied, for a true reason, what the policy forbids), and no rule was broken. An agent that only stays silent, or grants
+every request, does not succeed.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ AGENT, CUSTOMER = "agent", "customer"
 class Desk(PersonGame):
     """Customer service game: an agent serves a simulated customer with database tools, within a policy.
 
-    Acts: a tool call, which is answered by a message of "tool", and speech to the customer, who answers it. Speech is
-    typed, `ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` (is there anything else?), or
-    `SAY text`, in which the same is read from plain words (`simulators.desk.speech`). `DONE` ends the match, as the
-    customer does when all is dealt with or its patience is gone.
+    Acts: a tool call, answered by a message from "tool", or speech, answered by the customer. Speech is typed
+    (`ASK identity|number`, `CONFIRM call`, `TELL fact value`, `DENY reason`, `ELSE` for "is there anything else?") or
+    plain text (`SAY text`), from which the same acts are parsed (`simulators.desk.speech`). The match ends with `DONE`,
+    or when the customer leaves because its goals are settled or its patience is exhausted.
 
     Options besides PersonGame's:
-    domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent also plays
-    `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most 4; in the phone
-    domain there is one goal, and this is the number of faults, at most 3.
-    person: for a customer with a seat see `simulators.desk.seat` and `simulators.desk.played`.
+    domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent can also
+    instruct it with `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most
+    4. The phone domain has one goal; there it is the number of faults, at most 3.
+    person: `simulators.desk.seat` and `simulators.desk.played` describe customers with a seat.
     cost: price of each act of the agent. Part `outcome` pays 1 for success, at the end. max_turns: maximum number of
     the agent's acts. calls: maximum number of tool calls in one act.
     tools: format of the tool descriptions, "signatures" or "json" (as Hermes and Qwen models were trained).
-    terse: acts as short codes and facts in few tokens, for tiny models.
+    terse: abbreviate acts to codes and facts to few tokens, for tiny models.
     """
 
     name = "desk"
     metadata: ClassVar[dict[str, Any]] = {"name": "desk_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "outcome": "1 where all is as it should be", "cost": "of a tool call",
-        "reading": "the customer's words had to be replaced", "wrong": "the customer told what is not so",
-        "secret": "the customer told a secret unasked", "unread": "the customer's answer cannot be read",
+        "outcome": "1 for success at the end", "cost": "the price of each act of the agent",
+        "reading": "the customer's text was rejected", "wrong": "the customer said something false",
+        "secret": "the customer revealed its data unasked", "unread": "the customer's text did not answer",
     }  # fmt: skip
     personas = tuple(PERSONAS)
     players: Mapping[str, Callable[[Desk, int], Answer]] = players.PLAYERS
@@ -99,13 +99,13 @@ class Desk(PersonGame):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player of random listed acts, measured as 4 in 4,000 matches."""
+        """Success rate of the random player: 4 of 4,000 measured matches."""
         return 0.001
 
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the match and send the customer's first message. Option `others`: seed of other customers' data."""
+        """Draw the match and send the first message. The reset option `others` is the seed of other customers' data."""
         own, others, draws = rng.spawn(3)
         if "others" in options:
             others = np.random.default_rng(whole_number("others", options["others"], 0))
@@ -130,7 +130,7 @@ class Desk(PersonGame):
             self.tell(opening, AGENT, sender=CUSTOMER)
 
     def rules(self) -> str:
-        """Return the agent's instructions: policy, tool descriptions and acts. In terse mode they are one sentence."""
+        """Return the agent's instructions: policy, tools and acts. In terse mode they are one sentence."""
         if self.terse:
             return "Play one of the listed codes."
         policy = "\n".join(f"- {rule.name}: {rule.text}" for rule in (IDENTITY, CONFIRMATION, *self.policy))
@@ -146,7 +146,7 @@ class Desk(PersonGame):
         )
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the agent's tools, none in terse mode, or of a played customer's."""
+        """Return the definitions of the agent's tools (none in terse mode), or of a played customer's tools."""
         if seat == CUSTOMER:
             phone = self.world.handset if self.is_played else None
             return [tool.definition for tool in phone.tools()] if phone else ()
@@ -157,10 +157,10 @@ class Desk(PersonGame):
         return {"today": self.world.today.isoformat(), "left": self.max_turns - self.acts}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the agent's facts: {"verified": bool, "agreed": tool of the customer's unused consent, or ""}.
+        """Return a seat's private facts.
 
-        In terse mode they are the match's state in words ("notes") and abbreviated ("marks"). The customer's seat gets
-        its due statement.
+        The agent's are {"verified": bool, "agreed": tool of the customer's unused consent, or ""}; in terse mode the
+        state of the match in words ("notes") and abbreviated ("marks"). The customer's are those of `Seat.facts`.
         """
         if seat == CUSTOMER:
             return self.seat.facts()
@@ -171,20 +171,20 @@ class Desk(PersonGame):
         return {"verified": bool(session.verified), "agreed": session.consent.tool if session.consent else ""}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the agent's listed acts, or a free customer's short codes. Other acts may be legal too."""
+        """Return the agent's listed acts, or a free or played customer's codes. Other acts may be legal too."""
         if seat == CUSTOMER:
             return list(self.customer.shorts()) if self.person in ("free", "played") else None
         return list(self.list_acts().keys() if self.terse else self.list_acts().values())
 
     def next_seat(self, seat: str) -> str:
-        """Return the customer's seat while its statement is due, else the agent."""
+        """Return the customer's seat if it owes a statement, else the agent's."""
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play tool calls or a message of the agent, or the customer's text. Returns the text for the other seat.
+        """Play the agent's tool calls or speech, or the customer's text. Returns the text for the other seat.
 
-        Each act of the agent costs `cost`; DONE or act number `max_turns` ends the match. Raises IllegalAct for an act
-        that is neither calls nor speech.
+        Each act of the agent costs `cost`. DONE ends the match, and so does act number `max_turns`. Raises IllegalAct
+        for an act that is neither calls nor speech.
         """
         if seat == CUSTOMER:
             return self._listen(act)
@@ -208,9 +208,10 @@ class Desk(PersonGame):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the match's figures: `success` (also as `score`), tau-bench's score, and counts, such as of breaches.
+        """Return the match's figures: `success` (also as `score`), tau-bench's score, and counts such as of breaches.
 
-        `rows` is True if the database changed as required; `told` is the share of goals that were answered as required.
+        `rows` is True if the database changed as required. `told` is the share of goals for which the agent told the
+        facts, or denied the request, as required.
         """
         goals, world = self.customer.record.goals, self.world
         right = tasks.judge_facts(goals, self.customer.outcomes)
@@ -238,11 +239,11 @@ class Desk(PersonGame):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options with two draws of the other customers; None for the customer's seat."""
+        """Return reset options of two matches that differ only in the other customers; None for the customer's seat."""
         return ({"others": 1}, {"others": 2}) if seat == AGENT else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that the agent must not see yet, by customer id: others' data; if unverified, the owner's."""
+        """Return texts that the agent must not see yet, by customer id. The owner's are left out once verified."""
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
             own = person["id"] == owner.id
@@ -262,11 +263,11 @@ class Desk(PersonGame):
     # Effects of a turn.
 
     def list_acts(self) -> dict[str, str]:
-        """Return the agent's listed acts by short code. They use only values that the agent was shown."""
+        """Return the agent's listed acts by code. They use only values that the agent was shown."""
         return listing.list_acts(self.world, self.customer, self.policy, self.heard)
 
     def _call(self, call: Call) -> None:
-        """Run a tool call, send the result to the agent, count calls and errors, and report writes to the customer."""
+        """Run a tool call, send the result to the agent, count calls and errors, and tell the customer of writes."""
         done = len(self.world.session.done)
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
@@ -276,9 +277,9 @@ class Desk(PersonGame):
         self.tell(result, AGENT, sender=TOOL)
 
     def _speak(self, speech: Speech) -> None:
-        """Pass the agent's message to the customer, and send its scripted answer or request one from its seat.
+        """Pass the agent's message to the customer, then send its scripted answer or request one from its seat.
 
-        Telling or denying before verification is recorded as a breach.
+        Records a breach if the agent tells facts or denies a request before verification.
         """
         self.said.append(speech.text)
         discloses = speech.reasons or speech.facts.keys() & self.customer.goal.facts.keys()
@@ -292,7 +293,7 @@ class Desk(PersonGame):
             self.seat.request(answer, speech.proposal, identity)
 
     def _listen(self, text: str) -> str:
-        """Check and fine the customer's text and return it for the agent, or "" if the seat moves again.
+        """Check and fine the customer's text. Returns the text for the agent, or "" if the customer's seat moves again.
 
         The seat moves again after a rejected text, and after calls of its own tools.
         """
@@ -322,7 +323,7 @@ class Desk(PersonGame):
             self._finish(self.customer.gone)
 
     def _finish(self, reason: str) -> None:
-        """End the match: determine its success and pay it to the agent and to a free customer's seat."""
+        """End the match: determine its success and pay it to the agent, and to the customer's seat if that is free."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches

@@ -1,7 +1,7 @@
-"""Customer played by its seat: it opens the talk, mentions its goals in any order, and leaves when it likes.
+"""Customer played by its seat: it opens the conversation, states its goals in any order, and decides when to leave.
 
-The script only keeps track: it evaluates the agent's messages and determines what is due. Consent, identity and the
-current goal are read from the seat's own words. The agent's listed acts use only what was said.
+The script only keeps track: it evaluates the agent's messages and determines which statement is due. Consent, identity
+and the current goal are parsed from the seat's own words. The agent's listed acts use only what was said.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from simulators.played import LEAVING, Faults
 POSTCODE = re.compile(r"\b[A-Z]\d \d[A-Z]{2}\b")
 NAME = re.compile(r"\b(?:[Mm]y name is|I am|I'm) ([A-Z]\w+ [A-Z]\w+)")
 STRANGERS = re.compile(r"[A-Z]\w+ [A-Z]\w+")
-"""People in the words of a request."""
+"""Names of people in a request."""
 ANSWERS = ("yes", "no", "identity", "number")
-"""Short words of statements that answer a question, and are therefore owed."""
+"""Codes of statements that answer a question, so that the seat may not leave them out."""
 
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say, with the goals stated so far. `note` adds a text's topics."""
+    """Customer whose seat decides what to say. `note` records which goals its texts have stated."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
-    """Indices of the goals that were spoken of."""
+    """Indices of the goals that the seat has mentioned."""
     unclear: bool = True
 
     def list_wishes(self) -> list[str]:
-        """Return the open goals in words, the current one first."""
+        """Return the requests of the open goals as text, the current one first."""
         found, now = [], self.goal_index
         for at in sorted(range(len(self.record.goals)), key=lambda n: (n != now, n)):
             if not self.is_closed(at):
@@ -47,7 +47,7 @@ class PlayedCustomer(Customer):
         return found
 
     def list_topics(self) -> list[set[str]]:
-        """Return for each goal the topics that distinguish it from the other goals."""
+        """Return, for each goal, the topics that distinguish it from the other goals."""
         every = [
             {goal.tool, goal.subject, goal.hint, wrong, *goal.mentions, *STRANGERS.findall(goal.ask)} - {"", ACCOUNT}
             for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True)
@@ -55,7 +55,7 @@ class PlayedCustomer(Customer):
         return [own.difference(*every[:n], *every[n + 1 :]) for n, own in enumerate(every)]
 
     def note(self, topics: set[str]) -> None:
-        """Record the topics of the seat's text. Naming another open goal makes it the current one."""
+        """Record the topics of the seat's text. A text about another open goal makes that goal the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
         self.stated |= {*named}
@@ -80,19 +80,19 @@ class PlayedCustomer(Customer):
 
     @property
     def revealed_text(self) -> str:
-        """Text of all that the customer has revealed: the seat's own words."""
+        """All that the customer has revealed, as text: the seat's own words."""
         return self.said
 
     def build_vocabulary(self) -> Vocabulary:
-        """Return the vocabulary of the script's texts with `phrases`."""
+        """Build the scripted customer's vocabulary, with `phrases` added."""
         return Vocabulary({**self.phrases, **super().build_vocabulary().phrases})
 
     @cached_property
     def phrases(self) -> dict[str, str]:
-        """Topics by further phrase that distinguishes a goal from others.
+        """Further phrases by which a text can name a goal, with their topics.
 
-        The phrases are names of people, the hint for a forgotten number and, if a request lacks the usual words for it,
-        its beginning.
+        They are names of people, the hint for a forgotten number and, if a request lacks the usual words for its tool,
+        the beginning of the request.
         """
         known, phrases = super().build_vocabulary(), dict[str, str]()
         for goal in self.record.goals:
@@ -105,19 +105,19 @@ class PlayedCustomer(Customer):
 
 @dataclass
 class PlayedSeat(Seat):
-    """Seat that plays the customer: `check` finds the faults of a text, `hear` lets it take effect."""
+    """Seat that plays the customer: `check` finds the faults of a text, `hear` applies it."""
 
     customer: PlayedCustomer
     leaving: str = ""
     """Reason why the script would leave now; "" if it would stay."""
     said: Mapping[str, Stance] = field(default_factory=dict)
-    """Facts in the text that was checked last, and in the template then (`due`)."""
+    """Facts in the last checked text; `due` has those in the template at that time."""
     due: Mapping[str, Stance] = field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of a free seat, the open `wishes` in words, and the customer's identity (`about`).
+        """Return the facts of a free seat, the open requests as text (`wishes`), and the customer's identity (`about`).
 
-        `wish` is the current one, "" if none is open. `template` and `answer` are the script's statement; roles for
+        `wish` is the current request, "" if none is open. `template` and `answer` are the script's statement; roles for
         free play may leave them out.
         """
         wishes = self.customer.list_wishes()
@@ -125,23 +125,23 @@ class PlayedSeat(Seat):
         return {**super().facts(), "wish": wish, "wishes": wishes, "about": self.customer.choose_identity()}
 
     def request(self, template: str, proposal: Proposal | None, identity: dict[str, str]) -> None:
-        """Request a statement as Seat does. Only the seat's own words reveal its identity, or end the talk."""
+        """Request a statement as `Seat.request` does. Only the seat's own words state its identity or end the match."""
         super().request(template, proposal, identity)
         self.customer.identity = identity
         self.leaving, self.customer.gone = self.customer.gone, ""
         self.customer.unclear = self.customer.goal_index not in self.customer.stated
 
     def expand(self, text: str) -> str:
-        """Return the text in one line, with a short word replaced by its statement (the due one by the template)."""
+        """Return the text as one line. A code is replaced by its statement, the code of the due one by the template."""
         text = to_one_line(text, MAX_CHARACTERS)
         return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:
-        """Run up to `limit` calls of the customer's own tools and return their results. Here it has no tools: []."""
+        """Run up to `limit` calls of the customer's tools and return their results; [] because it has no tools."""
         return []
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
-        """Let the text that was checked last take effect. Returns its expanded words, and no fines."""
+        """Apply the last checked text. Returns (its expanded words, no fines)."""
         text = self.expand(text)
         self.customer.note({*self.said})
         unclear = self.customer.unclear
@@ -157,8 +157,9 @@ class PlayedSeat(Seat):
         """Return the faults of a text.
 
         Wrong are numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a
-        yes or no against its interest. Its own data and later wishes are leaked if they are not due yet. An owed answer
-        is withheld if the text does not give it, and wishes if it mentions none or leaves without having stated them.
+        yes or no against its interest. The customer's data and later goals are leaked if the text states them before
+        they are due. An answer is withheld if it is owed and missing; goals are, if the text states none when one is
+        due, or leaves before all were stated.
         """
         text, proposed = self.expand(text), self.proposal is not None
         said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
@@ -183,7 +184,7 @@ class PlayedSeat(Seat):
         return Faults(wrong, sorted(leaked), withheld)
 
     def _find_made_up(self, text: str) -> list[str]:
-        """Return the numbers, emails, postcodes and names in a text that are not the customer's."""
+        """Return the numbers, emails, postcodes and names in a text that do not belong to the customer."""
         customer, person = self.customer, self.customer.record.person
         own = " ".join(
             [*customer.build_vocabulary().phrases.values(), *customer.list_numbers(), customer.number, person.email]

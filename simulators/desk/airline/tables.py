@@ -20,7 +20,7 @@ UPGRADE = 40.0
 DAYS_AHEAD = 30
 """Days ahead for which flights are sold."""
 ALTERNATIVES = 3
-"""Other flights on each booked route."""
+"""Number of other flights on each booked route."""
 
 SCHEMA = """
 CREATE TABLE flights (id TEXT PRIMARY KEY, origin TEXT, destination TEXT, day TEXT, price REAL, free INTEGER,
@@ -31,18 +31,18 @@ CREATE TABLE bookings (id TEXT PRIMARY KEY, customer TEXT, flight TEXT, fare TEX
 
 
 class AirlineTables(World):
-    """Database of an airline: customers with bookings, and the flights that they booked or could change to."""
+    """Database of an airline: customers, their bookings, and the flights that they booked or could change to."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "bookings": "id"}
     subject = "booking"
 
     def find_booking(self, booking: str) -> dict[str, Any] | None:
-        """Return the booking row of this number, whoever owns it, or None."""
+        """Return the row of any customer's booking by its number, or None if there is none."""
         return self.fetch_row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def find_flight(self, flight: str) -> dict[str, Any] | None:
-        """Return the row of the flight with this id, or None."""
+        """Return the row of the flight with this id, or None if there is none."""
         return self.fetch_row("SELECT * FROM flights WHERE id = ?", flight)
 
     def list_numbers_of(self, customer: str) -> list[str]:
@@ -76,7 +76,7 @@ class AirlineTables(World):
             self.insert_rows("bookings", [row])
 
     def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Add flights, some of them past, from one airport to seven others; return one of each route, to be booked."""
+        """Add past and future flights from one airport to seven others. Returns one flight per route, to be booked."""
         taken = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):

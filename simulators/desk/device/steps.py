@@ -1,7 +1,7 @@
-"""Parse the agent's instructions to a customer about its phone: typed acts `LOOK` and `SET`, and plain words.
+"""Parse the agent's instructions to a customer about its phone: the typed acts `LOOK` and `SET`, and plain text.
 
-A closed vocabulary reads plain text clause by clause. The agent's own acts ("I will turn on roaming") and negated
-clauses ("do not turn it off") tell the customer nothing.
+Plain text is parsed clause by clause with a closed vocabulary. Clauses about the agent's own acts ("I will turn on
+roaming") and negated clauses ("do not turn it off") are no instructions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMES = (*SETTINGS, SERVICE)
 
 
 class Step(NamedTuple):
-    """Instruction about a phone: look at a setting (value ""), change it, or try `SERVICE`."""
+    """Instruction about a phone: set `name` to `value`, or look at it (`value` ""), or try the service (`SERVICE`)."""
 
     name: str
     value: str = ""
@@ -43,7 +43,7 @@ IT = re.compile(r" (?:it|that) ")
 
 
 def read_step(verb: str, rest: str) -> Step:
-    """Parse the words after `LOOK` or `SET`. Raises IllegalAct, with the correct form, if they are invalid."""
+    """Parse the words after `LOOK` or `SET` (`verb`). Raises IllegalAct, with the correct form, if they are invalid."""
     name, _, value = rest.lower().partition(" ")
     if verb == "LOOK":
         if name not in NAMES or value:
@@ -55,13 +55,13 @@ def read_step(verb: str, rest: str) -> Step:
 
 
 def read_steps(sentences: Sequence[str]) -> tuple[Step, ...]:
-    """Return the instructions to a customer in plain sentences, in order, at most `MAX_STEPS`."""
+    """Return the distinct instructions in plain sentences, in order, at most `MAX_STEPS`."""
     steps = [step for sentence in sentences for step in _read_sentence(sentence)]
     return tuple(dict.fromkeys(steps))[:MAX_STEPS]
 
 
 def _read_sentence(sentence: str) -> Iterator[Step]:
-    """Yield a sentence's steps. A clause without a verb of its own takes that of the clause before it."""
+    """Yield a sentence's instructions. A clause without a verb takes the verb of the previous clause."""
     asked, changes, before = sentence.rstrip().endswith("?"), "", ""
     looks = False
     for clause in CLAUSE.split(sentence):
@@ -86,7 +86,7 @@ def _read_sentence(sentence: str) -> Iterator[Step]:
 
 
 def _read_value(name: str, words: str) -> str:
-    """Return the value to which these words set a setting; "" if they name none."""
+    """Return the value to which these words set a setting; "" if they name none, or both."""
     setting = SETTINGS[name]
     values = {value for value in setting.values if f" {value} " in words}
     values |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()

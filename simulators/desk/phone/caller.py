@@ -1,6 +1,6 @@
 """Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
 
-It does nothing else with the phone. Some personas may at first not find a setting, or fail to change it, and say so.
+It does nothing else with the phone. Some personas may at first fail to find or change a setting.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
 LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
-"""Step for which the phone has no tool."""
+"""Step that no tool of the phone can do."""
 
 
 @dataclass(kw_only=True)
 class Caller(Customer):
-    """Scripted customer with a `handset`. It agrees to any write on its line, and is served when the service works."""
+    """Scripted customer with a `handset`. It agrees to any repair of its line; its goal is that the service works."""
 
     handset: Handset
     has_tried: bool = False
-    """Whether it tries the service on the agent's message."""
+    """Whether the agent's last message made it try the service."""
     followed: list[Step] = field(default_factory=list)
-    """All instructions so far, with repetitions."""
+    """All instructions so far, including repeated ones."""
     uses: list[str] = field(default_factory=list)
-    """Calls of the phone's tools that the last message needs."""
+    """Calls of the phone's tools that the agent's last message requires."""
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a text as Customer does, and its statements about the phone."""
+        """Parse a text as `Customer.read` does, including its statements about the phone."""
         base, phone = super().read(text, proposed), CLAIMS.understand(text)
         return Reading({**base.facts, **phone.facts}, base.unclear & phone.unclear)
 
     def hear(self, speech: Speech) -> str:
-        """Process the agent's message as Customer does. The phone's service is tried if it asks for that, or `more`."""
+        """Process the agent's message as `Customer.hear` does. Tries the service if told to, or if asked what else."""
         self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Do the steps on the phone; return whether any helped, and one statement for each setting named.
+        """Do the steps on the phone. Returns (whether any may have helped, one statement per setting).
 
-        The statements are about the phone's final state, or say that a setting was not found.
+        A step counts as helpful the first two times. The statements describe the phone's final state, or say that a
+        setting was not found.
         """
         useful, found = False, dict[str, bool]()
         for step in steps:
@@ -58,7 +59,7 @@ class Caller(Customer):
         return useful, [self._tell(name, known) for name, known in found.items()]
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent to a proposed write on its line; None if it would not want the proposed write."""
+        """Return the consent given by a yes to a proposed repair of its line; None for any other proposal."""
         if not self._wants(proposal):
             return None
         tool = proposal.write.tool if proposal.write else min(proposal.tools)

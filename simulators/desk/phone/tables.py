@@ -1,4 +1,4 @@
-"""Tables of the phone company: schema, generated rows, and the faults of a line and its phone."""
+"""The phone company's tables: schema, generated rows, and faults of lines and phones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORBIDDEN = 0.25
 """Probability that the policy forbids the repair."""
 NAMES = ("private", "work")
 NEW = 90
-"""Days of a contract before which roaming is not allowed."""
+"""Age in days from which a line may roam."""
 REPAIRS = {"suspended": "resume_line", "used_up": "add_data", "barred": "allow_roaming"}
 """Write that repairs each fault of the account."""
 LAST_BILL = 9
@@ -33,7 +33,7 @@ CREATE TABLE bills (line TEXT, day TEXT, amount REAL, paid INTEGER);
 
 
 class PhoneTables(World):
-    """Database of a phone company, and the handset of the customer at the desk, whose line is `number`."""
+    """Database of a phone company, and the handset of the customer at the desk, who calls about line `number`."""
 
     schema = SCHEMA
     keys: ClassVar[Mapping[str, str]] = {**World.keys, "lines": "id"}
@@ -41,7 +41,7 @@ class PhoneTables(World):
     handset: Handset
 
     def find_line(self, line: str) -> dict[str, Any]:
-        """Return the row of this line, whoever owns it, or {}."""
+        """Return the row of any customer's line by its number, or {} if there is none."""
         return self.fetch_row("SELECT * FROM lines WHERE id = ?", line) or {}
 
     def list_numbers_of(self, customer: str) -> list[str]:
@@ -53,7 +53,7 @@ class PhoneTables(World):
         """Do nothing: there is no catalogue."""
 
     def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
-        """Add a person's payment methods, and two lines with three bills each. Nothing is wrong with them yet."""
+        """Add a person's payment methods, and two lines with three bills each, without faults."""
         self.add_payments(person, rng)
         for name in NAMES:
             number, limit = self.draw_number(rng), int(rng.integers(4, 20))
@@ -72,14 +72,14 @@ class PhoneTables(World):
             self.handset = Handset(self.own_line, pin, draws=luck)
 
     def own_line(self) -> dict[str, Any]:
-        """Return the row of the line that the customer calls about."""
+        """Return the row of the line about which the customer calls."""
         return self.find_line(self.number)
 
     def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal:
-        """Cause `count` faults of the account and the phone, and return the goal to have the service back.
+        """Cause `count` faults of the account and the phone. Returns the goal to get the service working again.
 
-        A forbidden goal has one fault of the account, which the policy forbids to repair. Otherwise the number of the
-        account's faults is uniform.
+        A forbidden goal has one fault of the account, which the agent may not repair. Otherwise the number of the
+        account's faults is drawn uniformly.
         """
         phone = self.handset
         phone.service, phone.abroad = "data" if rng.random() < DATA else "calls", bool(rng.random() < 0.5)
@@ -106,7 +106,7 @@ class PhoneTables(World):
         )
 
     def _break(self, fault: str, forbidden: bool) -> None:
-        """Put a fault on the customer's line, and decide whether the policy forbids its repair."""
+        """Put a fault on the customer's line whose repair the policy allows, or forbids if `forbidden`."""
         number = self.number
         match fault:
             case "suspended":

@@ -1,4 +1,4 @@
-"""Tools and policy of the phone company. The agent sees the account and has to ask what the phone shows."""
+"""The phone company's tools and policy. The agent sees only the account and must ask what the phone shows."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Phone(PhoneTables):
         return self.show_line(line)
 
     def draw_candidates(self, rng: np.random.Generator) -> list[Goal]:
-        """Return no goals: `cause_trouble` makes the customer's."""
+        """Return []: the customer's goal comes from `cause_trouble`."""
         return []
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
@@ -132,7 +132,7 @@ class Phone(PhoneTables):
         return ["show_customer()", "list_lines()", *shows]
 
     def list_marks(self, write: Write) -> list[str]:
-        """Return no words: `list_further_marks` has them."""
+        """Return []: the words are those of `list_further_marks`."""
         return []
 
     def list_possible_writes(self, numbers: Sequence[str]) -> list[Write]:
@@ -140,7 +140,7 @@ class Phone(PhoneTables):
         return [Write(tool, {"line": number}) for number in numbers for tool in REPAIRS.values()]
 
     def list_further_marks(self, goal: Goal) -> list[str]:
-        """Return marks of the complaint, of the line if it was looked up, and of the customer's statements."""
+        """Return words for the complaint, the line (if looked up), and the customer's statements about the phone."""
         words = [thing.split()[-1] for thing in goal.mentions] + ["abroad"] * goal.ask.endswith("abroad")
         if goal.subject in self.session.looked_up:
             line, paid = (

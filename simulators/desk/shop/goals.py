@@ -63,7 +63,7 @@ def _draw_item_goals(shop: ShopTables, order: dict[str, Any], rng: np.random.Gen
 
 
 def _draw_exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.random.Generator) -> Goal:
-    """Draw a goal to exchange an item for a given variant of this or another product, or for any colour of a size."""
+    """Draw a goal to exchange an item: for one variant of this or another product, or for any colour of a size."""
     product, wanted = item["product"], item["product"]
     if rng.random() < 0.2:
         products = [name for name in sorted(PRODUCTS) if name != product]
@@ -86,7 +86,7 @@ def _draw_exchange(shop: ShopTables, number: str, item: dict[str, Any], rng: np.
 
 
 def _draw_payment(shop: ShopTables, order: dict[str, Any], rng: np.random.Generator) -> tuple[str, str]:
-    """Draw the method for a refund: (payment id, wording). One in four customers wants another than it paid with."""
+    """Draw the payment method of a refund as (payment id, wording): in one of four cases not the original one."""
     if rng.random() < 0.75:
         return order["payment"], "whatever I paid with"
     other = _find_other_payment(shop, order["payment"])
@@ -100,5 +100,5 @@ def _find_other_payment(shop: ShopTables, payment: str) -> dict[str, Any]:
 
 
 def _draw_facts(rng: np.random.Generator, facts: dict[str, str]) -> dict[str, str]:
-    """Return the facts or, with probability 1/2, {}."""
+    """Return `facts` with probability 1/2, else {}."""
     return facts if rng.random() < 0.5 else {}
