@@ -115,8 +115,8 @@ class Customer:
     def build_vocabulary(self) -> Vocabulary:
         """Build the vocabulary for parsing the customer's texts: its data, requested values, questions and writes."""
         person, words = self.record.person, dict[str, list[str]]()
-        own = (person.name, person.email, person.postcode, person.address)
-        for value in (*own, *self.identity.values(), *self.choose_identity().values()):
+        contact_data = (person.name, person.email, person.postcode, person.address)
+        for value in (*contact_data, *self.identity.values(), *self.choose_identity().values()):
             words[value] = [_space_out(value)]
         for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True):
             values = [value for write in goal.writes for value in write.arguments.values()]
@@ -158,14 +158,14 @@ class Customer:
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
         return {**contact, "postcode": wrong or person.postcode}
 
-    def shorts(self) -> dict[str, str]:
+    def list_statements(self) -> dict[str, str]:
         """Return the customer's possible statements by code: yes, no, identity, number, request and bye."""
         return {
             "yes": YES[self.manner],
             "no": NO,
             "identity": " ".join(_identity_texts(self.choose_identity())),
             "number": self._number_statement()[1],
-            "request": STILL[self.manner].format(ask=self._wish()),
+            "request": STILL[self.manner].format(ask=self._word_request()),
             "bye": GOODBYE,
         }
 
@@ -181,19 +181,19 @@ class Customer:
         said = self._ask(OPENINGS)
         return f"{said} {self._identify()}" if self.record.volunteers else said
 
-    def wrote(self, tool: str, subject: str) -> None:
+    def note_write(self, tool: str, subject: str) -> None:
         """Record a completed write: mark the current goal as `written` if it has the goal's tool and subject."""
         if (tool, subject) == (self.goal.tool, self.goal.subject):
             self.outcomes[self.goal_index].written = True
 
-    def is_closed(self, at: int) -> bool:
+    def is_closed(self, index: int) -> bool:
         """Return True if the goal with this index is settled."""
-        return at < len(self.outcomes) and self.outcomes[at].closed
+        return index < len(self.outcomes) and self.outcomes[index].closed
 
-    def turn_to(self, at: int) -> None:
+    def switch_to_goal(self, index: int) -> None:
         """Make the goal with this index the current one."""
-        self.goal_index = at
-        self.outcomes += [Outcome() for _ in range(at + 1 - len(self.outcomes))]
+        self.goal_index = index
+        self.outcomes += [Outcome() for _ in range(index + 1 - len(self.outcomes))]
         self.has_insisted = self.is_number_asked = False
 
     def hear(self, speech: Speech) -> str:
@@ -212,10 +212,10 @@ class Customer:
             useful |= helpful
             said += shown
         if speech.proposal is not None:
-            said.append(self._agree(speech.proposal))
+            said.append(self._answer_proposal(speech.proposal))
         elif speech.reasons and not outcome.written:
             useful = True
-            said += self._take_denial(speech)
+            said += self._handle_denial(speech)
         outcome.closed |= self._is_fulfilled(outcome)
         if speech.identity:
             useful |= not self.session.verified
@@ -226,11 +226,11 @@ class Customer:
             act, text = self._number_statement()
             said.append(self._say(*act, text))
         if outcome.closed and not self.is_write_pending and not said:
-            return self._go_on()
+            return self._start_next_goal()
         self.fruitless += not (useful or self.is_write_pending)
         patience = PERSONAS[self.record.persona].patience
-        left = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
-        if may_leave(goal=False, patience=left, pending=self.is_write_pending):
+        remaining = 1 if patience == 1 else ENDURANCE * patience - self.fruitless
+        if may_leave(goal=False, patience=remaining, pending=self.is_write_pending):
             return self._leave("left", ENOUGH)
         if not said:
             said = [self._say("instruct", "reason", WHY) if speech.denies else self._remind(outcome)]
@@ -255,13 +255,13 @@ class Customer:
             return "it"
         return f"{self.subject} {self.number}" if self.number else self.goal.hint
 
-    def _wish(self) -> str:
+    def _word_request(self) -> str:
         questions = [self.facts[name].asks for name in self.goal.facts]
         ask = self.goal.ask.format(it=self._subject_text())
         return f"{ask}, and to know {join_words(questions)}" if questions else ask
 
     def _ask(self, wordings: Mapping[Manner, str]) -> str:
-        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._wish()))
+        return self._say("instruct", self.goal.tool or "ask", wordings[self.manner].format(ask=self._word_request()))
 
     def _identify(self) -> str:
         self.identity = self.choose_identity()
@@ -275,7 +275,7 @@ class Customer:
             return Act("unknown", "number"), f"I do not know the number. It is {self.goal.hint}."
         return Act("inform", "number"), f"It is {self._subject_text()}."
 
-    def _agree(self, proposal: Proposal) -> str:
+    def _answer_proposal(self, proposal: Proposal) -> str:
         if self.outcomes[self.goal_index].written or not self._wants(proposal):
             self.session.consent = None
             self.fruitless += 1
@@ -290,7 +290,7 @@ class Customer:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
         return any(write.matches(proposal.write) for write in goal.writes)
 
-    def _take_denial(self, speech: Speech) -> Sequence[str]:
+    def _handle_denial(self, speech: Speech) -> Sequence[str]:
         outcome = self.outcomes[self.goal_index]
         outcome.denied, self.session.consent = speech.reasons, None
         if self.record.insists and not self.has_insisted:
@@ -306,11 +306,11 @@ class Customer:
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
         return self._ask(STILL)
 
-    def _go_on(self) -> str:
-        following = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
-        if not following:
+    def _start_next_goal(self) -> str:
+        open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
+        if not open_goals:
             return self._leave("served", GOODBYE)
-        self.turn_to(following[0])
+        self.switch_to_goal(open_goals[0])
         return self._ask(NEXT)
 
     def _leave(self, reason: str, words: str) -> str:

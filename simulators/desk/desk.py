@@ -106,14 +106,15 @@ class Desk(PersonGame):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the match and send the first message. The reset option `others` is the seed of other customers' data."""
-        own, others, draws = rng.spawn(3)
+        owner_rng, others_rng, goal_rng = rng.spawn(3)
         if "others" in options:
-            others = np.random.default_rng(whole_number("others", options["others"], 0))
-        name = self.draw_entity(lambda: draw_name(own), str)
-        self.world = WORLDS[self.domain](own, others, name)
-        goals = tasks.compose(self.world, draws, int(draws.integers(self.goals[0], self.goals[1] + 1)))
+            others_rng = np.random.default_rng(whole_number("others", options["others"], 0))
+        name = self.draw_entity(lambda: draw_name(owner_rng), str)
+        self.world = WORLDS[self.domain](owner_rng, others_rng, name)
+        count = int(goal_rng.integers(self.goals[0], self.goals[1] + 1))
+        goals = tasks.draw_goals(self.world, goal_rng, count)
         record = draw_record(
-            draws, self.world.owner, self.draw_persona(draws), goals, self.world.unused_numbers[: len(goals)]
+            goal_rng, self.world.owner, self.draw_persona(goal_rng), goals, self.world.unused_numbers[: len(goals)]
         )
         self.seat = make_seat(self.world, record, self.person)
         self.customer = self.seat.customer
@@ -173,7 +174,7 @@ class Desk(PersonGame):
     def legal(self, seat: str) -> list[str] | None:
         """Return the agent's listed acts, or a free or played customer's codes. Other acts may be legal too."""
         if seat == CUSTOMER:
-            return list(self.customer.shorts()) if self.person in ("free", "played") else None
+            return list(self.customer.list_statements()) if self.person in ("free", "played") else None
         return list(self.list_acts().keys() if self.terse else self.list_acts().values())
 
     def next_seat(self, seat: str) -> str:
@@ -246,12 +247,12 @@ class Desk(PersonGame):
         """Return texts that the agent must not see yet, by customer id. The owner's are left out once verified."""
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
-            own = person["id"] == owner.id
-            if not own or not self.world.session.verified:
+            is_owner = person["id"] == owner.id
+            if not is_owner or not self.world.session.verified:
                 texts = [person["email"], *self.world.list_numbers_of(person["id"])]
-                texts += [person["name"], person["address"]] if not own else []
+                texts += [person["name"], person["address"]] if not is_owner else []
                 secrets[person["id"]] = tuple(
-                    text for text in texts if not own or text not in self.customer.revealed_text
+                    text for text in texts if not is_owner or text not in self.customer.revealed_text
                 )
         return secrets | (self.world.handset.hidden() if self.world.handset else {})
 
@@ -272,7 +273,7 @@ class Desk(PersonGame):
         result = run(self.world.tools(), call)
         self.called, self.errors = self.called + 1, self.errors + result.startswith("Error: ")
         for tool, subject in self.world.session.done[done:]:
-            self.customer.wrote(tool, subject)
+            self.customer.note_write(tool, subject)
         self.heard += f"\n{result}"
         self.tell(result, AGENT, sender=TOOL)
 

@@ -21,9 +21,9 @@ WORLDS: Mapping[str, type[World]] = {"shop": Shop, "airline": Airline, "phone": 
 
 def make_seat(world: World, record: Record, person: Speech) -> Seat:
     """Create the seat of a match's customer, with the scripted customer in `customer`. `person` says who words it."""
-    about = record, world.session, world.facts, world.subject, world.verbs
+    arguments = record, world.session, world.facts, world.subject, world.verbs
     if world.handset:
         if person == "played":
-            return CallerSeat(PlayedCaller(*about, handset=world.handset), person)
-        return Seat(Caller(*about, handset=world.handset), person)
-    return PlayedSeat(PlayedCustomer(*about), person) if person == "played" else Seat(Customer(*about), person)
+            return CallerSeat(PlayedCaller(*arguments, handset=world.handset), person)
+        return Seat(Caller(*arguments, handset=world.handset), person)
+    return PlayedSeat(PlayedCustomer(*arguments), person) if person == "played" else Seat(Customer(*arguments), person)

@@ -31,7 +31,7 @@ ANSWERS = ("yes", "no", "identity", "number")
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say. `note` records which goals its texts have stated."""
+    """Customer whose seat decides what to say. `note_topics` records which goals its texts have stated."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
@@ -40,30 +40,31 @@ class PlayedCustomer(Customer):
 
     def list_wishes(self) -> list[str]:
         """Return the requests of the open goals as text, the current one first."""
-        found, now = [], self.goal_index
-        for at in sorted(range(len(self.record.goals)), key=lambda n: (n != now, n)):
-            if not self.is_closed(at):
-                found.append(replace(self, goal_index=at, is_number_asked=self.is_number_asked and at == now)._wish())
-        return found
+        wishes, current = [], self.goal_index
+        for index in sorted(range(len(self.record.goals)), key=lambda n: (n != current, n)):
+            if not self.is_closed(index):
+                is_number_asked = self.is_number_asked and index == current
+                wishes.append(replace(self, goal_index=index, is_number_asked=is_number_asked)._word_request())
+        return wishes
 
     def list_topics(self) -> list[set[str]]:
         """Return, for each goal, the topics that distinguish it from the other goals."""
-        every = [
+        topics = [
             {goal.tool, goal.subject, goal.hint, wrong, *goal.mentions, *STRANGERS.findall(goal.ask)} - {"", ACCOUNT}
             for goal, wrong in zip(self.record.goals, self.record.wrong_numbers, strict=True)
         ]
-        return [own.difference(*every[:n], *every[n + 1 :]) for n, own in enumerate(every)]
+        return [keys.difference(*topics[:n], *topics[n + 1 :]) for n, keys in enumerate(topics)]
 
-    def note(self, topics: set[str]) -> None:
+    def note_topics(self, topics: set[str]) -> None:
         """Record the topics of the seat's text. A text about another open goal makes that goal the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
         self.stated |= {*named}
         if named and self.goal_index not in named and not self.is_write_pending:
-            self.turn_to(named[0])
+            self.switch_to_goal(named[0])
         self.unclear = self.goal_index not in self.stated
 
-    def list_unwanted(self) -> set[str]:
+    def list_unrequested_writes(self) -> set[str]:
         """Return the writes that no goal of the customer asks for."""
         return self.verbs.keys() - {goal.tool for goal in self.record.goals}
 
@@ -134,7 +135,7 @@ class PlayedSeat(Seat):
     def expand(self, text: str) -> str:
         """Return the text as one line. A code is replaced by its statement, the code of the due one by the template."""
         text = to_one_line(text, MAX_CHARACTERS)
-        return (self.customer.shorts() | {self.code: self.template}).get(text.lower(), text)
+        return (self.customer.list_statements() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:
         """Run up to `limit` calls of the customer's tools and return their results; [] because it has no tools."""
@@ -143,7 +144,7 @@ class PlayedSeat(Seat):
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
         """Apply the last checked text. Returns (its expanded words, no fines)."""
         text = self.expand(text)
-        self.customer.note({*self.said})
+        self.customer.note_topics({*self.said})
         unclear = self.customer.unclear
         self._take_effect(text, self.said, self.due)
         self.customer.unclear = unclear
@@ -168,11 +169,11 @@ class PlayedSeat(Seat):
         wrong, keys = self._find_made_up(text), customer.list_topics()
         if AGREEMENT in due and said.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]:
             wrong.append(text)
-        wrong += sorted(tool for tool in customer.list_unwanted() - due.keys() if said.get(tool) == "inform")
+        wrong += sorted(tool for tool in customer.list_unrequested_writes() - due.keys() if said.get(tool) == "inform")
         unsaid = [n for n in range(len(keys)) if n not in customer.stated]
         later = {key for n in unsaid if n != customer.goal_index for key in keys[n]}
-        own = {person.name, person.email, person.postcode, person.address}
-        leaked = (own | later) & said.keys() - due.keys() - customer.topics
+        contact_data = {person.name, person.email, person.postcode, person.address}
+        leaked = (contact_data | later) & said.keys() - due.keys() - customer.topics
         withheld = []
         owes = self.code in ANSWERS or (
             self.code == "request" and customer.goal_index in unsaid and not later & said.keys()
@@ -186,9 +187,9 @@ class PlayedSeat(Seat):
     def _find_made_up(self, text: str) -> list[str]:
         """Return the numbers, emails, postcodes and names in a text that do not belong to the customer."""
         customer, person = self.customer, self.customer.record.person
-        own = " ".join(
+        known = " ".join(
             [*customer.build_vocabulary().phrases.values(), *customer.list_numbers(), customer.number, person.email]
         )
         found = [*NUMBER.findall(text), *EMAIL.findall(text), *POSTCODE.findall(text)]
         names = [name for name in NAME.findall(text) if name != person.name]
-        return [each for each in found if each not in own] + names
+        return [each for each in found if each not in known] + names

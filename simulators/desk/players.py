@@ -71,8 +71,8 @@ def fumbler(game: Match, seed: int) -> Answer:
 
     Its matches also show how a customer answers an agent that errs.
     """
-    knows, errs, rng = oracle(game, seed), at_random(game, seed), random.Random(f"fumbler {seed}")
-    return lambda view: (errs if view.legal and rng.random() < FUMBLES else knows)(view)
+    expert, random_player, rng = oracle(game, seed), at_random(game, seed), random.Random(f"fumbler {seed}")
+    return lambda view: (random_player if view.legal and rng.random() < FUMBLES else expert)(view)
 
 
 def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Answer:
@@ -80,7 +80,7 @@ def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = T
 
     It finds faults of a customer's phone by instructions; without `instructs` it ends the match instead.
     """
-    looked: set[str] = set()
+    done_lookups: set[str] = set()
 
     def answer(view: View) -> str:
         if view.seat != game.seats[0]:
@@ -88,18 +88,18 @@ def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = T
                 return str(view.private["uses"][0])
             return str((game.terse and view.private.get("answer")) or view.private["template"])
         codes = {act: code for code, act in game.list_acts().items()}
-        useful = _useful_acts(game, looked, denies(game.customer.goal))
+        useful = _useful_acts(game, done_lookups, denies(game.customer.goal))
         if not instructs and game.world.handset:
             useful = ["DONE" if act == "ELSE" else act for act in useful if act not in game.world.instructions]
         act = next(act for act in useful if act in codes)
         if "(" in act and not act.startswith(("CONFIRM", "find")):
-            looked.add(f"{game.customer.goal_index} {act}")
+            done_lookups.add(f"{game.customer.goal_index} {act}")
         return codes[act] if game.terse else act
 
     return answer
 
 
-def _useful_acts(game: Match, looked: set[str], denies: bool) -> list[str]:
+def _useful_acts(game: Match, done_lookups: set[str], denies: bool) -> list[str]:
     """Return the acts that would help now, as text, best first. Some may not be listed for the agent."""
     customer, world = game.customer, game.world
     if not world.session.verified:
@@ -108,16 +108,18 @@ def _useful_acts(game: Match, looked: set[str], denies: bool) -> list[str]:
         return [*finds, "ASK identity"]
     goal, outcome = customer.goal, customer.outcomes[customer.goal_index]
     reads = [
-        act for act in world.list_lookups([goal.subject], goal.mentions) if f"{customer.goal_index} {act}" not in looked
+        act
+        for act in world.list_lookups([goal.subject], goal.mentions)
+        if f"{customer.goal_index} {act}" not in done_lookups
     ]
     if denies:
-        about = [act for act in reads if '"' in act]
-        return [*about, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
+        with_arguments = [act for act in reads if '"' in act]
+        return [*with_arguments, f"DENY {min(goal.reasons or {game.policy[0].name})}", *reads, "ASK number"]
     tells = [f"TELL {name} {value}" for name, value in goal.facts.items() if name not in outcome.told]
     write = next((write for write in goal.writes if not world.find_broken_rules(write)), next(iter(goal.writes), None))
     if world.handset:
-        left = [write for write in goal.needs if (write.tool, write.subject) not in world.session.done]
-        writes = [str(write) if customer.is_write_pending else f"CONFIRM {write}" for write in left[:1]]
+        remaining = [write for write in goal.needs if (write.tool, write.subject) not in world.session.done]
+        writes = [str(write) if customer.is_write_pending else f"CONFIRM {write}" for write in remaining[:1]]
         asks = [*reads, "ASK number"] if writes or tells else []
         return [*writes, *tells, *world.handset.list_instructions(), *asks, "ELSE"]
     if write is not None and not outcome.written:

@@ -53,7 +53,7 @@ class Seat:
         due = {"say": [str(act) for act in self.customer.acts], "template": self.template}
         if self.person == "render":
             return due
-        return {**due, "answer": self.code if self.template else "", "record": self.customer.shorts()}
+        return {**due, "answer": self.code if self.template else "", "record": self.customer.list_statements()}
 
     @property
     def code(self) -> str:
@@ -82,7 +82,7 @@ class Seat:
             heard = self.renderings.settle(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}
         else:
-            heard = text = self.customer.shorts().get(text.lower(), text)
+            heard = text = self.customer.list_statements().get(text.lower(), text)
             said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))
             fines = {part: -FINE * count for part, count in self._count_faults(text, said, due).items() if count}
             self._take_effect(text, said, due)
@@ -103,8 +103,8 @@ class Seat:
     def _count_faults(self, text: str, stated: Mapping[str, Stance], due: Mapping[str, Stance]) -> dict[str, int]:
         """Count a text's faults by kind, given the facts in the text (`stated`) and in the template (`due`)."""
         customer, person = self.customer, self.customer.record.person
-        own = {*customer.list_numbers(), customer.number, person.email}
-        made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - own
+        known = {*customer.list_numbers(), customer.number, person.email}
+        made_up = {*NUMBER.findall(text), *EMAIL.findall(text)} - known
         against = AGREEMENT in due and stated.get(AGREEMENT, due[AGREEMENT]) != due[AGREEMENT]
         counts = {
             "wrong": len(made_up) + against,

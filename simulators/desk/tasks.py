@@ -20,10 +20,10 @@ PRYING = 0.1
 """Probability that a forbidden goal is about another person's data."""
 
 
-def compose(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
+def draw_goals(world: World, rng: np.random.Generator, count: int) -> tuple[Goal, ...]:
     """Draw `count` goals about different subjects, with equally likely kinds. Raises SimulatorFault if it runs out."""
-    if (trouble := world.cause_trouble(rng, count)) is not None:
-        return (trouble,)
+    if (repair_goal := world.cause_faults(rng, count)) is not None:
+        return (repair_goal,)
     candidates = [add_reasons(world, goal) for goal in world.draw_candidates(rng)]
     goals: list[Goal] = []
     while len(goals) < count:
@@ -71,7 +71,7 @@ def compute_effects(world: World, goals: Sequence[Goal]) -> list[list[Diff]]:
 
 def has_right_rows(changes: Diff, accepted: Sequence[Sequence[Diff]]) -> bool:
     """Return True if the row changes unite one alternative in `accepted` (from `compute_effects`) for each goal."""
-    return any(changes == _merge(way) for way in itertools.product(*accepted))
+    return any(changes == _merge(choice) for choice in itertools.product(*accepted))
 
 
 def has_right_service(world: World, goals: Sequence[Goal]) -> bool:
@@ -93,7 +93,7 @@ def compute_tau_score(
     Outputs are the requested facts, as text in any message of the agent. An idle agent therefore passes every task that
     changes nothing and requests no output.
     """
-    reference = _merge([ways[0] for ways in accepted])
+    reference = _merge([alternatives[0] for alternatives in accepted])
     texts = [text.lower().replace(",", "") for text in messages]
     outputs = [value.lower() for goal in goals if not goal.reasons for value in goal.facts.values()]
     return float(changes == reference and all(any(output in text for text in texts) for output in outputs))

@@ -115,7 +115,7 @@ class World:
 
     # Methods that a domain with a handset overrides.
 
-    def cause_trouble(self, rng: np.random.Generator, count: int) -> Goal | None:
+    def cause_faults(self, rng: np.random.Generator, count: int) -> Goal | None:
         """Cause `count` faults of the customer's phone or account. Returns the goal to have them repaired.
 
         Returns None in domains whose goals come from `draw_candidates`.
@@ -296,7 +296,7 @@ class World:
         return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
     @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
+    def dry_run(self) -> Iterator[None]:
         """Run the context as the verified owner in a fresh session, then undo all writes and restore the session."""
         session, self.session = self.session, Session(self.owner.id)
         self.execute("SAVEPOINT trial")
@@ -309,7 +309,7 @@ class World:
 
     def compute_effect(self, write: Write) -> Diff:
         """Return the changes of the database since the start after a write by the owner now, which is then undone."""
-        with self.trial():
+        with self.dry_run():
             getattr(self, write.tool)(**write.arguments)
             return self.find_changes()
 

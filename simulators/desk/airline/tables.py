@@ -77,7 +77,7 @@ class AirlineTables(World):
 
     def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
         """Add past and future flights from one airport to seven others. Returns one flight per route, to be booked."""
-        taken = []
+        bookable = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):
             for copy in range(1 + ALTERNATIVES):
@@ -90,5 +90,5 @@ class AirlineTables(World):
                     "free": int(rng.integers(1, 40)) if rng.random() < 0.75 else 0, "delay": delay * past,
                 }  # fmt: skip
                 self.insert_rows("flights", [tuple(flight.values())])
-                taken += [flight] * (copy == 0)
-        return taken
+                bookable += [flight] * (copy == 0)
+        return bookable

@@ -26,7 +26,7 @@ class Handset:
     """Service that the customer complains about."""
     abroad: bool = False
     settings: dict[str, str] = field(default_factory=lambda: {name: each.good for name, each in SETTINGS.items()})
-    draws: Mapping[str, float] = field(default_factory=dict)
+    error_draws: Mapping[str, float] = field(default_factory=dict)
     """Uniform draw in [0, 1) per setting: the customer errs with it if the draw is below the persona's error rate."""
     told: dict[str, str] = field(default_factory=dict)
     """Values that the customer has told the agent, by setting or `SERVICE`."""

@@ -82,8 +82,8 @@ def word_statement(name: str, value: str, service: Service) -> str:
     if name == SERVICE:
         verbs = {"calls": ("work", "do not work"), "data": ("works", "does not work")}[service]
         return f"{THINGS[service].capitalize()} {verbs[value == FAILS]}."
-    about = SETTINGS[name].name
-    return f"{about[:1].upper()}{about[1:]} is {value}."
+    label = SETTINGS[name].name
+    return f"{label[:1].upper()}{label[1:]} is {value}."
 
 
 def _spell_claims() -> Iterator[tuple[str, list[str]]]:

@@ -28,7 +28,7 @@ class Caller(Customer):
     """Scripted customer with a `handset`. It agrees to any repair of its line; its goal is that the service works."""
 
     handset: Handset
-    has_tried: bool = False
+    tries_service: bool = False
     """Whether the agent's last message made it try the service."""
     followed: list[Step] = field(default_factory=list)
     """All instructions so far, including repeated ones."""
@@ -42,7 +42,7 @@ class Caller(Customer):
 
     def hear(self, speech: Speech) -> str:
         """Process the agent's message as `Customer.hear` does. Tries the service if told to, or if asked what else."""
-        self.has_tried, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
+        self.tries_service, self.uses = speech.more or any(step.name == SERVICE for step in speech.steps), []
         return super().hear(speech)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
@@ -71,14 +71,14 @@ class Caller(Customer):
         return len(proposal.tools) == 1 and proposal.numbers <= {self.goal.subject}
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        return self.has_tried and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
+        return self.tries_service and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
         """Do a step on the phone, possibly with an error. Returns False if the customer does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0
-        errs = step not in self.followed and phone.draws.get(name, 1.0) < (slips if value else persona.forgets)
+        errs = step not in self.followed and phone.error_draws.get(name, 1.0) < (slips if value else persona.forgets)
         if not value:
             self._use("try_service" if name == SERVICE else "show_phone", {})
             return not errs

@@ -34,7 +34,7 @@ class PlayedCaller(Caller, PlayedCustomer):
         finally:
             self.handset = phone
 
-    def list_unwanted(self) -> set[str]:
+    def list_unrequested_writes(self) -> set[str]:
         """Return the empty set: this customer may ask for any repair."""
         return set()
 

@@ -86,12 +86,12 @@ class ShopTables(World):
     def add_purchases(self, person: Person, rng: np.random.Generator) -> None:
         """Add a person's two payment methods and orders: seven for the customer at the desk, two for anyone else."""
         card, gift = self.add_payments(person, rng)
-        mine = person is self.owner
-        states = STATES if mine else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
+        is_owner = person is self.owner
+        states = STATES if is_owner else tuple(STATES[rng.integers(len(STATES))] for _ in range(2))
         products = list(rng.permutation(PRODUCTS))
         for index in rng.permutation(len(states)):
-            status, least, most = states[index]
-            order, since = self.draw_number(rng), self.days_ago(int(rng.integers(least, most + 1)))
+            status, min_days, max_days = states[index]
+            order, since = self.draw_number(rng), self.days_ago(int(rng.integers(min_days, max_days + 1)))
             tracking = f"TR{rng.integers(10**7, 10**8)}" if status != "pending" else "none"
             payment = card if rng.random() < 0.7 else gift
             self.insert_rows("orders", [(order, person.id, status, since, person.address, payment, tracking, 0)])
