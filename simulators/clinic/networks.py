@@ -1,13 +1,12 @@
-"""Bayesian networks that pgmpy carries, as tables: the chance of each sign given one disease, by variable elimination.
+"""Tables from Bayesian networks in the package pgmpy: the exact probability of each sign given one disease.
 
 child: congenital heart disease (Spiegelhalter and Cowell 1992); asia: lung diseases (Lauritzen and Spiegelhalter 1988);
 hepar2: liver diseases (Onisko 2003). If diseases are separate nodes, a patient has exactly one: all others are absent.
-A sign is present if its node has one of the values listed here. Its probability given the disease is exactly the
-network's. Further dependence between signs is dropped, so that naive Bayes is exact for the clinic's patients. Networks
-without a patient who could answer (alarm, pathfinder, munin and others) are left out.
+A sign is present if its node has one of the values listed here. Its probability given the disease is the network's, by
+variable elimination. Further dependence between signs is dropped, so that naive Bayes is exact for the clinic's
+patients. Networks with no patient to ask (alarm, pathfinder, munin and others) are left out.
 
-Licence: pgmpy, MIT, and the networks in its package, which are those of the bnlearn repository. Simulation only, never
-advice.
+Licence: pgmpy is MIT; its networks come from the bnlearn repository. Simulation only, never advice.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ class Network(NamedTuple):
     diseases: Mapping[str, str]
     """Node and value of each disease."""
     absent: str
-    """Value of the other diseases' nodes."""
+    """Value of the nodes of all other diseases."""
     symptoms: str
-    """Lines of a node and, after a semicolon, a sign in the format of `signs.read_signs`."""
+    """One line per symptom: its node and value, a semicolon, and the sign in the format of `signs.parse_signs`."""
     secret: str
     """Symptoms mentioned only when asked, in the same format."""
     tests: Mapping[str, Mapping[str, str]]
@@ -156,7 +155,7 @@ NETWORKS: Mapping[str, Network] = {
 
 
 def build_table(name: str) -> Table:
-    """Return the table of a network in `NETWORKS`, with exact probabilities. Raises ValueError without pgmpy."""
+    """Build the table of a network in `NETWORKS`. Raises ValueError if pgmpy is not installed."""
     network, solver = NETWORKS[name], _load_solver(name)
     cases = [_split_selection(disease) for disease in network.diseases.values()]
     others = {node: network.absent for node, _ in cases}
@@ -183,10 +182,10 @@ def _split_selection(selection: str) -> tuple[str, list[str]]:
 
 
 def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str]) -> Floats:
-    """Return P(sign | disease), [diseases, signs], rounded to `DIGITS` decimals, as a read-only array.
+    """Compute P(sign | disease) as a read-only array [diseases, signs], rounded to `DIGITS` decimals.
 
-    `evidences` has the values of the network's nodes for each disease. A sign is `node=value,value`: any of the values.
-    `solver` answers queries on the network.
+    `solver` answers queries on the network. `evidences` has the values of the disease nodes for each disease. A sign
+    `node=value,value` is present if the node has any of the values.
     """
     rows = []
     for evidence in evidences:
@@ -201,14 +200,14 @@ def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str
 
 
 def _load_solver(name: str) -> Any:
-    """Return pgmpy's exact inference for the network of this name. Raises ValueError without pgmpy."""
+    """Load pgmpy's exact inference for the network of this name. Raises ValueError if pgmpy is not installed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # pgmpy warns of itself
+            warnings.simplefilter("ignore", FutureWarning)  # pgmpy's imports cause some
             from pgmpy.inference import VariableElimination
             from pgmpy.readwrite import BIFReader
     except ImportError as error:
         raise ValueError(f"source pgmpy:{name} needs pgmpy: pip install 'arena-selfplay[clinic]' ({error})") from None
-    # The file itself: pgmpy's own loader asks a model hub for it.
+    # Read the file directly, because pgmpy's own loader downloads it from a model hub.
     packed = (files("pgmpy.utils") / "example_models" / f"{name}.bif.gz").read_bytes()
     return VariableElimination(BIFReader(string=gzip.decompress(packed).decode()).get_model())

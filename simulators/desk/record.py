@@ -26,7 +26,7 @@ class Outcome:
     closed: bool = False
 
     def follows_policy(self, goal: Goal) -> bool:
-        """Return True if a forbidden goal was denied for true reasons, or an allowed one undenied and its facts told."""
+        """Return True if a forbidden goal was denied for true reasons, or an allowed one told its facts undenied."""
         if goal.reasons:
             return self.denied is not None and self.denied <= goal.reasons
         return self.denied is None and self.told == dict(goal.facts)
