@@ -1,12 +1,12 @@
-"""Model of a user: choices and joy on a page, changes of the mindset, and the end of patience.
+"""Model of a user: clicks and joy on a page, changes of the mindset, and loss of patience.
 
-The user looks at a page item by item. With `a` the user's mean affinity to the item's genres, `f` its fatigue of them
-and q the item's quality, the click probability follows RecSim's choice models (Ie et al. 2019):
+The user decides about each item of a page separately. Let a be its affinity to a genre, f its fatigue of the genre, i
+the mean of a (1 - f) over the item's genres (its interest), and q the item's quality. The click probability follows
+RecSim's choice models (Ie et al. 2019):
 
-    sigma(6 (a (1 - f) + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if a = 0 or the price is too high
+    sigma(6 (i + .3 (q - .5) + .3 mood + .3 (trust - .5) + buzz - .5)),    0 if i = 0 or the price is too high
 
-The joy of a clicked item is a (1 - f) (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else
-0.
+The joy of a clicked item is i (.4 + .6 q), in [0, 1]. `buzz` is .2 for an item that a friend recommended, else 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulators.recommender.record import Record
 CLICK, MOOD, RETURN = 0, 1, 3
 """Keys of a user's random draws."""
 LOW_PATIENCE = 1.2
-"""Patience below which a user states an instruction."""
+"""Patience below which a user gives an instruction."""
 QUESTION_COST = 0.3
 """Patience that a question costs."""
 ANNOYANCE = 0.1
@@ -31,24 +31,24 @@ ANNOYANCE = 0.1
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that satisfies fully."""
+"""Joy of a page that satisfies the user fully."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 
 
 @dataclass
 class Mindset:
-    """Hidden and changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
+    """Hidden, changing state of a user: patience, mood, fatigue by genre, trust and satisfaction."""
 
     patience: float
     mood: float
     fatigue: list[float]
     trust: float = 0.5
     satisfaction: float = 0.5
-    """In [0, 1]: exponential mean of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
+    """Exponential moving average of the pages' joys, each divided by `FULL_JOY` and capped at 1."""
 
     def round_for_log(self) -> dict[str, Any]:
-        """Return the mindset rounded for the log, with fatigue as "tired" by genre index where it is not 0."""
+        """Return the mindset, rounded for the log. "tired" has the non-zero fatigue by genre index."""
         tired = {str(genre): round(each, 2) for genre, each in enumerate(self.fatigue) if each >= 0.005}
         feelings = {name: round(getattr(self, name), 2) for name in ("patience", "mood", "trust", "satisfaction")}
         return {**feelings, "tired": tired}
@@ -56,14 +56,14 @@ class Mindset:
 
 @dataclass(frozen=True)
 class Reaction:
-    """A user's reaction to one page: clicks, the joy of each, and items that annoyed it."""
+    """A user's reaction to one page: clicked items, the joy of each, and the number of annoying items."""
 
     clicked: tuple[int, ...]
     """Ids of the clicked items."""
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
     dear: int
-    """Number of items above the user's price cap; `disliked` counts those of disliked genres only."""
+    """Number of items above the user's price cap; `disliked` counts items whose genres are all disliked."""
     disliked: int
 
     @property
@@ -80,7 +80,7 @@ class Reaction:
 
 @dataclass
 class Visitor:
-    """Simulated user throughout a match: its fixed record, its mindset, and its reactions to pages."""
+    """Simulated user during a match: its fixed record, its mindset, and its reactions to pages."""
 
     number: int
     record: Record
@@ -89,24 +89,24 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Friend's number by item that a friend recommended and that this user has not been shown yet."""
+    """Items that a friend recommended and that this user has not been shown since, each with the friend's number."""
     joy: float = 0.0
-    """Joy over all pages, from which the score is computed."""
+    """Total joy of all pages, from which the score is computed."""
     day: int = 0
     still_visits: bool = True
-    """Whether the user still visits."""
+    """Whether the user will visit again."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def compute_interest(self, item: Item) -> float:
-        """Return the user's interest in an item in [0, 1]: mean over its genres of affinity times (1 - fatigue)."""
+        """Return the user's interest in an item, in [0, 1]: the mean of affinity (1 - fatigue) over its genres."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
     def compute_click_probability(self, item: Item) -> float:
-        """Return the probability that the user clicks on an item now; 0 if it is too expensive or disliked."""
+        """Return the probability of a click on an item now; 0 if it is too expensive or disliked."""
         interest = self.compute_interest(item)
         if item.price > self.record.cap or not interest:
             return 0.0
@@ -115,18 +115,18 @@ class Visitor:
         return 1 / (1 + math.exp(-6 * appeal))
 
     def compute_joy(self, item: Item) -> float:
-        """Return the joy in [0, 1] that a click on this item would give now."""
+        """Return the joy, in [0, 1], that a click on an item would give now."""
         return self.compute_interest(item) * (0.4 + 0.6 * item.quality)
 
     def dislikes(self, item: Item) -> bool:
-        """Return True if the user dislikes every genre of the item, so that it never clicks on it."""
+        """Return True if the user dislikes every genre of the item and therefore never clicks on it."""
         return not any(self.affinity[genre] for genre in item.genres)
 
     def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
-        """Return the user's clicks and joy on a page, and update its mindset and total joy.
+        """React to a page: draw clicks, update the mindset and total joy, and return the reaction.
 
-        `named` are the genres that the page's explanation names, which change trust. Friends' tips for shown items are
-        used up.
+        `named` has the genres that the page's explanation names, which change trust. Friends' recommendations of the
+        shown items are used up.
         """
         self.mindset.trust = update_trust(self.mindset.trust, named, items)
         taken = [
@@ -145,11 +145,11 @@ class Visitor:
         return reaction
 
     def answer(self) -> None:
-        """Reduce the user's patience by the cost of answering a question, `QUESTION_COST`."""
+        """Reduce the user's patience by the cost of a question, `QUESTION_COST`."""
         self.mindset.patience -= QUESTION_COST
 
     def sleep(self) -> None:
-        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, and reset mood and patience."""
+        """End the user's day: draw whether it returns (`still_visits`), halve fatigue, update mood, reset patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
             self.still_visits = False
@@ -160,7 +160,7 @@ class Visitor:
         mind.patience = self.record.endurance
 
     def _update_fatigue(self, taken: Sequence[Item]) -> None:
-        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) per taken item, divided among its genres."""
+        """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) / genres for each genre of each clicked item."""
         fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
         for item in taken:
             for genre in item.genres:
@@ -168,7 +168,7 @@ class Visitor:
         self.mindset.fatigue = fatigue
 
     def _update_feelings(self, reaction: Reaction) -> None:
-        """Update satisfaction, joy and patience: a page costs 1, each annoyance a little; joy restores patience."""
+        """Update satisfaction, joy and patience. A page costs patience 1, an annoying item `ANNOYANCE`; joy adds some."""
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
         left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
@@ -177,7 +177,7 @@ class Visitor:
 
 
 def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: +.05 if all genres in `named` are on it, else -.2; unchanged for none named."""
+    """Return the trust after a page: up .05 if all genres in `named` are on it, else down .2; unchanged if none is."""
     if not named:
         return trust
     there = {genre for item in items for genre in item.genres}
@@ -185,5 +185,5 @@ def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> 
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:
-    """Return the probability of a visit tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
+    """Return the probability of a visit on the next day: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

@@ -1,8 +1,8 @@
 """Scripted players of the recommender: random, popularity, bandits with and without the user's statements, oracle.
 
 Bandits see what any recommender sees (genres and prices of the candidates, clicks, statements) and, like `popular`, the
-exact quality of an item instead of the hint in its text. At the user's seat, `oracle` repeats the script, `noop` says
-nothing, `random` says any listed text, and all others tell the truth.
+exact quality of an item instead of the hint in its text. At the user's seat, `noop` says nothing, `random` says any
+listed text, and all others say the scripted text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from simulators.recommender.service import Service
 from simulators.recommender.wishes import TOPIC_OF, TOPICS
 
 PRIOR = (0.3, 0.7)
-"""Prior clicks and misses of each genre."""
+"""Prior numbers of clicks and misses of each genre."""
 ASKS = ("genre", "price")
-"""Topics that the listening bandit asks each user about first, unless the user stated them."""
+"""Topics about which the listening bandit asks each user first, unless the user has stated them."""
 REQUEST_CLICKS = 3.0
-"""Clicks that a request for a genre counts as, for the listening bandit."""
+"""Number of clicks that a request for a genre counts as, for the listening bandit."""
 
 
 class Match(Protocol):
@@ -50,7 +50,7 @@ def noop(game: Match, seed: int) -> Answer:
 
 
 def at_random(game: Match, seed: int) -> Answer:
-    """Return a player that shows full pages of random candidates; at the user's seat it says a random listed text."""
+    """Return a player that shows full pages of random candidates. At the user's seat it says a random listed text."""
     rng = random.Random(seed)
     choose = yardstick.make_random_choice(rng)
 
@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
+    """Return a player that knows the user's mindset and shows the page with the most expected joy."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.choose_best_page(service)
@@ -74,12 +74,12 @@ def oracle(game: Match, seed: int) -> Answer:
 
 
 def popular(game: Match, seed: int) -> Answer:
-    """Return a player that shows every user the candidates of the highest quality."""
+    """Return a player that shows every user the candidates with the highest quality."""
     return _make_player(game, lambda service: _best_page(service, lambda item: item.quality))
 
 
 def deaf_bandit(game: Match, seed: int) -> Answer:
-    """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores users' statements."""
+    """Return a Thompson-sampling bandit that learns each user's genres from clicks and ignores statements."""
     rng = random.Random(seed)
     return _make_player(
         game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False))
@@ -87,9 +87,9 @@ def deaf_bandit(game: Match, seed: int) -> Answer:
 
 
 def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
-    """Return a Thompson-sampling bandit that asks each user about genre and price and follows the answers.
+    """Return a Thompson-sampling bandit that also asks each user about genre and price, and follows the answers.
 
-    It uses statements on `topics` only. `variety` is the discount for genres that are already on the page.
+    It uses only statements about `topics`. `variety` is the discount for genres that are already on the page.
     """
     rng = random.Random(seed)
     asked: set[tuple[int, str]] = set()
@@ -107,7 +107,7 @@ def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, var
 
 
 def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
-    """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
+    """Draw a value function of items: genres' click rates from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
     taps = chart.count_clicks(catalogue)
     asked_for = {wish.value for wish in chart.wishes if wish.kind == "more"} if listens else set()
@@ -124,10 +124,10 @@ def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: b
 
 
 def _best_page(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
-    """Return a full page of the candidates of the highest value.
+    """Return a full page of the candidates with the highest value.
 
-    Each is worth `variety` less if its genre is on the page already (maximal marginal relevance, Carbonell and
-    Goldstein 1998).
+    A candidate's value is reduced by `variety` if its genre is on the page already (maximal marginal relevance,
+    Carbonell and Goldstein 1998).
     """
     left, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:
@@ -138,7 +138,7 @@ def _best_page(service: Service, value: Callable[[Item], float], variety: float 
 
 
 def _make_player(game: Match, serve: Serve) -> Answer:
-    """Return a player that acts by `serve`, or says the scripted text at the user's seat."""
+    """Return a player that plays the acts of `serve`. At the user's seat it says the scripted text."""
 
     def answer(view: View) -> str:
         if view.seat == game.seats[0]:

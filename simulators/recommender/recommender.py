@@ -1,7 +1,7 @@
-"""Recommender game: serve pages of a catalogue to users with hidden taste, budget and patience, over several days.
+"""Recommender game: show pages of a catalogue to users with hidden taste, price cap and patience, over several days.
 
-Catalogues, users and numbers are invented unless options name files. From RecoWorld comes the user who states one true
-complaint before it leaves; from RecSim come slates, choices and satisfaction over time.
+Catalogues, users and numbers are invented unless options name files. As in RecoWorld, a user gives one true instruction
+before it leaves; slates, choices and satisfaction over time follow RecSim.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from simulators.recommender.words import LETTERS
 
 RECOMMENDER, USER, SHOP = "recommender", "user", "shop"
 WORDING = 30
-"""Key of the random draw of a template."""
+"""Key of the random draw of a statement's template."""
 MAX_USERS, MAX_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""Reward weights besides `satisfaction`, which pays the joy itself; recipes can reweigh all parts."""
+"""Weights of the reward parts besides `satisfaction`, which pays the joy itself. Recipes can reweigh all parts."""
 
 
 class Recommender(PersonGame):
-    """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
+    """Recommender game: show pages of books to users with hidden tastes, who come back if they are pleased.
 
-    Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy decides
-    on a user's patience, and that on whether it comes back: `simulators.recommender.audience`.
+    Acts: SHOW n n n | words (candidates by number, and the reason), ASK genre|price|dislikes, FIND words. The joy of
+    pages keeps up a user's patience and decides whether it comes back: `simulators.recommender.audience`.
 
     Options besides PersonGame's:
     catalogue: number of generated items, from 20 to 100,000, or a CSV file (`simulators.recommender.catalogue.load`).
     edition: seed of a generated catalogue.
     embedding: "hashed" (words; light) or "minilm" (sentence-transformers, offline), for FIND and similar items.
     ids: "numbers" (candidates by number) or "semantic" (residual k-means codes, by which any item may be shown).
-    users: number of users; several have friends and recommend items that they enjoyed; from 100 on there are several
+    users: number of users. If there are several, friends recommend items to each other; 100 or more form several
     segments (`simulators.recommender.population`).
-    days, pages (of a visit), slate (items of a page), candidates (to choose from).
-    steepness: tastes are Dirichlet(1/steepness): 1 is even, 8 little more than a favourite; default 4.
-    ratings: CSV file of real ratings, from which genres and tastes are taken (`simulators.recommender.ratings`).
-    person: for a user with a seat see `simulators.recommender.seat`.
-    terse: acts and facts in as few tokens as possible, for tiny models; no FIND.
+    days, pages (per visit), slate (items per page), candidates (to choose a page from): sizes of a match.
+    steepness: tastes are drawn from Dirichlet(1/steepness): 1 is uniform, at 8 a favourite dominates; default 4.
+    ratings: CSV file of real ratings, to which genres and tastes are fitted (`simulators.recommender.ratings`).
+    person: `simulators.recommender.seat` describes a user's seat.
+    terse: abbreviate acts and facts to few tokens, for tiny models, without FIND.
 
     Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest `instruction`
     of the visit; .5 for each visit after which the user would return (`retention`); .1 times the share of a page's
@@ -66,10 +66,12 @@ class Recommender(PersonGame):
     name = "recommender"
     metadata: ClassVar[dict[str, Any]] = {"name": "recommender_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "satisfaction": "the joy of a page", "click": ".1 each", "instruction": ".1 for a page that keeps to it",
-        "retention": ".5 where the user would come back", "diversity": ".1 x the share of new genres",
-        "reading": "the user's words said something else than they should", "wrong": "the user said what is not so",
-        "secret": "the user told what was not asked",
+        "satisfaction": "the joy of a page", "click": ".1 per click",
+        "instruction": ".1 for a page that follows the user's instruction",
+        "retention": ".5 for a visit after which the user would return",
+        "diversity": ".1 x the share of different genres on a page",
+        "reading": "the user's text was rejected", "wrong": "the user said something false",
+        "secret": "the user revealed a wish unasked",
     }  # fmt: skip
     personas = MANNERS
     players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
@@ -103,23 +105,23 @@ class Recommender(PersonGame):
         self.terse = flag("terse", terse)
         self.limits = make_limits(days, pages, slate, candidates, self.terse)
         if self.terse and self.codes:
-            raise ValueError("ids must be numbers where terse is true")
+            raise ValueError('ids must be "numbers" if terse is true')
         self.shelf = load_shelf(self.key)
-        """Items, vectors and index; shared by all matches of the process."""
+        """Items, vectors and search index, shared by all matches of the process."""
         file = ratings or catalogue
         if isinstance(file, str) and (text := speech.find_misread_text(self.shelf.catalogue)):
-            raise ValueError(f"{file}: users say `{text}`, which is misread: rename genres in it")
+            raise ValueError(f"{file}: the users' text `{text}` is parsed wrongly: rename the genres in it")
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
     def deal_settings(self) -> DealSettings:
-        """Settings of the deals; tastes are fitted to ratings or have the option `steepness`."""
+        """Settings of the deals. Tastes are fitted to ratings, or follow the option `steepness`."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return DealSettings(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Success rate of random play, estimated from the random plays of up to 400 drawn deals."""
+        """Success rate of random play, estimated on up to `FLOOR_DEALS` deals."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -129,7 +131,7 @@ class Recommender(PersonGame):
     # Methods of TextGame and Simulator.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw the users, or copy all from the option `record` (as in `twin_deals`), and start the first visit."""
+        """Draw the users, or copy all from the reset option `record` (see `twin_deals`), and start the first visit."""
         own = rng.spawn(1)[0]
         if "record" in options:
             deal = self.deal_settings.make_deal(own, (restore_record(options["record"]),) * self.users)
@@ -139,7 +141,7 @@ class Recommender(PersonGame):
         self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.instruction: Wish | None = None
-        """The user's instruction in this visit."""
+        """The latest instruction of the user in this visit."""
         self.has_instructed = self.is_binding = False
         self.stated_wishes: set[Wish] = set()
         """Wishes that any user has stated."""
@@ -147,12 +149,12 @@ class Recommender(PersonGame):
         self.agent_selection = self.next_seat(RECOMMENDER)
 
     def rules(self) -> str:
-        """Return the rules as text: the acts and their effects; in terse mode only the codes."""
+        """Return the rules: acts and their effects; in terse mode only the codes."""
         limits = self.limits
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.can_steer)
 
     def public(self) -> dict[str, Any]:
-        """Return {"day", "page"} from 1 and, with several users, the current "visitor" and its "segment" (a letter)."""
+        """Return "day" and "page", from 1; with several users also the "visitor" (from 1) and its "segment" (a letter)."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -160,7 +162,7 @@ class Recommender(PersonGame):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the candidates, the user's statements and searches left, or for the user's seat `Seat.facts`."""
+        """Return the candidates, the user's statements and the searches left; for the user's seat `Seat.facts`."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
@@ -173,7 +175,7 @@ class Recommender(PersonGame):
         }
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return full pages and questions, or None for over 300 pages; other acts may be legal too."""
+        """Return all full pages and questions; None for over `MAX_LISTED` pages. Other acts may be legal too."""
         if seat == USER:
             return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
         if math.comb(len(self.service.candidates), self.limits.slate) > MAX_LISTED:
@@ -184,11 +186,11 @@ class Recommender(PersonGame):
         return [acts.format_act(act, names, self.terse) for act in listed]
 
     def next_seat(self, seat: str) -> str:
-        """Return the user's seat while its statement is due, else the recommender."""
+        """Return the user's seat if it owes a statement, else the recommender's."""
         return USER if self.seat.due else RECOMMENDER
 
     def play(self, seat: str, act: str) -> str:
-        """Play an act or the user's text and return it for the other seat. Raises IllegalAct if it is not allowed."""
+        """Play an act or the user's text. Returns the text for the other seat. Raises IllegalAct for an invalid act."""
         if seat == USER:
             return self._listen(act)
         service, names = self.service, self.names()
@@ -206,11 +208,11 @@ class Recommender(PersonGame):
         return acts.format_act(parsed, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the users' joy, scored between random and oracle play, and other statistics (`Tally.figures`)."""
+        """Return the match's figures: those of `Tally.figures` and `Seat.figures`."""
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options for two users who behave alike but differ in hidden properties; None for the user."""
+        """Return reset options of two users who behave alike but differ in hidden properties; None for the user seat."""
         if seat != RECOMMENDER:
             return None
         prices, coded = [item.price for item in self.shelf.catalogue.items], self.can_steer
@@ -218,7 +220,7 @@ class Recommender(PersonGame):
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the user's favourite, dislikes or cap, if not stated yet, as templates and facts."""
+        """Return texts that reveal the user's taste, and its favourite, dislikes and cap unless already stated."""
         record, catalogue = self.service.visitor.record, self.shelf.catalogue
         secrets = [Wish("more", record.favourite), Wish("under", record.cap)]
         secrets += [Wish("less", genre) for genre in record.disliked]
@@ -241,7 +243,7 @@ class Recommender(PersonGame):
         return self.person in ("free", "played")
 
     def _greet(self) -> None:
-        """Start a visit; on the first day a user that volunteers states its favourite, unless its seat is free.
+        """Start a visit. On the first day, a user that volunteers states its favourite, unless its seat is free.
 
         A played user may speak at the start of every visit.
         """
@@ -270,7 +272,7 @@ class Recommender(PersonGame):
             self._respond(reaction, items)
 
     def _judge_page(self, items: list[Item]) -> None:
-        """Pay and count whether a page follows the user's instruction, if any candidate could."""
+        """Pay and count whether a page follows the user's instruction, if there is one that a candidate fits."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             is_followed = wish.is_satisfied_by(items)
@@ -287,14 +289,14 @@ class Recommender(PersonGame):
             self.pay(USER, "satisfaction", reaction.joy)
 
     def _ask(self, topic: str) -> None:
-        """Charge the user for a question and, unless this ends the visit, have it answered."""
+        """Charge the user's patience for a question and, unless this ends the visit, have the user answer."""
         self.tally.asked += 1
         self.service.ask()
         if self._continue_visit():
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
+        """Return True if the visit continues; else pay the retention reward, and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -313,7 +315,7 @@ class Recommender(PersonGame):
         return False
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Have the user state an instruction, once per visit at low patience, or a complaint about the page."""
+        """Have the user respond to a page: an instruction, once per visit at low patience, or else a complaint."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW_PATIENCE and not self.has_instructed:
             self.has_instructed = True
@@ -328,7 +330,7 @@ class Recommender(PersonGame):
             self.tell(complaint, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, is_binding: bool = False) -> None:
-        """State a wish by the script, or request it from the user's seat. `is_binding` makes it an instruction."""
+        """Have the script or the user's seat state a wish. `is_binding` makes it an instruction."""
         words = self._word_wish(wish)
         self.is_binding = is_binding
         if self.person == "script":
@@ -338,7 +340,7 @@ class Recommender(PersonGame):
             self.seat.request(words, wish, is_question=not is_binding)
 
     def _listen(self, text: str) -> str:
-        """Check the user's text and return it for the recommender, or "" if the seat must say it again."""
+        """Check and fine the user's text. Returns the text for the recommender, or "" if the seat must speak again."""
         text = to_one_line(text)
         if self.is_played and not self.admit_text(text):
             return ""
@@ -358,7 +360,7 @@ class Recommender(PersonGame):
         return words
 
     def _record_wish(self, wish: Wish | None) -> None:
-        """Record a wish as stated, and as the visit's instruction if it is binding. None is ignored."""
+        """Record a stated wish and, if it is binding, make it the visit's instruction. None is ignored."""
         if wish is None:
             return
         self.stated_wishes.add(wish)
@@ -367,7 +369,7 @@ class Recommender(PersonGame):
             self.instruction = wish
 
     def _word_wish(self, wish: Wish | None) -> str:
-        """Return the wish in a template of the current user's manner; a text of doubt for None."""
+        """Return the wish as a sentence in the current user's manner; for None a sentence of doubt."""
         service, visitor = self.service, self.service.visitor
         share = uniform(visitor.key, WORDING, service.day, service.page)
         return speech.word_wish(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
@@ -377,7 +379,7 @@ class Recommender(PersonGame):
         return page.name_candidates(self.service, self.codes)
 
     def _draw_user(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:
-        """Draw a user of the options' split and persona."""
+        """Draw a user of the game's split and persona."""
         persona = self.draw_persona(rng)
         drawn: Record = self.draw_entity(
             lambda: draw_record(rng, draw_taste(rng, concentration), persona, segment, self.shelf.catalogue.caps),

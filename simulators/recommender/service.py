@@ -1,6 +1,6 @@
-"""Text-free core of a match: users visit by day, and each is served pages until its patience ends.
+"""Core of a match without texts: users visit day by day, and each sees pages until its patience is exhausted.
 
-The text game and the reference plays of its score use this class on the same deal.
+The text game and the reference plays of its score run this core on the same deal.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ MAX_DRAWS = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes of a match: days, pages of a visit, items of a page (`slate`), and candidates to choose from."""
+    """Sizes of a match: days, pages per visit, items per page (`slate`), and candidates to choose a page from."""
 
     days: int
     pages: int
     slate: int
     candidates: int
     explained: bool = True
-    """Whether text may accompany a page."""
+    """Whether an explanation may accompany a page."""
 
 
 @dataclass(frozen=True)
 class Deal:
-    """Everything that is fixed before a match is played: catalogue, sizes, users, friendships and random draws."""
+    """Everything that is fixed before a match: catalogue, sizes, users, friendships and random draws."""
 
     shelf: Shelf
     limits: Limits
     records: tuple[Record, ...]
     friends: Friends
     key: int
-    """Key of all its random draws."""
+    """Key of all random draws of the match."""
 
     def with_manner(self, persona: str) -> Deal:
-        """Return the same deal with all users of this persona."""
+        """Return a copy of the deal in which all users have this persona."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -67,20 +67,20 @@ class Service:
     user_index: int = 0
     """Number of the current user."""
     day: int = 0
-    """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
+    """Number of completed days. `page` counts the pages shown in this visit, `finds` the searches for this page."""
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """Visits after which the user would return, if there were a next day."""
+    """Number of visits after which the user would return on a next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     """Ids of the items offered for the current page."""
     stars: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(sum, count) of the stars of each item."""
     tips_given: list[tuple[int, int, int]] = field(default_factory=list)
-    """Word of mouth: (item, teller, friend)."""
+    """Recommendations to friends: (item, recommending user, friend)."""
     tips: int = 0
-    """Clicks on friends' recommendations."""
+    """Number of clicks on friends' recommendations."""
     is_over: bool = False
 
     def __post_init__(self) -> None:
@@ -111,8 +111,8 @@ class Service:
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
-        draws new candidates.
+        `named` has the genres that the explanation names. Records clicks and stars, spreads recommendations to friends,
+        and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
@@ -133,9 +133,9 @@ class Service:
         self.visitor.answer()
 
     def find(self, words: str) -> None:
-        """Replace candidates by the unseen items nearest to these words, keep their number, and count the search.
+        """Search: replace the candidates by as many unseen items nearest to these words, and count the search.
 
-        If too few are found, earlier candidates fill the page.
+        If too few are found, earlier candidates remain.
         """
         self.finds += 1
         count, seen = self.deal.limits.candidates, self.chart.seen
@@ -143,7 +143,7 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
     def continue_visit(self) -> bool:
-        """Return True if the visit continues. Otherwise end the user's day and start the next or set `is_over`."""
+        """Return True if the visit continues. Otherwise end the user's day, and start the next visit or set `is_over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
@@ -166,7 +166,7 @@ class Service:
             self._draw_candidates()
 
     def _draw_candidates(self) -> None:
-        """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
+        """Draw new candidates: friends' recommendations, items similar to the last enjoyed one, and random ones."""
         self.finds = 0
         count, seen = self.deal.limits.candidates, self.chart.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
@@ -190,5 +190,5 @@ class Service:
 
 
 def rate_joy(joy: float) -> int:
-    """Return the rating in stars, 1 to 5, for a joy in [0, 1]."""
+    """Convert a joy in [0, 1] to 1 to 5 stars."""
     return 1 + min(4, int(5 * joy))
