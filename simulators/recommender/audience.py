@@ -62,7 +62,7 @@ class Reaction:
     """Ids of the clicked items."""
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
-    dear: int
+    too_expensive: int
     """Number of items above the user's price cap; `disliked` counts items whose genres are all disliked."""
     disliked: int
 
@@ -122,33 +122,33 @@ class Visitor:
         """Return True if the user dislikes every genre of the item and therefore never clicks on it."""
         return not any(self.affinity[genre] for genre in item.genres)
 
-    def review(self, items: Sequence[Item], named: frozenset[int] = frozenset()) -> Reaction:
+    def react_to_page(self, items: Sequence[Item], named_genres: frozenset[int] = frozenset()) -> Reaction:
         """React to a page: draw clicks, update the mindset and total joy, and return the reaction.
 
-        `named` has the genres that the page's explanation names, which change trust. Friends' recommendations of the
+        `named_genres`, the genres that the page's explanation names, change trust. Friends' recommendations of the
         shown items are used up.
         """
-        self.mindset.trust = update_trust(self.mindset.trust, named, items)
-        taken = [
+        self.mindset.trust = update_trust(self.mindset.trust, named_genres, items)
+        clicked = [
             each for each in items if uniform(self.key, CLICK, self.day, each.id) < self.compute_click_probability(each)
         ]
         reaction = Reaction(
-            clicked=tuple(item.id for item in taken),
-            joys=tuple(self.compute_joy(item) for item in taken),
-            dear=sum(item.price > self.record.cap for item in items),
+            clicked=tuple(item.id for item in clicked),
+            joys=tuple(self.compute_joy(item) for item in clicked),
+            too_expensive=sum(item.price > self.record.cap for item in items),
             disliked=sum(self.dislikes(item) for item in items),
         )
-        self._update_fatigue(taken)
+        self._update_fatigue(clicked)
         self._update_feelings(reaction)
         for item in items:
             self.heard_of.pop(item.id, None)
         return reaction
 
-    def answer(self) -> None:
+    def charge_question(self) -> None:
         """Reduce the user's patience by the cost of a question, `QUESTION_COST`."""
         self.mindset.patience -= QUESTION_COST
 
-    def sleep(self) -> None:
+    def end_day(self) -> None:
         """End the user's day: draw whether it returns (`still_visits`), halve fatigue, update mood, reset patience."""
         mind = self.mindset
         if uniform(self.key, RETURN, self.day) >= compute_return_probability(self.record.loyalty, mind.satisfaction):
@@ -159,29 +159,29 @@ class Visitor:
         mind.mood = max(-0.5, min(0.5, 0.6 * mind.mood + 0.4 * (mind.satisfaction - 0.5) + drift))
         mind.patience = self.record.endurance
 
-    def _update_fatigue(self, taken: Sequence[Item]) -> None:
+    def _update_fatigue(self, clicked: Sequence[Item]) -> None:
         """Update fatigue: f <- .9 f, then f <- f + tires (1 - f) / genres for each genre of each clicked item."""
         fatigue = [FATIGUE_DECAY * each for each in self.mindset.fatigue]
-        for item in taken:
+        for item in clicked:
             for genre in item.genres:
                 fatigue[genre] += self.record.tires * (1 - fatigue[genre]) / len(item.genres)
         self.mindset.fatigue = fatigue
 
     def _update_feelings(self, reaction: Reaction) -> None:
-        """Update satisfaction, joy and patience. A page costs patience 1, an annoying item `ANNOYANCE`; joy adds some."""
+        """Update satisfaction, joy and patience. A page costs patience 1, an annoying item `ANNOYANCE`; joy adds."""
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
-        left = mind.patience - 1 - ANNOYANCE * (reaction.dear + reaction.disliked) + joy
-        mind.patience = min(self.record.endurance, left)
+        remaining = mind.patience - 1 - ANNOYANCE * (reaction.too_expensive + reaction.disliked) + joy
+        mind.patience = min(self.record.endurance, remaining)
         self.joy += joy
 
 
-def update_trust(trust: float, named: frozenset[int], items: Sequence[Item]) -> float:
-    """Return the trust after a page: up .05 if all genres in `named` are on it, else down .2; unchanged if none is."""
-    if not named:
+def update_trust(trust: float, named_genres: frozenset[int], items: Sequence[Item]) -> float:
+    """Return the trust after a page: unchanged without named genres, +.05 if all of them are on it, else -.2."""
+    if not named_genres:
         return trust
-    there = {genre for item in items for genre in item.genres}
-    return max(0.0, min(1.0, trust + (0.05 if named <= there else -0.2)))
+    shown_genres = {genre for item in items for genre in item.genres}
+    return max(0.0, min(1.0, trust + (0.05 if named_genres <= shown_genres else -0.2)))
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:

@@ -82,13 +82,13 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
     words = rng.random((size, 2))
     items = []
     for n in range(size):
-        own = (int(firsts[n]), *([int(firsts[n] + steps[n]) % len(genres)] if second[n] else ()))
-        said = [
+        genre_indices = (int(firsts[n]), *([int(firsts[n] + steps[n]) % len(genres)] if second[n] else ()))
+        wordings = [
             spelled[int(share * len(spelled))]
-            for spelled, share in zip((names[genres[g]] for g in own), words[n], strict=False)
+            for spelled, share in zip((names[genres[g]] for g in genre_indices), words[n], strict=False)
         ]
         name, price, quality = make_title(int(titles[n])), float(prices[n]), float(qualities[n])
-        items.append(Item(n, name, own, quality, price, describe(name, said, price, hint_at(quality))))
+        items.append(Item(n, name, genre_indices, quality, price, describe(name, wordings, price, hint_at(quality))))
     return Catalogue(genres, tuple(items))
 
 
@@ -143,5 +143,5 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def _make_item(number: int, row: Mapping[str, Any], genres: tuple[str, ...]) -> Item:
     text = describe(row["name"], list(row["genre"]), row["price"], row["text"] or hint_at(row["quality"]))
-    own = tuple(genres.index(genre) for genre in row["genre"])
-    return Item(number, row["name"], own, row["quality"], row["price"], text)
+    genre_indices = tuple(genres.index(genre) for genre in row["genre"])
+    return Item(number, row["name"], genre_indices, row["quality"], row["price"], text)

@@ -19,12 +19,12 @@ class Chart:
     last_enjoyed: int | None = None
     """Most enjoyed item of the latest page with a click; visible as if the user had rated it."""
 
-    def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
+    def record_page(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
         """Record a shown page, its clicked items, and its most enjoyed item (None without clicks)."""
         self.seen |= {item: item in clicked for item in slate}
         self.last_enjoyed = self.last_enjoyed if best is None else best
 
-    def hear(self, wish: Wish | None) -> None:
+    def record_wish(self, wish: Wish | None) -> None:
         """Record a statement. It replaces an earlier one about the same genre or about prices. None is ignored."""
         if wish is not None:
             self.wishes = [each for each in self.wishes if not _replaces(each, wish)] + [wish]
@@ -46,7 +46,7 @@ class Chart:
         """Return True if the user asked for more of the item's genre."""
         return any(wish.fits(item) for wish in self.wishes if wish.kind == "more")
 
-    def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
+    def mark(self, item: Item, clicks: dict[int, tuple[int, int]]) -> str:
         """Return an item's mark: x unwanted, ! asked for, + clicked at least half the time, - clicked less, ? new.
 
         The last three rate the item's main genre by `clicks`, the result of `count_clicks`.
@@ -55,7 +55,7 @@ class Chart:
             return "x"
         if self.is_wanted(item):
             return "!"
-        hits, shows = taps.get(item.genres[0], (0, 0))
+        hits, shows = clicks.get(item.genres[0], (0, 0))
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:

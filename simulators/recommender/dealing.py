@@ -35,20 +35,21 @@ class DealSettings:
     concentration: Floats
     """Dirichlet parameters [genres] of the population's tastes."""
 
-    def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
+    def draw_deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
         """Draw a deal in which knowing the users gains enough joy. Returns it with its reference scores.
 
         The gain is required with all users patient, and again with all impatient. A seed therefore gives the same users
         for every persona except "mixed", which is drawn too. Raises SimulatorFault after `DEALS` draws.
         """
         for _ in range(DEALS):
-            own, draws = rng.spawn(2)
+            deal_rng, user_rng = rng.spawn(2)
             segments = assign_segments(self.users)
-            parameters = draw_segment_tastes(own, self.concentration, segments[-1] + 1)
-            dealt = self.make_deal(own, tuple(draw(draws, parameters[segment], segment) for segment in segments))
-            sticks = {manner: yardstick.measure(dealt.with_manner(manner)) for manner in ("cooperative", "impatient")}
-            if all(stick.oracle - stick.random >= yardstick.MARGIN * self.users for stick in sticks.values()):
-                return dealt, self._choose_yardstick(dealt, sticks)
+            parameters = draw_segment_tastes(deal_rng, self.concentration, segments[-1] + 1)
+            users = tuple(draw(user_rng, parameters[segment], segment) for segment in segments)
+            deal = self.make_deal(deal_rng, users)
+            references = {name: yardstick.measure(deal.with_persona(name)) for name in ("cooperative", "impatient")}
+            if all(each.oracle - each.random >= yardstick.MARGIN * self.users for each in references.values()):
+                return deal, self._choose_reference(deal, references)
         raise SimulatorFault(f"knowing the users gains too little in {DEALS} deals: offer more candidates or pages")
 
     def make_deal(self, rng: np.random.Generator, records: tuple[Record, ...]) -> Deal:
@@ -56,12 +57,12 @@ class DealSettings:
         key, graph = int(rng.integers(2**53)), int(rng.integers(2**31))
         return Deal(self.shelf, self.limits, records, draw_friendships(assign_segments(len(records)), graph), key)
 
-    def _choose_yardstick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """Return the deal's reference scores, taken from `references` (by persona) if all users are impatient or none is."""
-        hasty = {record.persona == "impatient" for record in dealt.records}
-        if len(hasty) > 1:
-            return yardstick.measure(dealt)
-        return sticks["impatient" if hasty == {True} else "cooperative"]
+    def _choose_reference(self, deal: Deal, references: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
+        """Return the deal's reference scores, from `references` by persona if all users are impatient or none is."""
+        impatience = {record.persona == "impatient" for record in deal.records}
+        if len(impatience) > 1:
+            return yardstick.measure(deal)
+        return references["impatient" if impatience == {True} else "cooperative"]
 
 
 def make_shelf_key(

@@ -38,7 +38,7 @@ class Shelf:
     """Unit vectors [items, d]."""
     index: Any
     embedding: Embedding
-    near: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    neighbours: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Cache of neighbours by item."""
 
     def find(self, words: str, count: int) -> tuple[int, ...]:
@@ -47,10 +47,10 @@ class Shelf:
 
     def find_similar(self, item: int) -> tuple[int, ...]:
         """Return the ids of up to `NEIGHBOURS` other items nearest to an item, nearest first. Cached."""
-        if item not in self.near:
+        if item not in self.neighbours:
             found = self._search(self.vectors[item : item + 1], NEIGHBOURS + 1)
-            self.near[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
-        return self.near[item]
+            self.neighbours[item] = tuple(each for each in found if each != item)[:NEIGHBOURS]
+        return self.neighbours[item]
 
     def _search(self, query: Vectors, count: int) -> tuple[int, ...]:
         _, found = self.index.search(query, min(count, len(self.vectors)))
@@ -90,11 +90,11 @@ def semantic_ids(vectors: Vectors) -> tuple[str, ...]:
     for level in range(LEVELS):
         chosen = _subtract_centroids(residual, level)
         levels.append(chosen)
-    same: dict[tuple[int, ...], int] = {}
+    counts: dict[tuple[int, ...], int] = {}
     codes = []
     for digits in zip(*(level.tolist() for level in levels), strict=True):
-        twin = same[digits] = same.get(digits, -1) + 1
-        codes.append("-".join([*(f"{digit:x}" for digit in digits), str(twin)]))
+        duplicate = counts[digits] = counts.get(digits, -1) + 1
+        codes.append("-".join([*(f"{digit:x}" for digit in digits), str(duplicate)]))
     return tuple(codes)
 
 

@@ -35,12 +35,13 @@ def mark_page(service: Service) -> str:
     letter, a hint at its quality (w to z) and its number. The number comes last and shares no token with the rest, so
     that a tiny model only has to copy it.
     """
-    taps, told = (
+    clicks, stated_topics = (
         service.chart.count_clicks(service.deal.shelf.catalogue),
         {TOPIC_OF[wish.kind] for wish in service.chart.wishes},
     )
-    heard = "".join(code for code, topic in TERSE.items() if topic in told)
-    return f"{heard or '.'} " + "".join(
-        f"{service.chart.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
+    topic_codes = "".join(code for code, topic in TERSE.items() if topic in stated_topics)
+    return f"{topic_codes or '.'} " + "".join(
+        service.chart.mark(item, clicks)
+        + f"{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
         for number, item in enumerate(service.items(service.candidates), 1)
     )

@@ -66,9 +66,9 @@ def oracle(game: Match, seed: int) -> Answer:
     """Return a player that knows the user's mindset and shows the page with the most expected joy."""
 
     def serve(service: Service) -> Act:
-        slate, named = yardstick.choose_best_page(service)
+        slate, named_genres = yardstick.choose_best_page(service)
         genres = service.deal.shelf.catalogue.genres
-        return Act("show", tuple(slate), " and ".join(genres[genre] for genre in sorted(named)))
+        return Act("show", tuple(slate), " and ".join(genres[genre] for genre in sorted(named_genres)))
 
     return _make_player(game, serve)
 
@@ -109,16 +109,16 @@ def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, var
 def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
     """Draw a value function of items: genres' click rates from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
-    taps = chart.count_clicks(catalogue)
+    clicks = chart.count_clicks(catalogue)
     asked_for = {wish.value for wish in chart.wishes if wish.kind == "more"} if listens else set()
     drawn = []
     for genre in range(len(catalogue.genres)):
-        hits, shows = taps.get(genre, (0, 0))
+        hits, shows = clicks.get(genre, (0, 0))
         drawn.append(rng.betavariate(PRIOR[0] + hits + REQUEST_CLICKS * (genre in asked_for), PRIOR[1] + shows - hits))
 
     def value(item: Item) -> float:
-        believed = sum(drawn[genre] for genre in item.genres) / len(item.genres)
-        return (0.4 + 0.6 * item.quality) * believed - (listens and chart.is_unwanted(item))
+        click_rate = sum(drawn[genre] for genre in item.genres) / len(item.genres)
+        return (0.4 + 0.6 * item.quality) * click_rate - (listens and chart.is_unwanted(item))
 
     return value
 
@@ -129,11 +129,11 @@ def _best_page(service: Service, value: Callable[[Item], float], variety: float 
     A candidate's value is reduced by `variety` if its genre is on the page already (maximal marginal relevance,
     Carbonell and Goldstein 1998).
     """
-    left, page = service.items(service.candidates), list[Item]()
+    remaining, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:
-        there = {item.genres[0] for item in page}
-        page.append(max(left, key=lambda item: value(item) - variety * (item.genres[0] in there)))
-        left.remove(page[-1])
+        shown_genres = {item.genres[0] for item in page}
+        page.append(max(remaining, key=lambda item: value(item) - variety * (item.genres[0] in shown_genres)))
+        remaining.remove(page[-1])
     return Act("show", tuple(item.id for item in page))
 
 

@@ -98,12 +98,12 @@ def _refuse_duplicates(file: Path, pairs: Ints, lines: array[int]) -> None:
 def _share_genres(
     file: Path, items: Mapping[str, int], genres_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], Floats]:
-    own = {item: genres_of.get(name, ()) for name, item in items.items()}
-    genres = tuple(sorted({genre for each in own.values() for genre in each}))
+    item_genres = {item: genres_of.get(name, ()) for name, item in items.items()}
+    genres = tuple(sorted({genre for each in item_genres.values() for genre in each}))
     if not 2 <= len(genres) <= len(LETTERS):
         raise ValueError(f"{file}: {len(genres)} genres: from 2 to {len(LETTERS)} are needed")
     genre_shares = np.zeros((len(items), len(genres)))
-    for item, each in own.items():
+    for item, each in item_genres.items():
         for genre in each:
             genre_shares[item, genres.index(genre)] = 1 / len(each)
     return genres, genre_shares

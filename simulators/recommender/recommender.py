@@ -24,7 +24,15 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
 from simulators.recommender.dealing import DealSettings, make_limits, make_shelf_key
 from simulators.recommender.index import load_shelf
-from simulators.recommender.record import MANNERS, Floats, Record, draw_record, draw_taste, draw_twins, restore_record
+from simulators.recommender.record import (
+    USER_PERSONAS,
+    Floats,
+    Record,
+    draw_record,
+    draw_taste,
+    draw_twins,
+    restore_record,
+)
 from simulators.recommender.seat import Seat
 from simulators.recommender.service import MAX_FINDS, Service
 from simulators.recommender.wishes import TOPICS, Wish, answer_question, choose_instruction
@@ -73,7 +81,7 @@ class Recommender(PersonGame):
         "reading": "the user's text was rejected", "wrong": "the user said something false",
         "secret": "the user revealed a wish unasked",
     }  # fmt: skip
-    personas = MANNERS
+    personas = USER_PERSONAS
     players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     person_seat = USER
@@ -132,12 +140,12 @@ class Recommender(PersonGame):
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the users, or copy all from the reset option `record` (see `twin_deals`), and start the first visit."""
-        own = rng.spawn(1)[0]
+        deal_rng = rng.spawn(1)[0]
         if "record" in options:
-            deal = self.deal_settings.make_deal(own, (restore_record(options["record"]),) * self.users)
+            deal = self.deal_settings.make_deal(deal_rng, (restore_record(options["record"]),) * self.users)
             self.yardstick = yardstick.measure(deal)
         else:
-            deal, self.yardstick = self.deal_settings.deal(own, self._draw_user)
+            deal, self.yardstick = self.deal_settings.draw_deal(deal_rng, self._draw_user)
         self.service, self.tally = Service(deal), yardstick.Tally()
         self.seat = Seat(self.person, self.terse)
         self.instruction: Wish | None = None
@@ -154,7 +162,7 @@ class Recommender(PersonGame):
         return acts.rules(limits.slate, limits.days, limits.pages, self.terse, self.codes, self.can_steer)
 
     def public(self) -> dict[str, Any]:
-        """Return "day" and "page", from 1; with several users also the "visitor" (from 1) and its "segment" (a letter)."""
+        """Return "day" and "page" from 1; with several users also "visitor", from 1, and its "segment", a letter."""
         service = self.service
         facts: dict[str, Any] = {"day": min(service.day + 1, self.limits.days), "page": service.page + 1}
         if self.users > 1:
@@ -212,11 +220,11 @@ class Recommender(PersonGame):
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two users who behave alike but differ in hidden properties; None for the user seat."""
+        """Return reset options of two users who behave alike but have other hidden properties; None for the user."""
         if seat != RECOMMENDER:
             return None
-        prices, coded = [item.price for item in self.shelf.catalogue.items], self.can_steer
-        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), coded, rng)
+        prices, keep_cap = [item.price for item in self.shelf.catalogue.items], self.can_steer
+        one, two = draw_twins(self.service.deal.records[0], (min(prices), max(prices)), keep_cap, rng)
         return one.as_options(), two.as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -259,10 +267,10 @@ class Recommender(PersonGame):
     def _show(self, act: acts.Act, names: Mapping[int, str]) -> None:
         service, visitor = self.service, self.service.visitor
         items = service.items(act.items)
-        self._judge_page(items)
+        self._pay_instruction(items)
         before, when = visitor.mindset.round_for_log(), {"day": service.day + 1, "page": service.page + 1}
         reaction = service.show(list(act.items), self.shelf.catalogue.find_genres(act.words))
-        self._pay(reaction, items)
+        self._pay_page(reaction, items)
         clicked = " ".join(names[item] for item in reaction.clicked)
         self.tell(f"Clicked: {clicked or 'nothing'}.", RECOMMENDER, sender=SHOP)
         self.seat.before = before
@@ -271,7 +279,7 @@ class Recommender(PersonGame):
         if self._continue_visit():
             self._respond(reaction, items)
 
-    def _judge_page(self, items: list[Item]) -> None:
+    def _pay_instruction(self, items: list[Item]) -> None:
         """Pay and count whether a page follows the user's instruction, if there is one that a candidate fits."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
@@ -279,7 +287,7 @@ class Recommender(PersonGame):
             self.tally.count_instruction(is_followed)
             self.pay(RECOMMENDER, "instruction", WEIGHTS["instruction"] * is_followed)
 
-    def _pay(self, reaction: Reaction, items: list[Item]) -> None:
+    def _pay_page(self, reaction: Reaction, items: list[Item]) -> None:
         """Pay the rewards of a page."""
         spread = self.tally.count_page(reaction, items)
         self.pay(RECOMMENDER, "satisfaction", reaction.joy)
@@ -296,7 +304,7 @@ class Recommender(PersonGame):
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit continues; else pay the retention reward, and start the next visit or end the match."""
+        """Return True if the visit continues. Otherwise pay for retention, and start another or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -321,8 +329,8 @@ class Recommender(PersonGame):
             self.has_instructed = True
             self._say(choose_instruction(visitor, items), is_binding=True)
             return
-        complains = not reaction.clicked and (reaction.dear or reaction.disliked)
-        complaint = (speech.DEAR if reaction.dear else speech.DULL) if complains else ""
+        complains = not reaction.clicked and (reaction.too_expensive or reaction.disliked)
+        complaint = (speech.TOO_EXPENSIVE if reaction.too_expensive else speech.UNINTERESTING) if complains else ""
         if self.can_steer:
             self.is_binding = self.is_played
             self.seat.request(complaint if self.is_played else "", None)
@@ -364,7 +372,7 @@ class Recommender(PersonGame):
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.chart.hear(wish)
+        self.service.chart.record_wish(wish)
         if self.is_binding:
             self.instruction = wish
 

@@ -15,7 +15,7 @@ from simulators.recommender.catalogue import CAPS
 Floats = NDArray[np.float64]
 DISLIKED = 0.1
 """Genres whose taste is below this share of the favourite's are disliked: the user never chooses them."""
-MANNERS = ("cooperative", "terse", "forgetful", "impatient")
+USER_PERSONAS = ("cooperative", "terse", "forgetful", "impatient")
 """Personas of this simulator. Users tell the truth, so none is mistaken."""
 ENDLESS = 10_000.0
 """Patience that no visit can exhaust."""

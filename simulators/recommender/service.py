@@ -48,7 +48,7 @@ class Deal:
     key: int
     """Key of all random draws of the match."""
 
-    def with_manner(self, persona: str) -> Deal:
+    def with_persona(self, persona: str) -> Deal:
         """Return a copy of the deal in which all users have this persona."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
@@ -108,15 +108,15 @@ class Service:
         """Return the catalogue's items of these ids, in the given order."""
         return [self.deal.shelf.catalogue.items[number] for number in numbers]
 
-    def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
+    def show(self, slate: list[int], named_genres: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` has the genres that the explanation names. Records clicks and stars, spreads recommendations to friends,
-        and draws new candidates.
+        `named_genres` has the genres that the explanation names. Records clicks and stars, spreads recommendations to
+        friends, and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
-        reaction = visitor.review(self.items(sorted(slate)), named)
-        self.chart.note(slate, reaction.clicked, reaction.best)
+        reaction = visitor.react_to_page(self.items(sorted(slate)), named_genres)
+        self.chart.record_page(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
@@ -130,7 +130,7 @@ class Service:
 
     def ask(self) -> None:
         """Charge the current user's patience for a question. Call `continue_visit` next."""
-        self.visitor.answer()
+        self.visitor.charge_question()
 
     def find(self, words: str) -> None:
         """Search: replace the candidates by as many unseen items nearest to these words, and count the search.
@@ -143,11 +143,11 @@ class Service:
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
     def continue_visit(self) -> bool:
-        """Return True if the visit continues. Otherwise end the user's day, and start the next visit or set `is_over`."""
+        """Return True if the visit continues. Otherwise end the day, then start the next visit or set `is_over`."""
         if self.visitor.mindset.patience > 0 and self.page < self.deal.limits.pages:
             return True
         self.visits += 1
-        self.visitor.sleep()
+        self.visitor.end_day()
         self.returns += self.visitor.still_visits
         self._start_next_visit()
         return False
@@ -171,12 +171,12 @@ class Service:
         count, seen = self.deal.limits.candidates, self.chart.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
         if self.chart.last_enjoyed is not None:
-            like = [
+            similar = [
                 item
                 for item in self.deal.shelf.find_similar(self.chart.last_enjoyed)
                 if item not in seen and item not in chosen
             ]
-            chosen += like[: (count - len(chosen)) // 2]
+            chosen += similar[: (count - len(chosen)) // 2]
         size, moment = len(self.deal.shelf.catalogue.items), (self.user_index, self.day, self.page)
         for attempt in range(MAX_DRAWS):
             if len(chosen) >= count:

@@ -34,10 +34,10 @@ WORDINGS: Mapping[Manner, Mapping[Kind, tuple[str, ...]]] = {
 UNSURE: Mapping[Manner, str] = {
     "plain": "I can't say.", "terse": "Not sure.", "vague": "Hmm, I really don't know.", "hurried": "No idea. Go on.",
 }  # fmt: skip
-DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
+TOO_EXPENSIVE, UNINTERESTING = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
 """Format of each wish in a list of facts."""
-PLAINER = {
+SIMPLIFICATIONS = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
     r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
@@ -90,22 +90,26 @@ def _load_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabu
 
 
 @functools.lru_cache(maxsize=8)
-def _compile_plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile `PLAINER` to (pattern, replacement). Each pattern's first group matches genre names to protect them."""
-    phrases = sorted({fold(phrase) for own in list_spellings(genres).values() for phrase in own}, key=len, reverse=True)
+def _compile_simplifications(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compile `SIMPLIFICATIONS` to (pattern, replacement). Each pattern's first group protects genre names."""
+    names = {fold(name) for spellings in list_spellings(genres).values() for name in spellings}
+    phrases = sorted(names, key=len, reverse=True)
     protected = "|".join(phrases).replace(" ", "[^a-z0-9]+")
-    return tuple((re.compile(rf"\b(?:({protected})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
+    return tuple(
+        (re.compile(rf"\b(?:({protected})|{words})\b", re.I), replacement)
+        for words, replacement in SIMPLIFICATIONS.items()
+    )
 
 
-def _keep_genre(instead: str, found: re.Match[str]) -> str:
+def _keep_genre(replacement: str, found: re.Match[str]) -> str:
     """Return a matched genre name unchanged, or the replacement of any other match."""
-    return found[1] or instead
+    return found[1] or replacement
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
     """Parse a text to its stances on genres and prices, by topic as text, and its unclear words."""
-    for pattern, instead in _compile_plainer(catalogue.genres):
-        text = pattern.sub(functools.partial(_keep_genre, instead), text)
+    for pattern, replacement in _compile_simplifications(catalogue.genres):
+        text = pattern.sub(functools.partial(_keep_genre, replacement), text)
     limit = max(MAX_CROWNS, catalogue.caps[1] + 1)
     numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < limit)
     return _load_vocabulary(catalogue.genres, numbers).understand(text)

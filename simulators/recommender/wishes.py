@@ -70,5 +70,5 @@ def answer_question(visitor: Visitor, topic: str) -> Wish | None:
         return Wish("more", visitor.record.favourite)
     if topic == "price":
         return Wish("under", visitor.record.cap)
-    worst = visitor.record.disliked
-    return Wish("less", worst[visitor.number % len(worst)]) if worst else None
+    disliked = visitor.record.disliked
+    return Wish("less", disliked[visitor.number % len(disliked)]) if disliked else None

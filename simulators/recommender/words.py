@@ -70,7 +70,7 @@ def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
 
 def compile_finder(genres: Collection[str]) -> tuple[re.Pattern[str], Mapping[str, int]]:
     """Return a pattern that finds genre names in normalised text (`fold`), and the genre's index by normalised name."""
-    called = list_spellings(genres)
-    meanings = {fold(phrase): index for index, phrases in enumerate(called.values()) for phrase in phrases}
+    spellings = list_spellings(genres)
+    meanings = {fold(phrase): index for index, phrases in enumerate(spellings.values()) for phrase in phrases}
     longest = sorted(filter(None, meanings), key=len, reverse=True)
     return re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, longest)) or '(?!)'})(?= )"), meanings

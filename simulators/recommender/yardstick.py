@@ -36,10 +36,10 @@ class Yardstick:
         """Mean joy of the random plays."""
         return sum(self.randoms) / len(self.randoms)
 
-    def score(self, worth: float) -> float:
+    def score(self, joy: float) -> float:
         """Return (joy - random) / (oracle - random), clipped to [0, 1]; 0 if the oracle gains nothing."""
         span = self.oracle - self.random
-        return max(0.0, min(1.0, (worth - self.random) / span)) if span > 0 else 0.0
+        return max(0.0, min(1.0, (joy - self.random) / span)) if span > 0 else 0.0
 
 
 @functools.lru_cache(maxsize=256)  # deals hold their catalogue
@@ -54,8 +54,8 @@ def play_deal(deal: Deal, choose: Choose) -> float:
     """Play a whole deal, without questions or searches, with pages from `choose`. Returns the joy of all users."""
     service = Service(deal)
     while not service.is_over:
-        slate, named = choose(service)
-        service.show(slate, named)
+        slate, named_genres = choose(service)
+        service.show(slate, named_genres)
         service.continue_visit()
     return service.total_joy
 
@@ -66,9 +66,9 @@ def choose_best_page(service: Service) -> tuple[list[int], frozenset[int]]:
     It ignores later pages. Items that the user would never choose are left out, unless there are no others.
     """
     visitor, items = service.visitor, service.items(service.candidates)
-    worths = {item.id: visitor.compute_click_probability(item) * visitor.compute_joy(item) for item in items}
-    order = sorted(items, key=lambda item: (-worths[item.id], item.price > visitor.record.cap, visitor.dislikes(item)))
-    slate = [item for item in order[: service.deal.limits.slate] if worths[item.id] > 0] or order[:1]
+    values = {item.id: visitor.compute_click_probability(item) * visitor.compute_joy(item) for item in items}
+    order = sorted(items, key=lambda item: (-values[item.id], item.price > visitor.record.cap, visitor.dislikes(item)))
+    slate = [item for item in order[: service.deal.limits.slate] if values[item.id] > 0] or order[:1]
     return [item.id for item in slate], frozenset(slate[0].genres if service.deal.limits.explained else ())
 
 
@@ -81,13 +81,13 @@ def make_random_choice(rng: random.Random) -> Choose:
     return choose
 
 
-def estimate_floor(sticks: Iterable[Yardstick]) -> float:
+def estimate_floor(references: Iterable[Yardstick]) -> float:
     """Estimate the success rate of random play, scoring each random play against the deal's other ones."""
     hits = plays = 0
-    for stick in sticks:
-        for n, joy in enumerate(stick.randoms):
-            others = stick.randoms[:n] + stick.randoms[n + 1 :]
-            hits += Yardstick(stick.oracle, others).score(joy) >= SUCCESS
+    for reference in references:
+        for n, joy in enumerate(reference.randoms):
+            others = reference.randoms[:n] + reference.randoms[n + 1 :]
+            hits += Yardstick(reference.oracle, others).score(joy) >= SUCCESS
             plays += 1
     return hits / plays
 
@@ -119,19 +119,19 @@ class Tally:
         """Count a page that could follow an instruction, and whether it did."""
         self.judged, self.kept = self.judged + 1, self.kept + followed
 
-    def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
-        """Return the match's figures: score, success, the joy of all users, the joy of random and oracle play, and more.
+    def figures(self, service: Service, reference: Yardstick) -> dict[str, float | bool | str]:
+        """Return the match's figures: score, success, the joy of all users and of random and oracle play, and more.
 
         The others are rates (`returned`, `kept`, `diversity`), means over users, counts, and the log of the first
         user's `mindset` as JSON.
         """
-        score, minds = stick.score(service.total_joy), [visitor.mindset for visitor in service.audience]
+        score, minds = reference.score(service.total_joy), [visitor.mindset for visitor in service.audience]
         return {
             "score": score,
             "success": score >= SUCCESS,
             "joy": service.total_joy,
-            "joy_random": stick.random,
-            "joy_oracle": stick.oracle,
+            "joy_random": reference.random,
+            "joy_oracle": reference.oracle,
             "satisfaction": sum(mind.satisfaction for mind in minds) / len(minds),
             "trust": sum(mind.trust for mind in minds) / len(minds),
             "clicks": self.clicks,
