@@ -46,14 +46,14 @@ class LowRank(torch.nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the base layer's output plus the adapter's. Under autocast both products use its precision."""
         output: torch.Tensor = self.base(inputs)
-        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scaled where it is small
+        return output + linear(linear(inputs, self.a) * self.scale, self.b)  # scales the smaller product
 
 
 def create_adapter(base: Any, spec: AdapterSpec, seed: int) -> Any:
     """Return a model that shares the base's parameters and has a new adapter; `base` is left unchanged.
 
     A is drawn with `seed` and B is 0, so the outputs are those of the base at first (Hu et al., §4.1). Raises
-    WeightsError if the base has no linear layers or none of a name in `spec.targets`.
+    WeightsError if the base has no linear layers, or if a name in `spec.targets` matches none.
     """
     generator = torch.Generator().manual_seed(seed)
     model = copy_sharing_parameters(base)
@@ -116,16 +116,16 @@ def save_matrices(
 
 
 def low_rank_layers(model: Any) -> Iterator[tuple[str, LowRank]]:
-    """Yield (name in the base, layer) for each layer with an adapter; nothing if the model has none."""
+    """Yield (name in the base, layer) for each layer with an adapter."""
     for name, layer in model.named_modules():
         if isinstance(layer, LowRank):
             yield name, layer
 
 
 def save_merged(folder: Path, to: Path) -> None:
-    """Save the full float32 model of an adapter folder, W + scale · B A, with its base's tokenizer, to the folder `to`.
+    """Merge an adapter into its base, W + scale · B A in float32, and save the full model and tokenizer to `to`.
 
-    Raises WeightsError if `folder` holds no adapter or cannot be loaded.
+    Raises WeightsError if `folder` is not an adapter's or cannot be loaded.
     """
     if not is_adapter(folder):
         raise WeightsError(f"{folder} is a whole model: there is nothing to merge")
@@ -157,10 +157,10 @@ def _replace_layer(model: Any, name: str, a: torch.Tensor, b: torch.Tensor, scal
 
 
 def _linear_layers(base: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, layer) for each linear layer of the language model.
+    """Yield (name, layer) for each linear layer that an adapter may change: those of the language model's body.
 
-    The output head is left out, which may share the embedding's weights. So are vision tower and connector, which run
-    once per image, whatever policy the rows of a batch have.
+    The output head is excluded because it may share its weights with the embedding. Vision tower and connector are
+    excluded because they run once per image, for all policies in a batch.
     """
     head = base.get_output_embeddings()
     own = set(text_body(base).modules())
@@ -196,7 +196,7 @@ def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tens
     layers = dict(_linear_layers(base))
     file = saved.path / TENSORS
     try:
-        open_plain(file).close()  # a pipe would be waited for
+        open_plain(file).close()  # reading a pipe would block
         tensors = load_file(file)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{file} is torn or no safetensors file ({first_line(error)}): fetch it again") from error
@@ -204,7 +204,7 @@ def load_matrices(saved: AdapterFolder, base: Any) -> dict[str, tuple[torch.Tens
     for name, tensor in tensors.items():
         match = TENSOR_NAME.fullmatch(name)
         if match is None or match["layer"] not in layers:
-            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} has not: name another base")
+            raise WeightsError(f"{file} changes {name[:120]!r}, which its base {saved.base} lacks: name another base")
         found.setdefault(match["layer"], {})[match["side"]] = tensor.float()
     if not found:
         raise WeightsError(f"{file} holds no matrices: fetch it again")

@@ -14,8 +14,8 @@ from agents.vision import get_vision, has_vision
 def estimate_costs(model: torch.nn.Module, bf16: bool = False) -> Costs:
     """Return the fixed costs of a model's forward pass, in tokens; cached per model.
 
-    `scores` is 0 if the model does not support tree attention. Call it while the parameters are gathered (ZeRO-3).
-    `bf16`: whether the model computes in bfloat16.
+    `scores` is 0 if the model does not support tree attention. `bf16` states whether the model computes in bfloat16.
+    Under ZeRO-3, call it while the parameters are gathered.
     """
     if model not in _CACHE:
         _CACHE[model] = Costs(
@@ -28,7 +28,7 @@ _CACHE: WeakKeyDictionary[torch.nn.Module, Costs] = WeakKeyDictionary()
 
 
 def estimate_start_cost(model: torch.nn.Module) -> int:
-    """Return the cost of starting a forward pass, as a number of tokens that take as long: fewer for larger models.
+    """Return the start cost of a forward pass: the number of tokens that take as long. It is lower for larger models.
 
     Measured on a CPU: 70 at 135M parameters, over 256 at 0.9M.
     """
@@ -46,10 +46,10 @@ def _estimate_scores_per_token(model: Any) -> int:
 
 
 def supports_trees(model: Any, bf16: bool = False) -> bool:
-    """Test if a model supports tree attention: a token tree in one row gives the results of its separate paths.
+    """Return True if a model supports tree attention: a token tree in one row gives the same results as its paths.
 
-    Runs small forward passes; False if they fail. Also False for sliding-window or chunked attention in any layer,
-    because such models build their own masks, and for models whose images attend in both directions.
+    Tests it by small forward passes, and returns False if they fail. Also returns False for sliding-window or chunked
+    attention in any layer, because such models build their own masks, and for bidirectional attention in images.
     """
     if has_vision(model.config) and (vision := get_vision(model)) and vision.is_bidirectional:
         return False
@@ -66,13 +66,13 @@ def supports_trees(model: Any, bf16: bool = False) -> bool:
 
 
 MAX_DEVIATION = 0.25
-"""Tolerance relative to the effect of a neighbouring path: rounding gives 1e-5, an ignored mask gives 1."""
+"""Maximum of `_measure_deviation` for models that support trees."""
 
 
 def _measure_deviation(model: Any) -> float:
-    """Return how far a path's hidden state in a token tree is from that of the path alone.
+    """Return the error of a path's last hidden state in a token tree, relative to an ignored tree mask.
 
-    1 is the effect of a preceding path that the mask should hide; rounding gives 1e-5.
+    It is 1 if the model lets the path attend to its neighbour; rounding gives 1e-5.
     """
     trunk, one, other = [0, 1, 2, 3], [1, 2, 3, 1, 2, 3], [3, 2, 1]
     streams = []

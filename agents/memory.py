@@ -64,7 +64,7 @@ class ImageMemory(BaseModel):
         return self
 
     def count_kept(self, sizes: Sequence[int]) -> int:
-        """Return how many of the newest images stay, of images with these tokens, oldest first."""
+        """Return the number of newest images that stay in the context. `sizes` are all images' tokens, oldest first."""
         most = len(sizes) if self.keep is None else min(self.keep, len(sizes))
         if self.tokens is None:
             return most
@@ -72,9 +72,9 @@ class ImageMemory(BaseModel):
 
 
 def plan_restart(memory: Memory, taken: int) -> int | None:
-    """Return how many of the last exchanges a new stream starts with, or None to continue the present stream.
+    """Return the number of last exchanges with which a new stream starts, or None to continue the current stream.
 
-    `taken` is the number of exchanges so far. Always None without a window.
+    `taken` is the number of exchanges so far. Returns None if the memory has no window.
     """
     if memory.turns is None or taken <= memory.turns:
         return None

@@ -26,7 +26,7 @@ ByNumber = Mapping[int, Item] | Sequence[Item]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamBatch:
-    """Tensors of token streams packed for one forward pass. N is the number of sampled tokens in all of them."""
+    """Token streams packed as tensors for one forward pass. N is the number of sampled tokens of all streams."""
 
     index: tuple[int, ...]
     """Indices of the streams in the original list, row after row."""
@@ -53,7 +53,7 @@ class StreamBatch:
     images: Images | None = None
     """Images among the tokens, whose ids are 0 here; None without any."""
     teacher: torch.Tensor | None = None
-    """[N, V] float32, a teacher's log-probabilities of all ids in place of each sampled token, to be compared with."""
+    """[N, V] float32, a teacher's log-probabilities of all ids at each sampled token, for `Scores.divergence`."""
 
     def to(self, device: torch.device) -> "StreamBatch":
         """Return the batch with all tensors on a device."""
@@ -70,7 +70,7 @@ class Scores:
     entropy: torch.Tensor
     """[N] float32, entropy in nats of the sampling distribution without truncation."""
     divergence: torch.Tensor | None = None
-    """[N] float32, KL in nats of that distribution to the batch's `teacher`; None without one."""
+    """[N] float32, KL divergence in nats of that distribution from the batch's `teacher`; None without one."""
 
 
 class StreamScorer(torch.nn.Module):
@@ -97,7 +97,7 @@ class StreamScorer(torch.nn.Module):
         return Scores(logprobs, entropy, divergence)
 
     def compute_distributions(self, batch: StreamBatch) -> torch.Tensor:
-        """Return the log-probabilities of all ids in place of each sampled token, [N, V] float32."""
+        """Return the log-probabilities of all ids at each sampled token, [N, V] float32."""
         return log_softmax(self._logits(batch), batch.temperatures)
 
     def _logits(self, batch: StreamBatch) -> torch.Tensor:
@@ -115,9 +115,9 @@ class StreamScorer(torch.nn.Module):
 
 
 def compute_hidden_states(body: Any, batch: StreamBatch, seen: ImageFeatures | None = None) -> torch.Tensor:
-    """Run a model's body; return the hidden states [N, width] at the positions that predict the sampled tokens.
+    """Run a model's body and return the hidden states [N, width] at the positions that predict the sampled tokens.
 
-    `seen` are the batch's images. Then the body is the language model.
+    `seen` are the features of the batch's images; with them, `body` must be that of the language model.
     """
     hidden: torch.Tensor = body(**_build_inputs(body, batch, seen)).last_hidden_state
     return hidden[batch.rows, batch.columns]
@@ -148,7 +148,7 @@ def _build_inputs(body: Any, batch: StreamBatch, seen: ImageFeatures | None) -> 
 
 
 def _build_row_inputs(batch: StreamBatch) -> dict[str, torch.Tensor]:
-    """Return attention mask and positions of a batch's rows: those of its trees, or of plain sequences."""
+    """Return the attention mask and the position ids of a batch's rows, which are trees or plain sequences."""
     if batch.tree is not None and batch.positions is not None:
         before = batch.tree.new_ones((*batch.suffix.shape, len(batch.prefix)))
         seen = torch.cat([before, batch.tree], -1)
@@ -162,7 +162,7 @@ def _build_row_inputs(batch: StreamBatch) -> dict[str, torch.Tensor]:
 
 
 def _build_prefix_inputs(body: Any, seen: ImageFeatures, rows: torch.Tensor) -> dict[str, Any]:
-    """Return attention masks and positions of a prefix, as far as they are not those of a plain sequence."""
+    """Return the attention mask and position ids of a prefix, unless they are a plain sequence's."""
     places = torch.arange(rows.shape[1], device=rows.device)[None]
     if seen.vision.is_bidirectional:
         return {"attention_mask": _build_image_masks(body, seen, places, rows, places >= 0)}
@@ -172,9 +172,9 @@ def _build_prefix_inputs(body: Any, seen: ImageFeatures, rows: torch.Tensor) -> 
 def _build_image_masks(
     body: Any, seen: ImageFeatures, places: torch.Tensor, rows: torch.Tensor, real: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """Return attention masks by kind of layer for rows of which images are seen as a whole.
+    """Return attention masks by kind of layer, in which the tokens of an image attend to all of that image.
 
-    `places` [B, L] count the prefix; `real` [B, P + L] marks the tokens that are no padding.
+    `places` [B, L] are positions including the prefix; `real` [B, P + L] is False for padding.
     """
     keys = torch.arange(real.shape[1], device=real.device).expand(len(real), -1)
     mask = real[:, None] & (keys[:, None] <= places[..., None])
@@ -196,7 +196,7 @@ def pack(
 def build_batch(streams: ByNumber[Stream], temperatures: ByNumber[float], planned: Pass) -> StreamBatch:
     """Build the tensors of one pass, on the CPU. `temperatures` are the streams' sampling temperatures.
 
-    An empty pass gives two dummy tokens with one target, for a model that must be called on every rank.
+    An empty pass gives two dummy tokens with one target, because the model must be called on every rank.
     """
     if not planned.rows:
         return _DUMMY_BATCH
@@ -249,7 +249,7 @@ _DUMMY_BATCH = StreamBatch(
 
 
 def split_by_stream(batch: StreamBatch, values: torch.Tensor) -> Iterator[tuple[int, np.ndarray]]:
-    """Split an [N] tensor of a batch by stream: yield (index of the stream, float32 array of its tokens' values)."""
+    """Split a batch's [N] or [N, V] tensor by stream. Yields (stream index, float32 array of its tokens' values)."""
     array = values.detach().float().cpu().numpy()
     owners = batch.owners.cpu().numpy()
     for owner, i in enumerate(batch.index):
@@ -272,9 +272,9 @@ def score_with_entropy(
     token_budget: int = 4096,
     costs: Costs = DEFAULT_COSTS,
 ) -> list[StreamScores]:
-    """Compute log-probabilities and entropies of every stream's sampled tokens, without gradients, in order.
+    """Return log-probabilities and entropies of each stream's sampled tokens, without gradients, in stream order.
 
-    A stream without sampled tokens has empty arrays. `token_budget` is the maximum tokens of a forward pass.
+    A stream without sampled tokens has empty arrays. `token_budget` is the maximum number of tokens per forward pass.
     """
     scores = score_passes(scorer, streams, temperatures, plan_passes(streams, token_budget, costs=costs))
     nothing = StreamScores(np.zeros(0, np.float32), np.zeros(0, np.float32))
@@ -284,7 +284,7 @@ def score_with_entropy(
 def score_passes(
     scorer: torch.nn.Module, streams: ByNumber[Stream], temperatures: ByNumber[float], passes: Iterable[Pass]
 ) -> dict[int, StreamScores]:
-    """Score the streams in the given passes, without gradients; return `StreamScores` by stream index."""
+    """Score the streams of the passes without gradients. Returns `StreamScores` by stream index."""
     device = next(scorer.parameters()).device
     by_stream: dict[int, StreamScores] = {}
     with torch.no_grad():
@@ -304,9 +304,9 @@ def score_distributions(
     token_budget: int = 4096,
     costs: Costs = DEFAULT_COSTS,
 ) -> list[np.ndarray]:
-    """Compute the log-probabilities of all ids at every stream's n sampled tokens, without gradients, in order.
+    """Return the log-probabilities of all ids at each stream's n sampled tokens, without gradients, in stream order.
 
-    Returns a float32 array [n, V] per stream. That is much: of SmolLM2 0.2 MB a token.
+    The result has one float32 array [n, V] per stream. It is large: with SmolLM2 0.2 MB per token.
     """
     device = next(scorer.parameters()).device
     by_stream: dict[int, np.ndarray] = {}
@@ -325,5 +325,5 @@ def score_streams(
     token_budget: int = 4096,
     costs: Costs = DEFAULT_COSTS,
 ) -> list[np.ndarray]:
-    """Compute the log-probabilities of every stream's sampled tokens: a float32 array per stream, without gradients."""
+    """Return the log-probabilities of each stream's sampled tokens, without gradients: one float32 array per stream."""
     return [scores.logprobs for scores in score_with_entropy(scorer, streams, temperatures, token_budget, costs)]

@@ -1,8 +1,8 @@
 """Compile and render the Jinja2 templates of roles, with deterministic limits for untrusted templates.
 
-Jinja's sandbox hides Python's internals. Here templates also have no macros, imports, recursion, methods or
-width-taking filters. Everything that a loop, filter, comparison or range visits counts against one budget of steps, and
-texts and lists have a maximum length. What remains prints facts, branches and loops.
+Jinja's sandbox hides Python's internals. Here templates also have no macros, imports, recursion, methods, or filters
+with a width. Everything that a loop, filter, comparison or range visits counts against a rendering's budget of steps,
+and texts and lists have a maximum length. What remains can print facts, branch and loop.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MAX_STEPS = 100_000
 about a microsecond."""
 LETTERS_PER_STEP = 50
 MAX_RESULT = 1e12
-"""Largest number that a template may write or calculate with."""
+"""Maximum number in a template's constants and calculations."""
 MAX_NUMBER = 10_000
-"""Largest number in a filter's arguments, such as the places to round to."""
+"""Maximum number in a filter's arguments, such as the digits of `round`."""
 BUDGET = "_steps"
 
 FILTER_NAMES = (
@@ -46,7 +46,7 @@ MAX_INDENT = 16
 MAX_DEPTH = 20
 """Maximum nesting of brackets or blocks."""
 MAX_OPERATORS = 100
-"""Maximum operators in one tag, including brackets and dots, because Jinja's parser recurses for many of them."""
+"""Maximum operators in one tag, including brackets and dots. Jinja's parser recurses for many of them."""
 OPENERS = frozenset({"if", "for", "filter", "with"})
 
 
@@ -66,7 +66,7 @@ class _MissingName(StrictUndefined):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja sandbox in which facts come before methods (`private.values` is the fact), and methods are undefined."""
+    """Jinja sandbox without methods: `private.values` is the fact of that name, else undefined."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
@@ -97,7 +97,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Bounds(NodeTransformer):
-    """Transformer of template syntax that meters operations of variable cost and refuses all that it cannot meter."""
+    """Transformer of syntax trees that meters operations of variable cost and refuses those that it cannot meter."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
@@ -143,7 +143,7 @@ class _Bounds(NodeTransformer):
         return node
 
     def visit_List(self, node: nodes.List | nodes.Tuple | nodes.Dict) -> nodes.Node:
-        # Lists of lists of lists, each twice, are small until they are printed.
+        # Nested lists that repeat a variable are small until they are printed.
         try:
             node.as_const() if getattr(node, "ctx", "load") == "load" else None
         except nodes.Impossible:
@@ -160,7 +160,7 @@ class _Bounds(NodeTransformer):
 
 
 def _meter(node: nodes.Expr, filter_name: str = "metered") -> nodes.Expr:
-    """Wrap a template node in the filter `filter_name`, which charges its value to the rendering's budget of steps."""
+    """Wrap a node in the filter `filter_name`, which charges the steps of its value to the rendering's budget."""
     return nodes.Filter(node, filter_name, [], [], None, None, lineno=node.lineno)
 
 
@@ -173,7 +173,7 @@ def _spend(context: Context, steps: int) -> None:
 
 @pass_context
 def _count_items(context: Context, values: Iterable[Any], body: int) -> list[Any]:
-    """Return a loop's items as a list, charging `body` steps of the rendering's budget for each."""
+    """Return a loop's items as a list, and charge `body` steps per item to the rendering's budget."""
     items = list(islice(values, MAX_STEPS + 1))
     _spend(context, len(items) * body)
     return items
@@ -181,7 +181,7 @@ def _count_items(context: Context, values: Iterable[Any], body: int) -> list[Any
 
 @pass_context
 def _meter_value(context: Context, value: Any) -> Any:
-    """Charge the rendering's budget for visiting a value; return the value, or a list of an iterator's items."""
+    """Charge the steps of a value to the rendering's budget. Returns the value, or a list of an iterator's items."""
     value = list(islice(value, MAX_STEPS + 1)) if isinstance(value, Iterator) else value
     _spend(context, _count_steps(value))
     return value
@@ -189,7 +189,7 @@ def _meter_value(context: Context, value: Any) -> Any:
 
 @pass_context
 def _meter_letters(context: Context, value: Any) -> Any:
-    """Charge the rendering's budget per character of a text and for visiting the value; return the value."""
+    """Charge the steps of a value, and one per character of a text, to the rendering's budget. Returns the value."""
     if isinstance(value, str):
         _spend(context, len(value))
     return _meter_value(context, value)
@@ -197,14 +197,14 @@ def _meter_letters(context: Context, value: Any) -> Any:
 
 @pass_context
 def _range(context: Context, *bounds: int) -> range:
-    """Return Python's range, charging the rendering's budget one step per number."""
+    """Return Python's range, and charge one step per number to the rendering's budget."""
     numbers = range(*bounds)
     _spend(context, len(numbers))
     return numbers
 
 
 def _count_steps(value: Any) -> int:
-    """Return the budget steps to visit a value: 1 for it and each part, and 1 per `LETTERS_PER_STEP` characters."""
+    """Return the steps of a value: 1 for itself and each nested value, and 1 per `LETTERS_PER_STEP` characters."""
     if isinstance(value, str):
         return 1 + len(value) // LETTERS_PER_STEP
     if isinstance(value, Mapping):
@@ -215,7 +215,7 @@ def _count_steps(value: Any) -> int:
 
 
 def _limit_filter(function: Callable[..., Any], max_number: int) -> Callable[..., Any]:
-    """Wrap a Jinja filter: numeric arguments above `max_number` and results above `MAX_TEXT` raise SecurityError."""
+    """Wrap a Jinja filter to raise SecurityError for numbers above `max_number` and results longer than `MAX_TEXT`."""
     before = 2 if hasattr(function, "jinja_pass_arg") else 1  # the value, and a context before it
 
     @functools.wraps(function)
@@ -242,12 +242,12 @@ def _join(values: Iterable[Any], between: object = "") -> str:
 
 
 def hang(text: str) -> str:
-    """Indent a text's second and further lines, unless indented, so that none looks like a new message."""
+    """Indent all lines of a text but the first, unless indented, so that none looks like a new message."""
     return re.sub("\n(?!  )", "\n  ", text)
 
 
 def _create_sandbox() -> _Sandbox:
-    sandbox = _Sandbox(undefined=_MissingName, optimized=False)  # nothing is worked out before it is counted
+    sandbox = _Sandbox(undefined=_MissingName, optimized=False)  # the optimiser would evaluate without metering
     kept = {name: _limit_filter(FILTERS[name], MAX_INDENT if name == "tojson" else MAX_NUMBER) for name in FILTER_NAMES}
     counting = {"counted": _count_items, "metered": _meter_value, "spelled": _meter_letters}
     sandbox.filters = kept | {"join": _join, "hang": hang} | counting
@@ -286,7 +286,7 @@ def compile_template(text: str, variables: tuple[str, ...]) -> Template:
 def _check_depth(text: str) -> None:
     """Raise BadTemplate for deep nesting before Jinja's parser recurses. Raises TemplateError for a syntax error.
 
-    Python's recursion limit would be caught as well, but finalisers that run meanwhile fail with noise.
+    RecursionError would be caught, too, but finalisers that run at that moment print errors.
     """
     depth = operators = blocks = 0
     before = ""
@@ -307,13 +307,13 @@ def _check_depth(text: str) -> None:
 def find_names(text: str) -> set[str]:
     """Return the names of the variables that a template uses without defining them."""
     finder = meta.TrackingCodeGenerator(SANDBOX)
-    finder.optimizer = None  # which takes the cube of how many filters follow each other
+    finder.optimizer = None  # takes cubic time in the number of chained filters
     finder.visit(SANDBOX.parse(text))
     return finder.undeclared_identifiers
 
 
 def find_items(text: str, name: str) -> set[str] | None:
-    """Return the items that a template uses by name of a mapping called `name`; None if it uses the full mapping."""
+    """Return the keys of the mapping `name` that a template uses; None if it uses the mapping as a whole."""
     tree = SANDBOX.parse(text)
     items = dict[nodes.Node, str]()
     for dotted in tree.find_all(nodes.Getattr):
@@ -337,7 +337,7 @@ def render_template(template: Template, values: Mapping[str, Any]) -> str:
             if length > MAX_TEXT:
                 raise BadTemplate(f"it prints more than {MAX_TEXT} characters")
             pieces.append(piece)
-    except Exception as error:  # noqa: BLE001 what a stranger's template raises is not for us to know
+    except Exception as error:  # noqa: BLE001 an untrusted template may raise anything
         lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == "<template>"]
         where = f"line {lines[-1]}: " if lines else ""
         raise BadTemplate(where + (" ".join(str(error).split()) or type(error).__name__)) from None

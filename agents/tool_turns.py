@@ -122,7 +122,7 @@ def _make_chat(system: str, tools: Sequence[Definition], *turns: Mapping[str, An
 
 
 def render_definitions(tokenizer: Any, parts: Parts, tools: Sequence[Definition], system: bool) -> tuple[str, str]:
-    """Return what a template with these tools prints before the system text, and between it and the first user's text.
+    """Return the texts that a template with these tools prints before the system text, and from it to the user's text.
 
     Without a system text (`system` is False) a template without system turns prints only the second. Raises ChatError
     if the template refuses the definitions.
@@ -235,7 +235,7 @@ def _detect_format(text: str) -> str:
 
 
 def _split_results(text: str) -> tuple[Literal["json", "raw", "trimmed"], tuple[str, ...]]:
-    """Return how results' texts are printed, and the texts and slots of a rendering, which alternate."""
+    """Return the quoting of results' texts, and the alternating texts and slots of a rendering."""
     shown: dict[Literal["json", "raw", "trimmed"], Any] = {
         "json": lambda word: json.dumps(word, ensure_ascii=False), "raw": str, "trimmed": str.strip
     }  # fmt: skip

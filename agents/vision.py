@@ -1,7 +1,7 @@
-"""Vision: the images of a context as features in place of its placeholder tokens.
+"""Vision: replaces the placeholder tokens of a context's images by the images' features.
 
-The tower and the connector run once per distinct image of a pass. What differs between families of models is in
-`agents.eyes`, one class per family.
+The tower and the connector run once per distinct image of a pass. `agents.eyes` has a class per family of models, with
+what differs between them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from agents.layouts import LAYOUTS, create_vision
 from agents.stream import MediaSpan, Stream
 
 BANNED = -1e30
-"""Logit of the placeholder of images: finite, so that its share of the entropy is 0 and not NaN."""
+"""Logit of the image placeholder: finite, so that its term in the entropy is 0 and not NaN."""
 MAX_IMAGES = 32
-"""Maximum number of images that pass through the vision tower at once when a context is read."""
+"""Maximum number of images that the vision tower processes at once when a context is read."""
 
 
 def get_vision(model: Any) -> Vision | None:
-    """Return a model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
+    """Return the model's vision, with its folder's image processor if `load_model` loaded it; None for a text model.
 
-    Raises WeightsError for a layout that is not supported.
+    Raises WeightsError for an unsupported layout.
     """
     return getattr(model, "vision", None) or create_vision(model.config)
 
@@ -39,15 +39,15 @@ def require_vision(model: Any, reader: str) -> Vision:
 
 
 def has_vision(config: Any) -> bool:
-    """Return True if a model's config has a vision tower of a layout that is supported."""
+    """Return True if a model's config has a vision tower with a supported layout."""
     return getattr(config, "vision_config", None) is not None and config.model_type in LAYOUTS
 
 
 def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
-    """Ban the placeholder of a model with vision: change its logit in `logits` [..., V] to `BANNED`, and return them.
+    """Set the logit of the image placeholder in `logits` [..., V] to `BANNED`, and return the logits.
 
-    Sampled, it would count as an image that is not there. Engines and the scorer ban it alike, so that its probability
-    is 0 in play and in learning.
+    A sampled placeholder would stand for an image that does not exist. Engines and the scorer both ban it, so that its
+    probability is 0 in play and in learning.
     """
     if has_vision(config):
         logits[..., config.image_token_id] = BANNED
@@ -55,26 +55,26 @@ def ban_placeholder(config: Any, logits: torch.Tensor) -> torch.Tensor:
 
 
 def text_body(model: Any) -> Any:
-    """Return the language model, which maps embeddings to hidden states; the body of a model without vision."""
+    """Return the language model without its head, which maps embeddings to hidden states."""
     body = model.base_model
     return getattr(body, "text_model", None) or getattr(body, "language_model", None) or body
 
 
 @dataclass(frozen=True)
 class ImageFeatures:
-    """Features of a pass's images, row by row, and what else their tokens need."""
+    """Features of a pass's images, one row per image token, and the tokens' places in their images."""
 
     vision: Vision
     features: torch.Tensor
-    """[N, width * (1 + depth)], features of the tokens of all images."""
+    """Features of the tokens of all images, [N, width * (1 + depth)]."""
     grids: torch.Tensor
-    """[N, 3] int64: rows and columns of each token's image, and the token's place in it."""
+    """Rows and columns of each token's image, and the token's index in it, [N, 3] int64."""
 
     @classmethod
     def compute(cls, vision: Vision, model: Any, media: Sequence[MediaSpan], device: torch.device) -> ImageFeatures:
-        """Compute the features of images, one after the other in the order of `media`.
+        """Compute the features of the images in `media`, in that order.
 
-        Raises ValueError, with an image's hash, for one that cannot be read or has not the model's number of tokens.
+        Raises ValueError, with the image's hash, for one that cannot be read or has a wrong number of tokens.
         """
         pixels = [vision.load_pixels(span).to(device) for span in media]
         grids = [(*vision.grid(span), place) for span in media for place in range(span.length)]
@@ -86,9 +86,9 @@ class ImageFeatures:
         return ImageFeatures(self.vision, features, grids)
 
     def embed(self, model: Any, ids: torch.Tensor, rows: torch.Tensor) -> dict[str, Any]:
-        """Return the embeddings of ids [B, L], with features at the tokens whose `rows` are not -1.
+        """Return model inputs for ids [B, L]: their embeddings, with row `rows` of the features where it is not -1.
 
-        Models with features for several layers get the others', too.
+        For models with features for several layers, the inputs include the features of the deeper layers.
         """
         words = model.get_input_embeddings()(ids)
         first, *deep = torch.split(self.features, words.shape[-1], -1)
@@ -106,11 +106,11 @@ class ImageFeatures:
         before: torch.Tensor | int = 0,
         tree: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return the model's positions of tokens at `places` [B, L] in their contexts: the same, or [3, B, L].
+        """Return the position ids of the tokens at `places` [B, L] in their contexts.
 
-        An image takes as many positions as its longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the
-        jumps of the images before these tokens (see `compute_jump`). `tree` [B, L, L] marks what each token attends to,
-        by default all before it.
+        They equal `places` unless the model has grid positions [3, B, L]. There an image takes as many positions as its
+        longer side has tokens (M-RoPE, Wang et al. 2024). `before` are the jumps of the images before these tokens (see
+        `compute_jump`). `tree` [B, L, L] marks what each token attends to, by default all before it.
         """
         if not self.vision.has_grid_positions:
             return places
@@ -122,19 +122,19 @@ class ImageFeatures:
         return torch.stack([start, start + place // width, start + place % width])
 
     def compute_jumps(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return how far positions after tokens [..., L] are from their number, over their images; [...] int64."""
+        """Return the sum of the images' jumps (see `compute_jump`) in each row of tokens [..., L]: [...] int64."""
         return self._place_jumps(rows).sum(-1) if self.vision.has_grid_positions else torch.zeros_like(rows[..., 0])
 
     def _place_jumps(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the jump of each image at its last token, and 0 at all other tokens."""
+        """Return each image's jump at its last token, and 0 at all other tokens."""
         height, width, place = self.grids[rows.clamp(min=0)].unbind(-1)
         is_end = (rows >= 0) & (place == height * width - 1)
         return torch.where(is_end, torch.maximum(height, width) - height * width, 0)
 
     def same_image_mask(self, places: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Return which tokens [B, L] belong to the same image: [B, L, L] bool.
+        """Return a mask of the pairs of tokens [B, L] that belong to the same image: [B, L, L] bool.
 
-        Raises ValueError if the tokens begin within an image, whose first tokens could not see the others.
+        Raises ValueError if the tokens begin within an image, because its earlier tokens could not attend to them.
         """
         place = self.grids[rows.clamp(min=0)][..., 2]
         shown, begin = rows >= 0, places - place
@@ -148,7 +148,7 @@ class ImageFeatures:
 
 
 def compute_jump(vision: Vision, span: MediaSpan) -> int:
-    """Return by how much an image's positions are more than its tokens; at most 0."""
+    """Return an image's jump, its number of positions minus its number of tokens; at most 0."""
     height, width = vision.grid(span)
     return max(height, width) - span.length if vision.has_grid_positions else 0
 
@@ -156,9 +156,9 @@ def compute_jump(vision: Vision, span: MediaSpan) -> int:
 def build_layer_masks(
     model: Any, visible: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """Return attention masks by kind of layer, with the model's window for sliding ones.
+    """Return attention masks by kind of layer: sliding layers get the model's window.
 
-    `visible` [B, Q, S] is what tokens at places `queries` [B, Q] may see of those at `keys` [B, S].
+    `visible` [B, Q, S] marks which tokens at places `keys` [B, S] those at `queries` [B, Q] may attend to.
     """
     window = model.config.get_text_config().sliding_window or 1 << 30
     near = keys[:, None] > queries[..., None] - window
@@ -167,32 +167,32 @@ def build_layer_masks(
 
 @dataclass(frozen=True)
 class Images:
-    """Distinct images of a forward pass, and the places of their features in its rows."""
+    """Distinct images of a forward pass, and the feature row of each of its tokens."""
 
     media: tuple[MediaSpan, ...]
-    """A span of each image."""
+    """One span per image."""
     prefix: torch.Tensor
-    """[P] int64, row of the features for each token of the shared prefix; -1 for text."""
+    """Row of the features for each token of the shared prefix, [P] int64; -1 for text."""
     suffix: torch.Tensor
-    """[B, L] int64, the same for the tokens of each row."""
+    """The same for the tokens of each row, [B, L] int64."""
 
     def to(self, device: torch.device) -> Images:
-        """Return the images with all tensors on a device."""
+        """Return a copy with all tensors on the device."""
         return Images(self.media, self.prefix.to(device), self.suffix.to(device))
 
     def compute_features(self, model: Any) -> ImageFeatures:
         """Compute the images' features, with gradients.
 
-        Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model, and
-        WeightsError if the model's layout is not supported.
+        Raises ValueError if the model has no vision, or if an image cannot be read or does not fit the model. Raises
+        WeightsError for an unsupported layout.
         """
         return ImageFeatures.compute(require_vision(model, "streams have"), model, self.media, self.suffix.device)
 
 
 def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torch.Tensor) -> Images | None:
-    """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None without images.
+    """Return the images of streams whose keys are in `prefix` [P] and `suffix` [B, L]; None if they have no images.
 
-    Raises ValueError if two images have the same keys, or one has different numbers of tokens.
+    Raises ValueError if two images have the same keys, or if spans of one image differ in their number of tokens.
     """
     spans = {(span.hash, span.size): span for stream in streams for span in stream.media}
     if not spans:
@@ -212,12 +212,13 @@ def collect_images(streams: Sequence[Stream], prefix: torch.Tensor, suffix: torc
 
 
 class FeatureCache:
-    """Features of the images among some keys, computed without gradients when a pass first needs an image."""
+    """Cache of image features for a set of images, each computed when it is first looked up."""
 
     def __init__(self, model: Any, media: Iterable[MediaSpan]) -> None:
-        """Raise ValueError if the model has no vision or an image not its number of tokens.
+        """Store the images of `media` for look-ups.
 
-        Raises WeightsError if the model's layout is not supported.
+        Raises ValueError if the model has no vision or an image has a wrong number of tokens, and WeightsError if the
+        model's layout is not supported.
         """
         self._vision, self._model = require_vision(model, "a context has"), model
         for span in (media := set(media)):
@@ -228,9 +229,12 @@ class FeatureCache:
         self._seen: ImageFeatures | None = None
 
     def look_up(self, keys: torch.Tensor) -> tuple[ImageFeatures, torch.Tensor]:
-        """Return the images' features and, for ids and images' keys [B, W] int64, the rows in them; -1 for text.
+        """Return the features and the row of each token in them, -1 for text.
 
-        Raises ValueError for an image that cannot be read or does not fit the model.
+        `keys` [B, W] int64 are token ids, and negative keys of image tokens.
+
+        `keys` [B, W] int64 are the ids of text tokens and the keys (below 0) of image tokens. Raises ValueError for an
+        image that cannot be read or does not fit the model.
         """
         tokens = [[self._spans[key] if key < 0 else None for key in row] for row in keys.tolist()]
         spans = {(token[0].hash, token[0].size): token[0] for row in tokens for token in row if token}
@@ -245,11 +249,14 @@ class FeatureCache:
 
     @property
     def has_jumps(self) -> bool:
-        """Whether an image takes fewer positions than tokens."""
+        """Whether an image can take fewer positions than tokens."""
         return self._vision.has_grid_positions
 
     def compute_jump(self, keys: Sequence[int]) -> int:
-        """Return how far the next token's position is from the number of `keys`, ids and whole images' keys."""
+        """Return the next token's position minus the number of `keys`: the sum of their images' jumps.
+
+        `keys` are token ids and the keys of whole images.
+        """
         found = (self._spans[key] for key in keys if key < 0)
         return sum(compute_jump(self._vision, span) for span, at in found if at == span.length - 1)
 

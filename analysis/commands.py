@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHOWN, SETTINGS, LINES = 200, 12, 8
 """Maximum numbers in the terminal: rows of a table, differing settings, lines of a match."""
 WIDEST = 1000
-"""Line width of output that is not for a terminal."""
+"""Width in characters of output that is not for a terminal."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Run folders, such as runs/latest.", show_default=False)
@@ -231,7 +231,7 @@ def _write_plot(comparison: Comparison, path: Path) -> None:
 
 
 def _comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """Convert the comparison to JSON values, with intervals as [estimate, low, high] and null for unknown ends."""
+    """Convert the comparison to JSON values. Intervals become [estimate, low, high], with null for unknown bounds."""
     labels = [arm.label for arm in comparison.arms]
 
     def ends(names: Sequence[str], intervals: Iterable[Interval]) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _comparison_json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
-    """Print a table per game, the names in `asked` without result, and the arms with their differing settings."""
+    """Print a table per game, the figures in `asked` without result, and each arm's runs and differing settings."""
     from rich.table import Table
     from rich.text import Text
 
@@ -293,7 +293,7 @@ def _print_comparison(comparison: Comparison, asked: Sequence[str]) -> None:
 
 
 def _sign(difference: Interval) -> str:
-    """Return ▲ or ▼ if the interval of the difference excludes 0, ≈ if it does not, ? if it is unknown."""
+    """Return ▲ or ▼ if the difference's interval excludes 0, ≈ if it contains 0, ? if it is unknown."""
     if math.isnan(difference.low):
         return "?"
     return "▲" if difference.low > 0 else "▼" if difference.high < 0 else "≈"
@@ -305,7 +305,7 @@ def _format_interval(interval: Interval) -> str:
 
 
 def _console() -> PlainConsole:
-    """Return a console. Its lines have `WIDEST` characters if the output is not a terminal."""
+    """Return a console, `WIDEST` characters wide if the output is not a terminal."""
     return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=WIDEST)
 
 

@@ -1,12 +1,12 @@
-"""Search for texts in runs: by meaning, by words, by a regular expression, or with a filter in SQL.
+"""Search for texts in runs: by meaning, by words, by a regular expression, or with a condition in SQL.
 
-Meaning: sentence vectors, ranked by cosine. Words: BM25 (Robertson and Zaragoza 2009), in which rare words count more.
-Regular expressions: RE2, in linear time, in the order of the log. Equal texts are one result, at their first
-occurrence, with a count.
+Meaning: sentence vectors, ranked by cosine similarity. Words: BM25 (Robertson and Zaragoza 2009), in which rare words
+count more. Regular expressions: RE2, in linear time; results come in the order of the log. Equal texts are one result,
+at their first occurrence, with a count.
 
 A turn's text is its action and public message; a thought is its private text; a match is one line per turn. MiniLM
-reads 256 word pieces at a time, so a long text is split into chunks of whole lines. Its vector is the mean of the
-chunks' vectors, weighted by length.
+reads 256 word pieces at a time, so a long text is split into chunks of whole lines. Its vector is the normalised mean
+of the chunks' vectors, weighted by length.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def find(
     n: int = 10,
     embedding: Embedding = "minilm",
 ) -> pd.DataFrame:
-    """Search texts, and return the `n` best as rows: score, times (occurrences), key, iteration, …, text, before.
+    """Search texts and return the `n` best as rows: score, times (occurrences), key, iteration, …, text, before.
 
     `of` selects turns, private thoughts or whole matches. `before` is the preceding turn, "" for the first one; matches
     lack it. The score is NaN for a regular expression or without a query. `where` is one SQL condition on the columns
-    of `turns`, or of `matches` if `of="matches"`; with it the query may be empty, and results come in the order of the
-    log. Raises ConfigError for an invalid query or condition, and if an optional dependency is missing.
+    of `turns`, or of `matches` if `of="matches"`. With a condition the query may be empty; results then come in the
+    order of the log. Raises ConfigError for an invalid query or condition, or a missing optional dependency.
 
     >>> found = find(log, "is it accepted, or accept", by="words", n=2)
     >>> found[["times", "match", "turn", "text"]].values.tolist()
@@ -82,9 +82,9 @@ def find(
 
 
 def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm") -> pd.DataFrame:
-    """Return the `n` matches with the text most similar to one match's, by cosine: score, times, run, match, …, text.
+    """Return the `n` matches whose texts are most similar to one match's: score (cosine), times, run, match, …, text.
 
-    Matches with the identical text are left out. Raises StoreError, with the nearest name, for an unknown match.
+    Matches with the same text are left out. Raises StoreError, with the nearest name, for an unknown match.
 
     >>> nearest(log, "0000-0003", embedding="hashed")[["times", "match"]].values.tolist()
     [[9, '0000-0000']]
@@ -103,9 +103,9 @@ def nearest(log: Frames, match: str, n: int = 10, embedding: Embedding = "minilm
 
 
 def collect_texts(log: Frames, of: Unit = "turns") -> pd.DataFrame:
-    """Return a row per non-empty text, in the order of the log: run, match, turn (if any), iteration, and `text`.
+    """Return all non-empty texts, one per row in the order of the log: run, match, iteration and text.
 
-    Turns and thoughts also have seat, role and policy. Raises ConfigError for an unknown unit.
+    Turns and thoughts also have turn, seat, role and policy. Raises ConfigError for an unknown unit.
 
     >>> collect_texts(log).loc[0, ["match", "seat", "text"]].tolist()
     ['0000-0000', 'opener', 'OFFER 1 0 2 | $fair$ [/b]']
@@ -158,7 +158,7 @@ def embed(texts: Sequence[str], embedding: Embedding = "minilm") -> NDArray[np.f
 
 
 def _split_chunks(text: str) -> Iterator[str]:
-    """Split the text into chunks of whole lines with up to `CHUNK` characters, and longer lines by characters."""
+    """Split the text into chunks of whole lines with up to `CHUNK` characters. Longer lines are split, too."""
     chunk = ""
     for line in text.splitlines() or [text]:
         if chunk and len(chunk) + len(line) >= CHUNK:
@@ -173,7 +173,7 @@ def _split_chunks(text: str) -> Iterator[str]:
 
 
 def _add_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
-    """Add the seat and text of the turn before each result as `before`; whole matches are left as they are."""
+    """Add the column `before` with the seat and text of the turn before each result, unless results are matches."""
     if of == "matches":
         return results
     turns = collect_texts(log)
@@ -185,7 +185,10 @@ def _add_context(results: pd.DataFrame, log: Frames, of: Unit) -> pd.DataFrame:
 
 
 def _filter(texts: pd.DataFrame, log: Frames, of: Unit, where: str) -> pd.DataFrame:
-    """Return the rows that satisfy the SQL condition, if any. Raises ConfigError if it is more than a condition."""
+    """Return the rows that satisfy the SQL condition `where`, or all rows if it is empty.
+
+    Raises ConfigError if `where` is more than a condition.
+    """
     if not where.strip():
         return texts
     keys = KEYS[of]

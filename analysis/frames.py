@@ -33,8 +33,8 @@ Names = Collection[str] | None
 class Frames:
     """Tables of one or several runs as pandas frames: runs, iterations, matches, seats, turns, messages, tokens.
 
-    `load` makes them. `analysis.columns.TABLES` documents the columns. A table of a live run holds what the log had
-    when the table was read; call `load` again for newer data.
+    `load` creates it. `analysis.columns.TABLES` documents the columns. A live run's table contains what was logged when
+    the table was first read; call `load` again for newer data.
     """
 
     readers: Mapping[str, RunReader]
@@ -48,7 +48,7 @@ class Frames:
     policies: Names = None
 
     def table(self, name: str, columns: Names = None) -> Any:
-        """Return the table `name` as an Arrow table with these columns, reading no more of the log than they need.
+        """Return the table `name` as an Arrow table with these columns. Reads only the parts of the log that they need.
 
         Raises StoreError, with the nearest name, for an unknown table or column.
 
@@ -68,12 +68,12 @@ class Frames:
         return found.select(list(columns))
 
     def select_existing(self, name: str, columns: Names) -> Any:
-        """Return the table `name` as an Arrow table with at least those of `columns` that exist; others are ignored.
+        """Return the table `name` as an Arrow table with at least the existing ones of `columns`.
 
         >>> log.select_existing("matches", ["status", "nothing"]).column_names
         ['run', 'match', 'iteration', 'game', 'status']
         """
-        return self._small_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
+        return self._build_run_table(name) if name in ("runs", "iterations") else self._read_log_table(name, columns)
 
     def frame(self, name: str, columns: Names = None) -> pd.DataFrame:
         """Return the table `name` with these columns as a pandas frame with Arrow types. Raises StoreError as `table`.
@@ -101,7 +101,7 @@ class Frames:
 
     @cached_property
     def complete(self) -> pd.DataFrame:
-        """Rows of `matches` for statistics: finished, and of deals of which no match was given up after failures."""
+        """Rows of `matches` for statistics: finished matches, without deals of which a match was given up."""
         matches, lost = self.matches, set[tuple[str, int, str, int]]()
         for run, own in matches.groupby("run") if (matches["status"] == "failed").any() else ():
             deals = zip([str(run)] * len(own), own["iteration"], own["game"], own["seed"], strict=True)
@@ -124,7 +124,7 @@ class Frames:
 
     @cached_property
     def messages(self) -> pd.DataFrame:
-        """Table with a row per message, with the seat that read it and the turn before which it did."""
+        """Table with a row per message, with the seat that read it and the turn before which it was read."""
         return self.frame("messages")
 
     @cached_property
@@ -132,8 +132,8 @@ class Frames:
         """Table with a row per token that a seat's model read or sampled, with its log probability."""
         return self.frame("tokens")
 
-    def _small_table(self, name: str) -> Any:
-        """Return `runs` or `iterations` as an Arrow table, made from environments or metrics instead of match logs."""
+    def _build_run_table(self, name: str) -> Any:
+        """Return the table `runs`, from environment files, or `iterations`, from metrics, as an Arrow table."""
         rows = [row for run, reader in self.readers.items() for row in self._make_rows(name, run, reader)]
         return _make_table(rows, TABLES[name])
 
@@ -144,7 +144,7 @@ class Frames:
         return [{"run": run, **dict(_flatten(row))} for row in rows]
 
     def _read_log_table(self, name: str, columns: Names) -> Any:
-        """Return a table that is made from match logs: read, filtered and flattened by iteration, then concatenated."""
+        """Return a table from the match logs: each iteration is read, filtered and flattened, then all are joined."""
         nested = next((column for column in ("report", "rewards") if column in flatten.NEEDS[name]), "")
         wanted = {*TABLES[name].names, nested} if columns is None else {*columns}
         grown = nested and any(column.startswith(nested.removesuffix("s")) for column in wanted - {"reward"})
@@ -169,7 +169,7 @@ class Frames:
         return table
 
     def _read_iteration(self, name: str, columns: Collection[str], reader: RunReader, k: int) -> Any:
-        """Return one iteration's rows of a table, filtered by game, seat and policy; None if no match has the games."""
+        """Return one iteration's rows of a table, filtered by game, seat and policy; None if no game matches."""
         if self.games is not None:
             known = reader.log.table(k, ["id", "game"])["game"]
             if not pc.any(_is_in(known, self.games)).as_py():
@@ -198,7 +198,7 @@ def load(
     seats: Names = None,
     policies: Names = None,
 ) -> Frames:
-    """Load one or several runs as tables, which are read on first use. A pipeline stands for its newest stage.
+    """Load one or several runs as tables, which are read on first use. Of a pipeline, load the newest stage.
 
     `iterations` and `games` select matches; `seats` and `policies` select rows of seats, turns, messages and tokens.
     Raises StoreError if a path is no run or a run is damaged, and ConfigError if a selection is a text instead of a
@@ -220,7 +220,7 @@ def load(
 
 
 def _run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the folders' names, or all paths if two are equal. Raises StoreError for no run, or one given twice."""
+    """Return the folders' names, or their paths if two names are equal. Raises StoreError for no or repeated paths."""
     if not paths:
         raise StoreError("no run to load: name one, such as runs/latest")
     whole = [path.resolve() for path in paths]
@@ -231,7 +231,7 @@ def _run_names(paths: Sequence[Path]) -> list[str]:
 
 
 _OF_RUNS = ("name", "seed", "threads", "study")
-"""Settings of a pipeline that say nothing about how its stages learn."""
+"""Settings of a pipeline that do not affect how its stages learn."""
 
 
 def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
@@ -246,14 +246,14 @@ def _make_run_row(run: str, reader: RunReader) -> dict[str, Any]:
     }
     settings = dict(_flatten(about.get("experiment") or {}, "config."))
     if (pipeline := pipeline_of(reader.path)) is not None:
-        inside = f"{pipeline}/"  # earlier stages' weights, which are the same to a run with another seed
+        inside = f"{pipeline}/"  # removed, so that earlier stages' weights have equal names in pipelines of other seeds
         settings = {key: v.removeprefix(inside) if isinstance(v, str) else v for key, v in settings.items()}
         settings |= _pipeline_settings(FolderReader(pipeline), reader.path.resolve().name)
     return known | settings
 
 
 def _pipeline_settings(pipeline: FolderReader, stage: str) -> dict[str, Any]:
-    """Return the settings of a pipeline's stages up to this one, and those that they share, as they were written."""
+    """Return the pipeline's settings as written: the shared ones, and those of its stages up to this one."""
     experiment = pipeline.environment().get("experiment") or {}
     stages = [entry for entry in experiment.get("stages") or () if isinstance(entry, dict)][: int(stage[:2])]
     shared = {name: value for name, value in experiment.items() if name not in (*_OF_RUNS, "stages")}
@@ -277,7 +277,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
-    """Convert rows to an Arrow table: the schema's columns first, then others with a type that fits their values."""
+    """Convert rows to an Arrow table: first the schema's columns, then the others, with inferred types."""
     names = dict.fromkeys([*schema.names, *(name for row in rows for name in row)])
     columns = {name: [row.get(name) for row in rows] for name in names}
     own = {field.name: pa.array(columns.pop(field.name), field.type) for field in schema}
@@ -287,8 +287,8 @@ def _make_table(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
 def _parse_reports(texts: Any) -> dict[str, Any]:
     """Parse the matches' JSON reports, and return a column per figure, `report.NAME`, in order of first appearance.
 
-    Reports are parsed one by one, so that no text can change how the next one is read. Raises LogError for an invalid
-    one.
+    Each report is parsed on its own, so that a malformed text cannot affect the others. Raises LogError for an invalid
+    report.
     """
     rows = [_parse_report(text) for text in texts.to_pylist()]
     names = dict.fromkeys(name for row in rows for name in row)

@@ -47,14 +47,14 @@ class Examiner(Protocol):
     """Interface of evaluations of a run during training, which do not affect learning."""
 
     async def is_due(self, k: int, parts: Parts) -> bool:
-        """Return True if the weights after iteration `k` should be evaluated now and were not yet."""
+        """Return True if the weights after iteration `k` should be evaluated and have not been yet."""
 
     async def examine(self, k: int, parts: Parts, watcher: Watcher) -> dict[str, float]:
-        """Evaluate the weights after iteration `k`; return values for its row of metrics, {} if that is impossible."""
+        """Evaluate the weights after iteration `k`. Returns values for its row of metrics, {} if that is impossible."""
 
 
 class Lab:
-    """Training loop of one run: `open` builds it, `run` does the remaining iterations. The caller locks the folder."""
+    """Training loop of one run: `open` builds it, `run` runs the remaining iterations. The caller locks the folder."""
 
     def __init__(
         self, run: RunFolder, experiment: Experiment, watcher: Watcher, parts: Parts, examiner: Examiner | None = None
@@ -63,7 +63,7 @@ class Lab:
         self.parts, self.engine = parts, parts.engine
         self.done, self.policies, self.trainers = parts.done, parts.policies, parts.policies.trainers
         self._sparse: set[str] = set()
-        """Policies whose sparse updates were noted."""
+        """Policies for which a note about sparse updates was shown."""
         self.commit_seconds = 0.0
         """Duration of the last commit, which appears in the next iteration's metrics."""
 
@@ -99,7 +99,7 @@ class Lab:
     # -- the steps of an iteration -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run the warm start of a new run, the evaluation that is due, and all iterations not committed yet."""
+        """Run the warm start of a new run, any evaluation that is due, and all remaining iterations."""
         if self.done == 0 and not self.parts.restored:
             await self.imitate()
         await self.examine(self.done)
@@ -130,13 +130,13 @@ class Lab:
         await self.admit(k)
         ended = perf_counter()
         seconds = {"play": played - started, "play_model": model_seconds, "learn": ended - played}
-        if self.experiment.overlaps:  # matches are played during the whole iteration
+        if self.experiment.overlaps:  # play continues during the whole iteration
             seconds |= {"play": ended - started, "waited": played - started}
             seconds["play_model"] = self.engine.figures()["seconds"] - model_before
         row = compute_iteration_metrics(k, records, failures, credited, learned, self.parts.ratings, seconds, left_out)
         sections = self.parts.play.metrics(records) | self.parts.crediting.metrics(k)
         if duplicates := sorted(row.keys() & sections.keys()):
-            raise ConfigError(f"play.parts: metrics have a section '{duplicates[0]}' already: give it another name")
+            raise ConfigError(f"play.parts: metrics already have a section '{duplicates[0]}': give it another name")
         row |= sections
         row |= {"critic": critic_metrics} if critic_metrics else {}
         row |= {"recalled": [recall._asdict() for recall in recalls]} if recalls else {}
@@ -150,10 +150,10 @@ class Lab:
         return await self.parts.source.matches(k)
 
     async def credit(self, k: int, records: Sequence[MatchRecord]) -> Credit:
-        """Assign rewards and advantages to the turns of trained policies in iteration `k`, and return them.
+        """Assign rewards and advantages to the turns of trained policies in iteration `k`.
 
-        The result has the credited trajectories, those recalled by replay for an update of their own, and records of
-        all recalls. Stores the credit of this iteration's own trajectories in the log.
+        Returns the credited trajectories, those that replay added for a separate update, and records of all replayed
+        ones. Stores the credit of this iteration's own trajectories in the log.
         """
         self.watcher.phase(k, "credit")
         credited, recalled, recalls = await self.parts.crediting.credit(k, records)
@@ -166,7 +166,7 @@ class Lab:
         self.run_folder.log.write_credit(k, turns, tokens or {})
 
     async def fit_critic(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, float]:
-        """Fit the critic to the turns' returns, after credit used its predictions. Returns metrics, {} without one."""
+        """Fit the critic, if any, to the turns' returns after credit has used its predictions. Returns its metrics."""
         fresh = [c for c in credited if c.trajectory.source != "recalled"]
         try:
             return await self.parts.critic.fit(fresh, self._make_generator(k, "critic")) if self.parts.critic else {}
@@ -174,9 +174,9 @@ class Lab:
             raise DivergedError(f"iteration {k}, {error}") from None
 
     async def prepare_learning(self, k: int, credited: Sequence[CreditedTrajectory]) -> dict[str, dict[str, float]]:
-        """Release the engine's memory for each trained policy or, if play goes on, check the replies' staleness.
+        """Release the engine's memory for each trained policy or, if play overlaps learning, check for stale replies.
 
-        Returns the metrics of staleness by policy, else {}. Raises GateError if sampler and trainer disagree.
+        Returns metrics of staleness by policy, {} without overlap. Raises GateError if sampler and trainer disagree.
         """
         self.watcher.phase(k, "learn")
         if self.experiment.overlaps:
@@ -188,9 +188,10 @@ class Lab:
         return {}
 
     async def _check_stale_replies(self, k: int, name: str, own: Sequence[CreditedTrajectory]) -> dict[str, float]:
-        """Return metrics of the replies' age, and run the gate on new replies if few are by the current weights.
+        """Return metrics of the replies' staleness. If few are by the current weights, sample new ones for the gate.
 
-        `gated` is the number of tokens that the gate compares.
+        The gate compares the sampler's and the trainer's log-probabilities of tokens sampled by the current weights. If
+        there are fewer than `MIN_FRESH_TOKENS` of them, it also samples and compares a few extra replies now.
         """
         policy, rule, trainer = self.policies[name], self.policies.rule, self.trainers[name]
         metrics = measure_lags(own, policy.version, self.experiment.play.lag)
@@ -202,7 +203,7 @@ class Lab:
         return metrics | {"gated": gated}
 
     async def score(self, credited: Sequence[CreditedTrajectory]) -> dict[str, list[StreamScores]]:
-        """Return scores of the sampled tokens under the current weights, by policy; {} without `learn.keep_tokens`."""
+        """Score the sampled tokens under the current weights, by policy. Returns {} without `learn.keep_tokens`."""
         scores = {}
         for name in self.trainers if self.experiment.learn.keep_tokens else ():
             own, temperatures = select_fresh(name, credited), self.parts.temperatures
@@ -217,10 +218,10 @@ class Lab:
         recalled: Sequence[CreditedTrajectory] = (),
         records: Sequence[MatchRecord] = (),
     ) -> dict[str, dict[str, float]]:
-        """Update each trained policy from its turns and demonstrations, and then from those of `recalled`.
+        """Update each trained policy from its turns and demonstrations, and then from its turns in `recalled`.
 
-        Returns metrics by policy; those of the second update are named `replay_...`. If the source is a data set,
-        policies learn from its rows, and are then evaluated on the held-out ones if due.
+        Returns metrics by policy; those of the second update are named `replay_...`. If the run's source is a data set,
+        policies learn from its rows and, if due, are evaluated on its held-out rows.
         """
         learned, lessons = {}, self.parts.lessons
         for name in self.trainers:
@@ -241,9 +242,9 @@ class Lab:
         demonstrations: Sequence[Sample] = (),
         rows: Sequence[Sample] = (),
     ) -> dict[str, float]:
-        """Update a policy from its own credited turns, demonstrations, and samples from a data set's `rows`.
+        """Update a policy from its credited turns, demonstrations, and samples of a data set's `rows`.
 
-        Returns metrics, {} without any samples.
+        Returns metrics, or {} without samples.
         """
         own = [c for c in credited if c.trajectory.policy == name]
         version = self.policies[name].version if self.experiment.overlaps else None
@@ -255,14 +256,14 @@ class Lab:
         return await trainer.update(await compute(trainer.plan, samples, rng, self._make_clock(k)))
 
     def _warn_sparse_updates(self, learned: Mapping[str, Mapping[str, float]]) -> None:
-        """Note once for each policy that it learns from few of a log's tokens."""
+        """Tell the user, once per policy, that it learns from few of a log's tokens."""
         for name, note in find_sparse_updates(learned).items():
             if name not in self._sparse:
                 self._sparse.add(name)
                 self.watcher.note(note)
 
     async def publish(self) -> None:
-        """Serve the current weights to players, those of trained policies as their next version."""
+        """Serve the current weights to players. Trained policies get the next version number."""
         await self.policies.publish()
 
     def rate(self, k: int, records: Sequence[MatchRecord]) -> None:
@@ -273,7 +274,7 @@ class Lab:
         self.parts.play.observe(k, own)
 
     async def admit(self, k: int) -> None:
-        """Add the weights after iteration `k`, rated like their policies, to the pool if a league admits them then."""
+        """Add the weights after iteration `k` to the league's pool if it admits them. They inherit their ratings."""
         if not self.parts.matchmaker:
             return
         weights = {name: await self.policies.weights(name) for name in self.trainers}
@@ -286,7 +287,7 @@ class Lab:
                 self.parts.ratings.inherit(format_version(name, k), name)
 
     async def examine(self, k: int) -> dict[str, float]:
-        """Evaluate the weights if due, and return values for the metrics, else {}. Restores the engine's caches."""
+        """Evaluate the weights if due, and serve the policies again. Returns values for the metrics, or {}."""
         if self.examiner is None or not await self.examiner.is_due(k, self.parts):
             return {}
         try:
@@ -319,10 +320,10 @@ class Lab:
             await self.policies.set_references(find_reference_weights(self.run_folder, self.experiment, self.policies))
 
     def _make_imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
-        settings = hash_identity(self.run_folder.path)
+        settings_hash = hash_identity(self.run_folder.path)
         return Imitation(
             specs, self.parts.demonstrations, self.policies, self.watcher,
-            run=self.run_folder.path, seed=self.experiment.seed, settings=settings,
+            run=self.run_folder.path, seed=self.experiment.seed, settings_hash=settings_hash,
         )  # fmt: skip
 
     async def _checkpoint(self, k: int) -> None:

@@ -1,4 +1,4 @@
-"""Optional abilities of games, as small protocols to test with `isinstance`."""
+"""Optional abilities of games, as small protocols to check with `isinstance`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from games.contracts import ContentPart, Game, View
 
 
 class _Ability(type(Protocol)):  # type: ignore[misc]  # typing does not export it
-    """Metaclass whose `isinstance` checks, once per class, if a game class declares the members of a protocol.
+    """Metaclass of fast `isinstance` checks: once per game class, whether it declares the members of a protocol.
 
-    `runtime_checkable` inspects the instance at each call and evaluates its properties, which takes 6 to 9 µs, a tenth
-    of a short match. This check takes 0.15 µs.
+    `runtime_checkable` inspects the instance at each call and evaluates its properties. That takes 6 to 9 µs, a tenth
+    of a short match; this check takes 0.15 µs.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -36,10 +36,10 @@ class Ability(Game, Protocol, metaclass=_Ability):
 
 @runtime_checkable
 class Blocking(Ability, Protocol):
-    """Ability to block: the deal and the steps may wait for something outside this process, such as running code.
+    """Ability to block: deal and steps may wait for something outside this process, such as running code.
 
     If `blocks` is true, a match runs them in a thread, so that other matches continue. The results are the same.
-    `games/slow.py` can move the slow calls to other processes.
+    `games/slow.py` can move slow calls to other processes.
     """
 
     blocks: bool
@@ -47,9 +47,9 @@ class Blocking(Ability, Protocol):
 
 @runtime_checkable
 class Waiting(Ability, Protocol):
-    """Ability of a blocking game to wait for others without computing, if `waits` is true.
+    """Ability of a blocking game to wait without computing, if `waits` is true.
 
-    More of its steps may run at a time than there are processors.
+    Then more of its steps may run at a time than there are processors.
     """
 
     waits: bool
@@ -57,20 +57,20 @@ class Waiting(Ability, Protocol):
 
 @runtime_checkable
 class Stoppable(Ability, Protocol):
-    """Ability to be truncated before the end."""
+    """Ability to truncate a match."""
 
     def stop(self, reason: str) -> None:
-        """Truncate the match with this reason. Past payments stand, and the seat to move loses its stake."""
+        """Truncate the match with this reason. Earlier rewards are kept, and the seat to move loses its stake."""
 
 
 @runtime_checkable
 class Situations(Ability, Protocol):
-    """Ability to name situations, so that credit assignment can compare turns in equal situations (GiGPO)."""
+    """Ability to identify states by a text, so that credit assignment can compare turns from equal states (GiGPO)."""
 
     def situation(self, seat: str) -> str:
-        """Return a text that identifies the state in which this seat is to move.
+        """Return a text that identifies the state in which this seat moves.
 
-        Equal situations have equal texts, so a counter of turns is left out.
+        Equal states must have equal texts. So leave out what does not matter, such as the number of the turn.
         """
 
 
@@ -83,80 +83,80 @@ class Pictures(Ability, Protocol):
 
 
 class Mark(NamedTuple):
-    """Point or box in an image that an act names, in the image's pixels from its upper left corner."""
+    """Point or box in an image that an act names, in pixels from the image's upper left corner."""
 
     image: str
     """Hash of the image."""
     left: float
     top: float
     right: float
-    """Right edge of a box; a point's is `left`."""
+    """Right edge of a box; `left` for a point."""
     bottom: float
-    """Lower edge of a box; a point's is `top`."""
+    """Lower edge of a box; `top` for a point."""
 
 
 @runtime_checkable
 class Marks(Ability, Protocol):
-    """Ability to locate the places in images that an act names, which the viewer draws over them."""
+    """Ability to locate the places in images that an act names. The viewer draws them over the images."""
 
     def marks(self, act: str) -> Sequence[Mark]:
-        """Return the places that an act of the seat to move names, if any. The game is unchanged."""
+        """Return the places that an act of the seat to move names, if any, without changing the game."""
 
 
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
 """Grid of labels over an image: rows of cells, top row first, each with its words; () is a cell without a label.
 
-A cell's words belong, in order, to the image tokens that lie in it. They are bare, without blanks around them.
+A cell's words belong, in order, to the image tokens that lie in it. They have no spaces around them.
 """
 
 
 class GroundingLesson(NamedTuple):
-    """Prompt whose images have labels, which connects a model's image tokens with words."""
+    """Prompt with labelled images, which teaches a model what its image tokens mean in words."""
 
     parts: tuple[ContentPart, ...]
     """Texts and images in order, as in a `Message`."""
     pictures: Mapping[str, bytes]
     """Bytes of the images by hash."""
     labels: tuple[Labels, ...]
-    """Grid of each image, in the order of the images."""
+    """Label grid of each image, in the order of the images."""
     answer: str = ""
-    """Text that follows the prompt. "" if only labels are learned."""
+    """Text to learn after the prompt; "" if only the labels are learned."""
 
 
 @runtime_checkable
 class GroundingLessons(Ability, Protocol):
-    """Ability to draw lessons: labelled images of the game's world, to train on before play."""
+    """Ability to draw lessons: labelled images of the game's world for training before play."""
 
     lesson_kinds: Sequence[str]
 
     def lesson(self, rng: random.Random, kind: str) -> GroundingLesson:
-        """Draw a lesson of a kind in `lesson_kinds`, from the game's split, without a match.
+        """Draw a lesson of a kind in `lesson_kinds` from the game's split. Needs no match.
 
-        Raises ValueError for another kind.
+        Raises ValueError for an unknown kind.
         """
 
 
 @runtime_checkable
 class PostedRewards(Ability, Protocol):
-    """Ability to take rewards from a seat's agent program."""
+    """Ability to accept rewards that a seat's agent program posts."""
 
     def take_rewards(self, seat: str, rewards: Mapping[str, float]) -> None:
-        """Pay these named rewards to the seat with its next act; replaces those of an earlier call.
+        """Pay these named rewards to the seat with its next act, in place of those from an earlier call.
 
-        Raises ValueError if the game takes no rewards, or none of these names.
+        Raises ValueError if the game accepts no rewards, or not these names.
         """
 
 
 @runtime_checkable
 class SpielRules(Ability, Protocol):
-    """Access to the OpenSpiel rules and state, for search players, solvers and best responses."""
+    """Access to a game's OpenSpiel rules and state, for search players, solvers and best responses."""
 
     spiel: Any
     """The pyspiel.Game."""
     state: Any
     """The pyspiel.State; None before the first reset."""
     draw: float
-    """Reward of both sides for a draw, which OpenSpiel's own returns count as 0."""
+    """Reward of both sides for a draw. OpenSpiel's returns count a draw as 0."""
 
     def word(self, action: int) -> str:
         """Return the act's text for this OpenSpiel action, which must be legal now."""
@@ -164,21 +164,21 @@ class SpielRules(Ability, Protocol):
 
 @runtime_checkable
 class Personas(Ability, Protocol):
-    """Simulated persons; `personas` lists their names and may be empty with some options."""
+    """Ability to simulate people with several personas. `personas` lists their names; it may depend on options."""
 
     personas: Sequence[str]
 
 
 @runtime_checkable
 class Split(Ability, Protocol):
-    """Division of hidden entities into a training and a test split; `split` names the one in use."""
+    """Ability to divide hidden entities into a training and a test split. `split` names the one in use."""
 
     split: str
 
 
 @runtime_checkable
 class Answers(Ability, Protocol):
-    """Ability to return a seat's final answer, such as a number that can be written in several ways.
+    """Ability to return a seat's final answer in canonical form, such as a number that has several notations.
 
     Without this ability, a seat's last legal act is its answer.
     """
@@ -192,18 +192,18 @@ class Answers(Ability, Protocol):
 
 @runtime_checkable
 class Judged(Ability, Protocol):
-    """Judge seat, which judges another seat's answer by yes or no."""
+    """Presence of a judge seat, which judges another seat's answer by yes or no."""
 
     judge_seat: str
-    """Name of the judging seat; "" if the game's options leave it out."""
+    """Name of the judging seat; "" if the game's options omit it."""
 
 
 @runtime_checkable
 class BestResponse(Ability, Protocol):
-    """Ability to compute the value of the best response to a given opponent."""
+    """Ability to compute the value of a best response to a given opponent."""
 
     def best_response(self, seat: str, chances: Callable[[View], Mapping[str, float]]) -> float:
-        """Return the expected payoff of the best response of `seat` on this deal, or NaN if it is unknown.
+        """Return the expected payoff of a best response of `seat` on this deal, or NaN if it is unknown.
 
         Call it right after a reset. `chances` maps a view of any other seat to its act probabilities.
         """
@@ -211,21 +211,21 @@ class BestResponse(Ability, Protocol):
 
 @runtime_checkable
 class BestAgainstMixture(Ability, Protocol):
-    """Ability to compute the value of the best response to an opponent drawn from several."""
+    """Ability to compute the value of a best response to an opponent drawn from several."""
 
     def best_against_mixture(self, seat: str, members: Sequence[Callable[[View], Mapping[str, float]]]) -> float:
-        """Return the expected payoff of the best response of `seat` to a random member, or NaN if it is unknown.
+        """Return the expected payoff of a best response of `seat` to a random member, or NaN if it is unknown.
 
         Call it right after a reset. One member, drawn uniformly, plays all other seats; `members` map views to act
-        probabilities. The seat knows the members, but not the draw.
+        probabilities. The seat knows the members, but not which one was drawn.
         """
 
 
 @runtime_checkable
 class PlainWords(Ability, Protocol):
-    """Explanations for human players in plain words, instead of lists of facts and acts.
+    """Ability to explain a match to human players in plain words, instead of lists of facts and acts.
 
-    Until the match has ended, they tell a seat only what it may know.
+    Until the match has ended, the texts contain only what the seat may know.
     """
 
     def introduction(self, seat: str) -> str:

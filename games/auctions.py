@@ -1,4 +1,4 @@
-"""Sealed-bid auctions of one good with private values (Vickrey 1961), with first or second price."""
+"""First-price and second-price sealed-bid auctions of one good with private values (Vickrey 1961)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):
-    """Base class of sealed-bid auctions. Acts: BID n, hidden until all have bid; the highest bid wins, ties are drawn.
+    """Base class of sealed-bid auctions, in which the highest bid wins. Ties are broken at random.
 
-    Options besides TextGame's: players 2 to 6; max_value >= 2: values are independent and uniform from 1 to max_value,
-    bids range from 0 to it. reset(options={"values": [...]}) sets the values, in the order of seats. Reward part "won":
-    to the winner, its value minus the price. The others get nothing.
+    Acts: BID n, hidden until all have bid. Options in addition to TextGame's: players, 2 to 6; max_value >= 2. Values
+    are independent and uniform from 1 to max_value; bids are from 0 to max_value. reset(options={"values": [...]}) sets
+    the values in the order of seats. Reward part "won": the winner's value minus the price. Other seats get nothing.
     """
 
     price_rule: ClassVar[str]
@@ -33,7 +33,7 @@ class SealedBidAuction(SimultaneousGame):
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw each seat's value uniformly, or take the values of the options. Raises ValueError for invalid ones."""
+        """Draw each seat's value, or take the values from the reset options. Raises ValueError for invalid values."""
         super().set_up(rng, options)
         drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
         values = options.get("values", drawn)
@@ -57,7 +57,7 @@ class SealedBidAuction(SimultaneousGame):
         return {"players": len(self.seats), "max_value": self.max_value}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the good's worth to this seat, as `value`."""
+        """Return the good's value to this seat (`value`)."""
         return {"value": self.values[seat]}
 
     def legal(self, seat: str) -> list[str]:
@@ -65,11 +65,11 @@ class SealedBidAuction(SimultaneousGame):
         return [f"BID {n}" for n in range(self.max_value + 1)]
 
     def read(self, seat: str, act: str) -> int:
-        """Parse the act BID n to n. Raises IllegalAct unless n is from 0 to max_value."""
+        """Parse the act BID n and return n. Raises IllegalAct unless n is from 0 to max_value."""
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Pay the highest bidder (drawn among equals) its value minus the price, and announce all bids."""
+        """Pay the winner its value minus the price, and announce all bids."""
         ranked = sorted(choices, reverse=True)
         highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
         self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
@@ -78,7 +78,7 @@ class SealedBidAuction(SimultaneousGame):
         self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `revenue` (the price) and `efficiency` (the winner's value over the best); both 0 without a sale."""
+        """Return `revenue` (the price) and `efficiency` (the winner's value / the highest); both 0 without a sale."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
@@ -94,10 +94,11 @@ class SealedBidAuction(SimultaneousGame):
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """The winner pays its own bid. With continuous values, equilibrium bids are (players - 1) / players of the value.
+    """Auction in which the winner pays its own bid.
 
-    `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
-    which is an exact equilibrium in whole numbers for every even max_value.
+    With continuous values, equilibrium bids are (players - 1) / players of the value. `theory`, for two players and the
+    default options: that factor, and the mean revenue if both bid half their value, rounded up. In whole numbers this
+    is an exact equilibrium for every even max_value.
     """
 
     name = "first_price_auction"
@@ -111,9 +112,9 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """The winner pays the second highest bid, so that bidding one's own value is weakly dominant.
+    """Auction in which the winner pays the second highest bid, so that bidding one's value is weakly dominant.
 
-    `theory`: the mean revenue when all do, at the default options.
+    `theory`: the mean revenue if all bid their values, with the default options.
     """
 
     name = "second_price_auction"

@@ -49,7 +49,7 @@ class ChessEndgame(TextGame):
         self.board = chess.Board(None)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a start position, or take the `fen` of the options. Raises ValueError if it is no valid start."""
+        """Draw a start position, or use the option `fen`. Raises ValueError if that is no valid start."""
         color = self.strong == "white"
         self.board = self._parse_fen(options["fen"], color) if "fen" in options else _draw_position(rng, color)
         self.agent_selection = SEATS[not self.board.turn]
@@ -75,7 +75,7 @@ class ChessEndgame(TextGame):
         return [move.uci() for move in self.board.legal_moves]
 
     def play(self, seat: str, act: str) -> str:
-        """Play a move, ignoring case, blanks and SAN's signs, pay at the end, and return the move as UCI."""
+        """Play a move and return it as UCI. Case, blanks and SAN's signs make no difference. Pays at the end."""
         text, moves = _strip_signs(act), self.board.legal_moves
         move = next((move for move in moves if text in (move.uci(), _strip_signs(self.board.san(move)))), None)
         if move is None:
@@ -126,12 +126,15 @@ class ChessEndgame(TextGame):
 
 
 def _strip_signs(text: str) -> str:
-    """Return a move in lower case without blanks and SAN's signs. Without pawns, case carries no information."""
+    """Return a move in lower case, without blanks and SAN's signs. Without pawns, case is not significant."""
     return "".join(char for char in text.lower() if char not in "x+#=-" and not char.isspace())
 
 
 def _draw_position(rng: np.random.Generator, color: bool) -> chess.Board:
-    """Draw a random start position: the rook's side (white if `color` is True) moves, no mate in one."""
+    """Draw a random start position. The rook's side, white if `color` is True, is to move.
+
+    It has no mate in one, and its rook is not attacked.
+    """
     men = chess.Piece(chess.KING, color), chess.Piece(chess.ROOK, color), chess.Piece(chess.KING, not color)
     while True:
         board = chess.Board(None)

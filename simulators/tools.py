@@ -5,7 +5,7 @@
         game.tell(run(tools, call), seat)
 
 Model output never raises here: a wrong name, wrong arguments and failures inside a tool become texts for the model.
-Only SimulatorFault passes through.
+Only SimulatorFault is raised.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_PROBLEMS = 3
 
 @dataclass(frozen=True)
 class Shape:
-    """Description of a tool (name, description and signature as text, JSON schema), and validator of its arguments."""
+    """Description of a tool for prompts, and the validator of its arguments."""
 
     name: str
     description: str
@@ -56,7 +56,7 @@ SHAPES: WeakKeyDictionary[Any, Shape] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Content:
-    """Result of a tool that may show pictures: a text and picture files as bytes."""
+    """Result of a tool with pictures: a text, and the bytes of the picture files."""
 
     text: str
     pictures: tuple[bytes, ...] = ()
@@ -66,7 +66,7 @@ class Content:
 class Tool:
     """Tool that a model may call: `shape` describes it, `function` runs it. Create one with `Tool.of`.
 
-    The function takes validated arguments. It returns text, JSON-able data or `Content`, and refuses by ValueError.
+    The function takes validated arguments, returns text, JSON-able data or `Content`, and raises ValueError to refuse.
     """
 
     shape: Shape
@@ -74,10 +74,10 @@ class Tool:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
-        """Create a tool from a function: its name, its docstring's first line and its annotations describe it.
+        """Create a tool from a function's name, first docstring line and annotations.
 
-        Parameters are str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError otherwise, and
-        without a docstring.
+        Parameters may be str, int, float, bool, Literal, lists of these, and X | None. Raises ValueError for other
+        types or without a docstring.
         """
         key = getattr(function, "__func__", function)
         if key not in SHAPES:
@@ -91,7 +91,7 @@ class Tool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """Definition as in OpenAI's API, which chat templates print."""
+        """Definition in OpenAI's format, which chat templates print."""
         shape = self.shape
         function = {"name": shape.name, "description": shape.description, "parameters": shape.parameters}
         return {"type": "function", "function": function}
@@ -100,8 +100,8 @@ class Tool:
 def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "signatures") -> str:
     """Describe the tools for a prompt, one per line.
 
-    "signatures" gives lines such as `find_order(order_id: str): Find an order.`; "json" gives the JSON objects that
-    Hermes and Qwen were trained on.
+    "signatures" gives lines such as `find_order(order_id: str): Find an order.`; "json" gives JSON objects in the
+    format on which Hermes and Qwen were trained.
     """
     if style == "signatures":
         return "\n".join(f"{tool.shape.signature}: {tool.shape.description}" for tool in tools)
@@ -111,17 +111,17 @@ def describe(tools: Sequence[Tool], style: Literal["json", "signatures"] = "sign
 def run(tools: Sequence[Tool], call: Call, max_characters: int = RESULT_LENGTH) -> str:
     """Run the call with one of the tools and return the result for the model: text or compact JSON.
 
-    A result over `max_characters` is cut, with a note. A failure of any kind returns a text that starts with `Error:`;
-    only SimulatorFault passes through.
+    A result longer than `max_characters` is cut, with a note. For any failure the result starts with `Error:`; only
+    SimulatorFault is raised.
     """
     return run_with_pictures(tools, call, max_characters).text
 
 
 def run_with_pictures(tools: Sequence[Tool], call: Call, max_characters: int = RESULT_LENGTH) -> Content:
-    """Run the call as `run` does and return the result with its pictures, whose format is not checked."""
+    """Run the call as `run` does and return the result with its pictures. Does not check the pictures' format."""
     result = _call_tool(tools, call)
     content = result if isinstance(result, Content) else Content(result)
-    # Surrogates stand for nothing and no encoder takes them.
+    # Lone surrogates cannot be encoded.
     text = content.text.encode("utf-8", "replace").decode("utf-8")
     if len(text) > max_characters:
         text = f"{text[:max_characters]}… (cut: {max_characters:,} of {len(text):,} characters)"
@@ -147,13 +147,13 @@ def _call_tool(tools: Sequence[Tool], call: Call) -> str | Content:
         return f"Error: {tool.name} took too long."
     except ValueError as refusal:
         return f"Error: {refusal}"
-    except Exception as error:  # noqa: BLE001 a failing tool is something to read, never the match's end
+    except Exception as error:  # noqa: BLE001 the model reads of a failing tool; the match continues
         # Its text may contain secrets.
         return f"Error: {tool.name} failed ({type(error).__name__})."
 
 
 def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
-    """Validate a call's arguments. Returns the values by parameter name, and up to three problems, [] if valid."""
+    """Validate a call's arguments. Returns the values by parameter name, and up to `MAX_PROBLEMS` problems."""
     if len(call.positional) > len(shape.names):
         return {}, [f"{shape.name} takes {len(shape.names)} arguments, not {len(call.positional)}"]
     placed = dict(zip(shape.names, call.positional, strict=False))
@@ -174,9 +174,9 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode argument texts that their parameter does not accept as texts, as JSON or as Python's True, False or None.
+    """Decode arguments whose parameter accepts no text: from JSON, or Python's True, False and None.
 
-    A text that is none of these stays a text, as do all that are accepted.
+    Texts that cannot be decoded, and arguments whose parameter accepts text, stay unchanged.
     """
     try:
         shape.arguments.model_validate(texts)
@@ -237,7 +237,7 @@ def _build_shape(function: Callable[..., Any]) -> Shape:
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a tool's parameters and result. Raises ValueError for an annotation that names nothing."""
+    """Return the types of a tool's parameters and result. Raises ValueError for an annotation that is not defined."""
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:

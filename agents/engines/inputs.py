@@ -30,7 +30,7 @@ class Inputs:
         return self._features is not None
 
     def compute_jump(self, ids: Ids) -> int:
-        """Return how far the position after these ids and images' keys is from their number."""
+        """Return the next token's position minus the number of `ids`, which are token ids and keys of images."""
         return self._features.compute_jump(ids) if self._features and self._features.has_jumps else 0
 
     def stack_jumps(self, jumps: Sequence[int]) -> torch.Tensor | int:

@@ -1,4 +1,4 @@
-"""Player whose acts come from an agent program; its requests to the policy are the turns before each act."""
+"""Player whose acts come from an agent program. The program's requests to the policy become turns of their own."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from games.contracts import Act, View
 
 
 class AgentProgram(Protocol):
-    """An agent program, as a process or behind a URL."""
+    """Protocol of an agent program, which runs as a process or behind a URL."""
 
     async def act(self, observation: Mapping[str, Any]) -> str:
-        """Return the act for an observation. Raises HarnessError."""
+        """Send the program an observation and return its act. Raises HarnessError if the program fails."""
 
     def close(self) -> asyncio.Task[None] | None:
-        """Stop the program. Returns the task that waits for its end; None if there is nothing to wait for."""
+        """Stop the program. Returns the task that waits for its end, or None if there is nothing to wait for."""
 
 
 class HarnessPlayer:
-    """Player of one seat in one match by an agent program.
+    """Player of one seat in one match whose acts an agent program chooses.
 
-    Each request of the program is a turn: its reply is an act that no game reads (source `request`), except for the
-    last reply before the program's act, whose turn carries that act.
+    Each request of the program to the policy is a turn of source `request`, whose reply the game does not read. Only
+    the turn of the last request before the program's act carries that act.
     """
 
     def __init__(self, session: Session, program: AgentProgram, seed: int) -> None:
-        """Create the player. `seed` is passed to the program, for its own random choices."""
+        """Create the player. `seed` is passed to the program for its random choices."""
         self.session, self.program, self.seed = session, program, seed
         self.version = 0
         self._acting: asyncio.Task[str] | None = None
         self._given = 0
-        """Number of the requests since the seat is to move that were returned as turns."""
+        """Number of requests of the current act that `act` has returned as turns."""
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -47,7 +47,7 @@ class HarnessPlayer:
         return [one.key for one in self.session.conversations.all]
 
     async def act(self, view: View) -> Act:
-        """Return the reply to the program's next request, or the program's act with the last reply before it.
+        """Return the next turn: a reply to a request of the program, or its act with the reply to the last request.
 
         Raises HarnessError if the program fails, and the engine's errors.
         """
@@ -74,14 +74,14 @@ class HarnessPlayer:
             await session.news.wait()
 
     def close(self) -> asyncio.Task[None] | None:
-        """Refuse further requests and kill the program. Returns the task that waits for its end, or None."""
+        """Refuse further requests and stop the program. Returns the task that waits for its end, or None."""
         self.session.close()
         if self._acting:
             self._acting.cancel()
         return self.program.close()
 
     def _finish_act(self, answer: Answer | None) -> Act:
-        """Return the program's act, as the turn of the last answer before it, if there is one."""
+        """Return the program's act as the turn of `answer`, the policy's last reply before it, if any."""
         assert self._acting
         text, self._acting = self._acting.result(), None
         if answer is None:
@@ -95,7 +95,7 @@ class HarnessPlayer:
         return Act(action, answer.raw, "", "", answer.finish, answer.completion_tokens, source, excused)
 
     def _build_observation(self, view: View) -> dict[str, Any]:
-        """Return the observation that is sent to the program: the variables of a role's templates, and a seed."""
+        """Return the observation for the program: the variables of a role's templates, and a seed."""
         return {
             "seat": view.seat,
             "seed": self.seed,

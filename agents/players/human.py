@@ -1,4 +1,4 @@
-"""A person at the terminal as a player. Texts of others are printed as plain text, never as markup or escapes."""
+"""Player for a person at the terminal. Texts of others are printed as plain text, never as markup or escapes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
 
-SHOWN = 40  # acts that are listed without being asked
+SHOWN = 40
+"""Maximum number of acts that are listed each turn."""
 LISTED = 1000
+"""Maximum number of acts that `?` lists."""
 TALK_LENGTH = 400
-LARGEST_IMAGE = 2_900_000  # bytes, so that it fits into a line of the page's child process
+"""Maximum number of characters of talk."""
+LARGEST_IMAGE = 2_900_000
+"""Maximum bytes of an image, which must fit into a line of the page's child process."""
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
@@ -36,13 +40,13 @@ class HumanLeft(Exception):
 
 
 class Human:
-    """Player at the terminal: shows a seat's view and asks until the answer is a legal act.
+    """Player at the terminal, who is shown a seat's view and asked until the answer is a legal act.
 
-    If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers or list.
+    If the game describes itself in words (`teller`), the words replace the facts and the numbered list of acts.
     """
 
     def __init__(self, console: Console, teller: PlainWords | None = None, game: Game | None = None) -> None:
-        """Create the player. With its match's `game`, acts worded differently are accepted if the game accepts them."""
+        """Create the player. With the match's `game`, other wordings of acts are accepted if the game accepts them."""
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -52,7 +56,7 @@ class Human:
         """Folder of the images that were shown."""
 
     def pictures(self, messages: Sequence[Message]) -> dict[str, bytes]:
-        """Return the bytes of the messages' images by hash, without those that are too large or not in the game."""
+        """Return the bytes of the messages' images by hash. Leaves out large images and those that the game lacks."""
         found = {}
         for name in dict.fromkeys(image.hash for message in messages for image in message.images):
             with suppress(KeyError):
@@ -81,7 +85,7 @@ class Human:
         return Act(written, written, talk, "", "stop")
 
     def _write_pictures(self, messages: Sequence[Message]) -> None:
-        """Write the messages' images to files of a temporary folder, and print their paths."""
+        """Write the messages' images to files in a temporary folder, and print their paths."""
         media = {image.hash: image for message in messages for image in message.images}
         for name, data in self.pictures(messages).items():
             self._folder = self._folder or Path(tempfile.mkdtemp(prefix="arena-images-"))
@@ -135,7 +139,7 @@ class Human:
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
-    """Return the legal act with this text or number, else None. If `legal` is None, any text but "" is an act."""
+    """Return the legal act with this text or number, else None. If `legal` is None, any text except "" is an act."""
     if legal is None:
         return written or None
     by_name = {_fold(act): act for act in legal}
@@ -151,12 +155,12 @@ def accepts_act(game: Game, act: str) -> bool:
         seat = trial.agent_selection
         trial.step(act)
         return bool(trial.infos[seat].get("valid"))
-    except Exception:  # noqa: BLE001 a game of others may fail in any way; the person is asked again
+    except Exception:  # noqa: BLE001 a user's game may raise anything; the person is asked again
         return False
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: PlainWords | None = None) -> None:
-    """Print new messages with their senders; acts of other seats in words, if the game supports it."""
+    """Print messages with their senders. With `teller`, describes the acts of other seats in words."""
     for message in messages:
         words = in_words(message, teller) if teller else None
         line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
@@ -164,7 +168,10 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Plain
 
 
 def in_words(message: Message, teller: PlainWords) -> Text | None:
-    """Describe another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
+    """Describe another seat's talk and act, such as `They: "Deal?" They want 2 hats.`
+
+    Returns None for the referee's messages, and for acts that the game does not describe.
+    """
     act, _, talk = message.text.partition("|")
     did = teller.act_in_words(act) if message.sender != REFEREE else ""
     if not did:
@@ -176,7 +183,7 @@ def in_words(message: Message, teller: PlainWords) -> Text | None:
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
-    """Print facts with their names in role templates; multi-line texts, such as boards, start below the name."""
+    """Print facts under the names that they have in role templates. Multi-line texts start below the name."""
     for name, value in facts.items():
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
@@ -186,7 +193,10 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:
-    """Map the number to type to each legal act: its own, as in PLAY 3, else its position; {} if acts are numbers."""
+    """Return the legal acts by the number to type: an act's own number, as in PLAY 3, or else its position.
+
+    Returns {} if some acts are numbers themselves.
+    """
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

@@ -1,7 +1,7 @@
-"""Scripted negotiators: they know the rules of the game `negotiation` and their view.
+"""Scripted negotiators, which know the rules of the game `negotiation` and their seat's view.
 
-Three follow one rule with different aspirations: accept an offer worth the aspiration, else demand the share that is
-just worth it, with the fewest items. `rubinstein` concedes with the risk of breakdown. The exploiters know the
+Three follow one rule with different aspirations: accept an offer worth at least the aspiration, else demand a share
+that is just worth it. `rubinstein` lowers its demand each turn by the risk of breakdown. The exploiters know the
 opponent's rule but not its values: they track all value vectors consistent with the rules and the acts so far and
 maximise the expected gain, assuming no breakdown.
 """
@@ -19,25 +19,30 @@ from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
-Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for
+Aspiration = Callable[[int, int], float]
+"""(turns played, turns left) -> aspiration: the least value to the seat for which it settles."""
 
-WORTH = 10  # of the whole pool, to either seat
-NAIVELY_SURE = 8  # what a naive negotiator always accepts
+WORTH = 10
+"""Value of the whole pool to either seat."""
+NAIVELY_SURE = 8
+"""Value from which `Naive` always accepts an offer."""
 
 
 class Table(NamedTuple):
-    """Parsed view of a negotiation. `pool` counts the items by kind, and `values` are the seat's values per item.
-
-    `offer` is the share that the other side demands (None without one), `turn` the turns played, `left` the turns left,
-    `breakdown` the probability that the match ends after a turn.
-    """
+    """A seat's parsed view of a negotiation."""
 
     pool: Triple
+    """Number of items of each kind."""
     values: Triple
+    """Value of one item of each kind to the seat."""
     offer: Triple | None
+    """Share that the other side demands; None without an offer."""
     turn: int
+    """Number of turns played."""
     left: int
+    """Remaining turns, including this one."""
     breakdown: float
+    """Probability that the match ends after a turn."""
 
     @property
     def offer_value(self) -> int:
@@ -46,7 +51,7 @@ class Table(NamedTuple):
 
 
 def parse_view(view: View) -> Table:
-    """Parse the seat's view of the negotiation game."""
+    """Parse the view of a seat in the game `negotiation`."""
     facts = view.public
     pool, values = tuple(facts["pool"]), tuple(view.private["values"])
     offer = tuple(map(int, facts["offer"].split())) if facts["offer"] else None
@@ -77,7 +82,7 @@ def list_shares(pool: Triple) -> tuple[Triple, ...]:
 
 
 def choose_demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
-    """Return the share worth at least the aspiration, with the lowest such value and then the fewest items."""
+    """Return the share of lowest value that is worth at least the aspiration; of several, that of fewest items."""
     priced = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
     return min(entry for entry in priced if entry[0] >= aspiration)[2]
 
@@ -90,7 +95,7 @@ def format_offer(share: Triple) -> str:
 def concede(turn: int, left: int) -> float:
     """Settle for the full own value at first, then less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
-    Returns the least own value to settle for.
+    Returns the aspiration.
     """
     acts_left = (left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
@@ -99,7 +104,7 @@ def concede(turn: int, left: int) -> float:
 def insist(turn: int, left: int) -> float:
     """Settle for eight tenths of the full own value, always.
 
-    Returns the least own value to settle for.
+    Returns the aspiration.
     """
     return 8
 
@@ -107,20 +112,23 @@ def insist(turn: int, left: int) -> float:
 def split_evenly(turn: int, left: int) -> float:
     """Settle for half of the full own value, always.
 
-    Returns the least own value to settle for.
+    Returns the aspiration.
     """
     return WORTH / 2
 
 
 def decide(seen: Table, aspiration: float) -> str:
-    """Return ACCEPT if the standing offer is worth `aspiration` to the seat, else the OFFER that demands it."""
+    """Return ACCEPT if the standing offer is worth at least `aspiration`, else an OFFER demanding just that."""
     if seen.offer is not None and seen.offer_value >= aspiration:
         return "ACCEPT"
     return format_offer(choose_demand(seen.pool, seen.values, aspiration))
 
 
-class Aspirer:
-    """Negotiator that accepts offers worth its aspiration, else demands that much; ignores the seed."""
+class AspirationNegotiator:
+    """Negotiator that accepts an offer worth at least its aspiration, and else demands that much.
+
+    It is deterministic: `seed` has no effect.
+    """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
@@ -155,7 +163,7 @@ class Rubinstein:
 class Naive:
     """Negotiator that offers random splits, and accepts with a probability of an eighth of the offer's value.
 
-    If its view lists splits, it offers one of these. It uses its own values only to accept: noisy and unskilled.
+    If its view lists splits, it offers one of these. It uses its own values only to accept.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -174,12 +182,12 @@ class Naive:
         return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
 
     def accepts(self, seen: Table) -> float:
-        """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
+        """Return the probability of accepting the standing offer: its value / 8, at most 1; 0 without an offer."""
         return min(1.0, seen.offer_value / NAIVELY_SURE)
 
 
 class Novice(Naive):
-    """Negotiator that knows only the format of acts: offers a random split, and accepts by a coin toss."""
+    """Negotiator that knows only the format of acts: it offers a random split, and accepts by a coin toss."""
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting: one half if there is an offer, else 0."""
@@ -219,10 +227,10 @@ class RandomExploiter:
 
 
 class AspirationExploiter:
-    """Best response to an Aspirer of known aspiration and unknown values; ignores the seed.
+    """Best response to a negotiator of known aspiration and unknown values; `seed` has no effect.
 
-    A set of value vectors ("minds") is a bit mask. All are equally likely, so sums of gains over a set are compared
-    instead of means; sums over disjoint sets add up.
+    A set of possible value vectors ("minds") is a bit mask. All vectors are equally likely, so sums of gains over a set
+    are compared instead of means, and sums over disjoint sets add up.
     """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
@@ -243,7 +251,7 @@ class AspirationExploiter:
         return format_offer(share)
 
     def _meet(self, seen: Table) -> None:
-        """Start a match: list the opponent's possible value vectors, and what each accepts and demands by turn."""
+        """Start a match: list the opponent's possible value vectors, and by turn what each accepts and demands."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
         minds = [
@@ -275,11 +283,11 @@ class AspirationExploiter:
         self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
     def _restrict_belief(self, minds: int) -> None:
-        # Nobody left means that this is not the opponent we know: go on as if nothing had been seen.
+        # An empty set means that this is not the assumed opponent: go on as if nothing had been seen.
         self.belief = self.belief & minds or self.everybody
 
     def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
-        """Return (greatest sum of gains over `minds` from demanding a share at this turn, that share); cached."""
+        """Return (greatest sum of gains over `minds` from a demand at this turn, the demanded share); cached."""
         if (turn, minds) not in self.known:
             tried: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
@@ -291,7 +299,7 @@ class AspirationExploiter:
         return self.known[turn, minds]
 
     def _expect_refusals(self, turn: int, minds: int) -> int:
-        """Return the sum of future gains from those of `minds` that refuse at this turn and make their own demand."""
+        """Return the sum of future gains over `minds`, all of which refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
         total = 0
@@ -308,6 +316,6 @@ SCRIPTED: dict[str, Callable[[int], ScriptedPolicy]] = {
     "naive": Naive,
     "rubinstein": Rubinstein,
     "exploiter:random": RandomExploiter,
-    **{n: functools.partial(Aspirer, rule) for n, rule in ASPIRATIONS.items()},
+    **{n: functools.partial(AspirationNegotiator, rule) for n, rule in ASPIRATIONS.items()},
     **{f"exploiter:{n}": functools.partial(AspirationExploiter, rule) for n, rule in ASPIRATIONS.items()},
 }

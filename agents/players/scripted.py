@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agents.errors import ScriptedPolicyError
 from agents.names import nearest
-from agents.player import Chances, ScriptedPolicy, SumsUp
+from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
 from agents.players.positions import fresh_copy, get_title
 from agents.players.simple import FirstLegal, Random
@@ -30,19 +30,22 @@ class Kind:
     make: Callable[..., ScriptedPolicy]
     """Called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
-    """The games that it plays, in a few words for listings."""
+    """Games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
-    """The only games whose facts it can read; None if it can play any."""
+    """Names of the only games that it can play; None if it can play any."""
     picks: bool = False
     """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """Converts the argument's text, or None, to its value. Raises ValueError with the expected form."""
+    """Function that parses the argument's text, or None. Raises ValueError with the expected form."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
-    """Takes (game, argument) and returns why it cannot play the game, or ""."""
+    """Function from (game, argument) to the reason why the policy cannot play the game, or ""."""
 
     @property
     def description(self) -> str:
-        """One-line description: the first docstring line of the maker, and of the rule bound by a partial."""
+        """One-line description for listings, from docstrings.
+
+        It is the first line of `make`. If `make` is a partial, the first lines of its bound arguments follow.
+        """
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
         return ": ".join([*(line.partition(";")[0].rstrip(".") for line in lines[:-1]), lines[-1]])
@@ -74,7 +77,7 @@ class FunctionPlayer:
 
 
 class ProbabilisticPlayer(FunctionPlayer):
-    """Player defined by its game that can state the probabilities of its acts (`chances`)."""
+    """Player defined by its game that also returns the probabilities of its acts (`chances`)."""
 
     def __init__(self, answer: ProbabilisticFunction) -> None:
         super().__init__(answer)
@@ -82,7 +85,7 @@ class ProbabilisticPlayer(FunctionPlayer):
 
 
 class SummarisingPlayer(FunctionPlayer):
-    """Player defined by its game that can summarise its past (`summary`)."""
+    """Player defined by its game that also writes summaries of the match so far (`summary`)."""
 
     def __init__(self, answer: SummarisingFunction) -> None:
         super().__init__(answer)
@@ -90,8 +93,8 @@ class SummarisingPlayer(FunctionPlayer):
 
 
 @runtime_checkable
-class SummarisingFunction(SumsUp, Protocol):
-    """Protocol of a game's own player that also summarises its past."""
+class SummarisingFunction(Summariser, Protocol):
+    """Protocol of a game's own player that also summarises the match so far."""
 
     def __call__(self, view: View) -> str:
         """Return the act at this view."""
@@ -100,7 +103,7 @@ class SummarisingFunction(SumsUp, Protocol):
 
 @runtime_checkable
 class ProbabilisticFunction(Chances, Protocol):
-    """Protocol of a game's own player that also states the probabilities of its acts."""
+    """Protocol of a game's own player that also returns the probabilities of its acts."""
 
     def __call__(self, view: View) -> str:
         """Return the act at this view."""
@@ -108,7 +111,7 @@ class ProbabilisticFunction(Chances, Protocol):
 
 
 def _own_kind(name: str, games: str) -> Kind:
-    """Return the kind of the player `name` that games define themselves; `games` names them in messages."""
+    """Return the kind of a player that games define under this name; `games` names those games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _make_player(name, game.players[name], game, seed)
@@ -121,7 +124,7 @@ def _own_kind(name: str, games: str) -> Kind:
 
 
 def _file_kind(spec: str, file: Path) -> Kind:
-    """Return the kind of a policy that a user's file defines. Raises ScriptedPolicyError if it cannot be imported."""
+    """Return the kind of a policy from a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = import_member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
     except ValueError as error:
@@ -181,13 +184,13 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """Play as the named negotiator, with true remarks beside its acts if the game allows talk."""
+    """Play as the named negotiator and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
-    return remarks.Talkative(script, seed) if game.talk else script
+    return remarks.TalkativeNegotiator(script, seed) if game.talk else script
 
 
 def _read_bargainer(name: str | None) -> str:
-    """Return the name if it is a negotiator's. Raises ValueError if it is not."""
+    """Return the name. Raises ValueError unless it is in `BARGAINERS`."""
     if name not in BARGAINERS:
         raise ValueError(
             f"write {TALKATIVE}:NAME, NAME one of {', '.join(BARGAINERS)}{nearest(name or '', BARGAINERS)}"
@@ -203,9 +206,9 @@ def _unfit_to_talk(game: Game, name: str) -> str:
 
 
 def add_remarks(spec: str, game: Game) -> str:
-    """Return the spec of the same policy with remarks, if it can make any in this game; else the spec.
+    """Return the spec of the policy's `talkative` variant if it has one for this game, else the spec unchanged.
 
-    Remarks are used where words are read or learned. Plain names stay silent, to keep measurements comparable.
+    Use it where the other players read or learn words. Plain names stay silent, to keep measurements comparable.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
@@ -238,7 +241,7 @@ SCRIPTED: Mapping[str, Kind] = {
 def is_scripted(spec: str) -> bool:
     """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
-    Players of a game in a file are known by name once that game has been created.
+    Names of players that a game in a user's file defines are known once the game has been created.
     """
     known = {name.partition(":")[0] for name in SCRIPTED} | list_own_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
@@ -247,8 +250,8 @@ def is_scripted(spec: str) -> bool:
 def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     """Raise ScriptedPolicyError for an unknown name, a malformed argument, or a policy that cannot play `game`.
 
-    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
-    them for `seat`, or for any seat without one.
+    `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a game
+    that lists them for `seat` or, if that is "", for any seat.
     """
     kind, argument = _kind_and_argument(spec, game)
     if game is None:
@@ -274,7 +277,7 @@ def can_play(spec: str, game: Game, seat: str) -> bool:
 
 
 def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
-    """Create the scripted policy of a spec for one seat of one match; `game` is the match's own game, for search.
+    """Create the scripted policy of a spec for one seat of one match. Players that search look at `game`, the match's.
 
     Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
     """
@@ -284,7 +287,7 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
 
 def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """Return the kind of a spec and its argument's value. A game's own players take precedence.
+    """Parse a spec: return its kind and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """

@@ -1,4 +1,4 @@
-"""Writers of replies: by a model, from earlier replies, or by a scripted policy as if the model had sampled them."""
+"""Writers of a model seat's replies: sampled by the model, repeated from earlier ones, or by a scripted policy."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal, Protocol
 from agents.chat import ChatFrame
 from agents.engines.base import Completion, Engine, Request
 from agents.errors import ChatError
-from agents.player import ScriptedPolicy, SumsUp
+from agents.player import ScriptedPolicy, Summariser
 from agents.role import Role
 from agents.tool_formats import read_calls
 from games.contracts import View
 
 
 class Writer(Protocol):
-    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before this view."""
+    """Protocol of a function that writes a reply's tokens or, with `summary`, a summary of all before the view."""
 
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
@@ -31,7 +31,10 @@ def model_writer(engine: Engine) -> Writer:
 
 
 def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None = None) -> Writer:
-    """Return a writer of earlier replies by turn, else of `write`'s. Without `write`, other turns raise LookupError."""
+    """Return a writer that repeats `replies` by turn, and uses `write` at other turns.
+
+    Without `write`, other turns raise LookupError.
+    """
 
     async def replay(view: View, request: Request, summary: bool = False) -> Completion:
         if view.turn in replies:
@@ -46,14 +49,14 @@ def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None =
 def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
     """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
 
-    Talk is left out if the reply would exceed the role's tokens. A script without summaries gives empty ones. Calls of
-    tools are written in the model's own format if the role says `native`.
+    Talk is left out if the reply would exceed the role's maximum tokens. A policy without summaries writes empty ones.
+    Tool calls are written in the model's own format if the role's reply format is `native`.
     """
     native = role.reply.format == "native" and frame.tools is not None
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
         if summary:
-            reply = script_completion(frame, script.summary(view) if isinstance(script, SumsUp) else "")
+            reply = script_completion(frame, script.summary(view) if isinstance(script, Summariser) else "")
             most = request.max_tokens
             return reply if len(reply.ids) <= most else Completion(reply.ids[:most], reply.logprobs[:most], "length", 0)
         text = script.act(view)
@@ -70,7 +73,7 @@ def script_completion(
 ) -> Completion:
     """Return a text as a sampled completion: its ids, a stop id if `finish` is "stop", and log-probabilities 0.
 
-    `native`: write readable calls of tools as the model's own.
+    With `native`, tool calls that can be parsed are written in the model's own format.
     """
     said = encode_native(frame, text) if native else frame.encode(text)
     ids = (*said, *([frame.stop_id] if finish == "stop" else []))
@@ -78,7 +81,7 @@ def script_completion(
 
 
 def encode_native(frame: ChatFrame, text: str) -> list[int]:
-    """Return the ids of a reply whose calls, plain or the model's own, are written in the model's format."""
+    """Return the ids of a reply; its tool calls, in plain or the model's own format, are written in the latter."""
     for format in (frame.tool_format, "plain"):
         reading = read_calls(format, text)
         if reading.calls and not reading.problem:

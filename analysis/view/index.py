@@ -37,7 +37,7 @@ Stamp = tuple[tuple[int, int], ...]
 
 
 class Index:
-    """Short rows of one run's matches, as far as they are read: `refresh` reads more, `table` returns them."""
+    """Index of one run's matches, a short row each. `refresh` reads new matches, `table` returns those read so far."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
@@ -97,7 +97,7 @@ class Index:
         return pa.concat_tables(parts) if parts else _make_empty()
 
     def list_names(self) -> dict[str, list[str]]:
-        """Return the sorted values to filter by, as far as read: all `game`, `status` and `policy` names."""
+        """Return the sorted `game`, `status` and `policy` names of the matches read so far, to filter by."""
         with self.lock:
             found = list(self._names.values())
         return {name: sorted(set().union(*(own[name] for own in found))) for name in ("game", "status", "policy")}

@@ -26,7 +26,7 @@ MAX_TURNS, MAX_FACTS = 2000, 60
 
 
 def find_row(index: Index, id: str, streams: bool = False) -> dict[str, Any]:
-    """Return a match's row of the log, or of the turn feed while it is played. Raises StoreError for an unknown id.
+    """Return a match's row from the log, or from the turn feed while it is played. Raises StoreError for an unknown id.
 
     Rows of sealed iterations lack their tokens unless `streams` is True.
     """
@@ -50,10 +50,10 @@ def describe_match(
     max_turns: int = MAX_TURNS,
     find_marks: FindMarks | None = None,
 ) -> dict[str, Any]:
-    """Return all that the page shows of a match except its tokens, as JSON values, with long texts cut.
+    """Return all that the page shows of a match except its tokens, as JSON values, with long texts truncated.
 
-    `find_marks` returns the places in images that acts name, which each turn has as `marks`.
-    At most `max_turns` turns are returned; `left_out` counts the others. Raises StoreError for an unknown id.
+    `find_marks` returns the boxes in images that acts name; each turn has its own as `marks`. At most `max_turns` turns
+    are returned; `left_out` counts the others. Raises StoreError for an unknown id.
     """
     row, cut = find_row(index, id), partial(truncate, max_characters=max_characters)
     credit = {one["turn"]: one for one in index.reader.log.credit_table(row["iteration"], ids=[id]).to_pylist()}
@@ -84,7 +84,7 @@ def describe_match(
 
 
 def list_family(index: Index, id: str) -> list[dict[str, Any]]:
-    """Return short rows of the match, its ancestors, and all branches of the oldest one: a tree by `parent`."""
+    """Return short rows of all matches in the match's tree of branches: its oldest ancestor and all its descendants."""
     table = index.table().select(["match", "parent", "parent_turn", "source", "status", "turns", "paid"])
     own: list[dict[str, Any]] = table.filter(pc.equal(table["match"], id)).to_pylist()
     while own and own[-1]["parent"]:
@@ -129,7 +129,7 @@ def utf16_length(text: str) -> int:
 
 
 def _add_marks(turns: Sequence[dict[str, Any]], row: Mapping[str, Any], find_marks: FindMarks) -> None:
-    """Add to every turn, as `marks`, the images in which its act names places: size, and boxes within it."""
+    """Add `marks` to every turn: each image in which its act names places, with its size and the boxes."""
     sizes = {
         one["hash"]: (one["width"], one["height"])
         for turn in row["turns"]
@@ -159,7 +159,7 @@ def _list_acts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _add_returns(turns: Sequence[dict[str, Any]]) -> None:
-    """Add to every turn, as `return`, the undiscounted sum of its seat's rewards from this turn on."""
+    """Add `return` to every turn: the undiscounted sum of its seat's rewards from this turn on."""
     coming: dict[str, float] = {}
     for turn in reversed(turns):
         coming[turn["seat"]] = turn["return"] = coming.get(turn["seat"], 0.0) + turn["reward"]
@@ -168,7 +168,7 @@ def _add_returns(turns: Sequence[dict[str, Any]]) -> None:
 def _describe_deal(
     row: Mapping[str, Any], deal_facts: DealFacts | None, cut: Any
 ) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """Return the deal as [(seat, [(fact, value)])], long values cut; empty if the game's rules are not available."""
+    """Return the deal as [(seat, [(fact, value)])] with long values cut; [] if the game is not available."""
     known = deal_facts(row["game"], json.dumps(row["options"]), row["seed"], _list_acts(row)) if deal_facts else {}
     return [
         (who or "all know", [(name, cut(value)) for name, value in facts[:MAX_FACTS]])
@@ -177,7 +177,7 @@ def _describe_deal(
 
 
 def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield seat ("" for all seats) and (fact, value) texts of a deal, for seats with any facts.
+    """Yield (seat, [(fact, value), …]) texts of a deal, for seats with facts; the seat "" is all seats.
 
     >>> list(format_facts({"": {"items": ["hat"], "in_pool": [2]}, "opener": {}}))
     [('', [('in pool', 'hat 2')])]
@@ -189,7 +189,7 @@ def format_facts(known: Mapping[str, Facts]) -> Iterator[tuple[str, list[tuple[s
 
 
 def _format_fact(value: Any, items: Sequence[str]) -> str:
-    """Format the value of a fact in one line. Numbers per item follow the item's name, from `items`."""
+    """Format the value of a fact in one line. A list of one integer per item becomes `hat 2, ball 1`, from `items`."""
     if isinstance(value, Mapping):
         return "; ".join(f"{key}: {_format_fact(inner, items)}" for key, inner in value.items())
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -208,14 +208,14 @@ class BatchScreen:
     def __init__(self, runner: Runner, bar: Progress | None, quiet: bool) -> None:
         self.runner, self.done, self._bar, self._quiet = runner, 0, bar, quiet
         self._started = self._reported = monotonic()
-        self._task = bar.add_task("iterations", total=runner.left) if bar else None
+        self._task = bar.add_task("iterations", total=runner.total_iterations) if bar else None
 
     def __str__(self) -> str:
         """Return a line such as `iterations: 12 of 60; mars-0 7 of 20, zero-0 5 of 20; about 4 min left`."""
         running = ", ".join(self._describe_run(run) for run in self.runner.running[:4])
         others = len(self.runner.running) - 4
         running += f" and {others} more" if others > 0 else ""
-        parts = [f"iterations: {self.done} of {self.runner.left}", running, self.remaining_time]
+        parts = [f"iterations: {self.done} of {self.runner.total_iterations}", running, self.remaining_time]
         return "; ".join(part for part in parts if part)
 
     @property
@@ -223,7 +223,7 @@ class BatchScreen:
         """Remaining time, estimated from the iterations that this command ran; "" before the first one."""
         if not self.done:
             return ""
-        seconds = (monotonic() - self._started) / self.done * (self.runner.left - self.done)
+        seconds = (monotonic() - self._started) / self.done * (self.runner.total_iterations - self.done)
         return f"about {format_duration(seconds)} left"
 
     def tick(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.evaluate.best_of import BestOf
     from arena.evaluate.sampled import Decoding, Scorer
     from arena.evaluate.selection import Rule
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
 
 DEALS = 100
@@ -92,7 +92,7 @@ def _require_known(names: Sequence[str], known: Sequence[Name], option: str) -> 
     return [one for name in names for one in known if one == name]
 
 
-async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: Contenders) -> None:
+async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: ContenderLoader) -> None:
     """Play the matches of `arena eval --best-of`, then write and print the results."""
     from arena.evaluate import best_of as evaluation
     from arena.evaluate.sampled import with_decoding
@@ -106,7 +106,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     spec = resolve_game(options.games[0], options.options, [contender, *filter(None, [judge])], options.split)
     seat = evaluation.find_answering_seat(contender, spec)
     for decoding in decodings:
-        with_decoding(contender, decoding, options.n)  # raises ConfigError before any match if it is not possible
+        with_decoding(contender, decoding, options.n)  # raises ConfigError for an impossible option before any match
     judge_seat = find_judge_seat(judge, spec, seat) if judge else ""
     lineup = evaluation.seat_contenders(contender, spec, seat, rest[0] if rest else None, judge, judge_seat)
     scorers: dict[str, Scorer] = {"p_yes": Verifier(judge, contender, spec, seat, judge_seat)} if judge else {}
@@ -115,7 +115,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
     with progress(options.deals * (options.n + len(decodings)), shared.as_json, loader.endpoints.status) as step:
         results = await evaluation.play_best_of(
             lineup, seat, spec, n=options.n, deals=options.deals, seed=options.seed, rules=rules, decodings=decodings,
-            scorers=scorers, ended=step,
+            scorers=scorers, on_finish=step,
         )  # fmt: skip
     named = {"judge": judge.name if judge else None, "reward_model": options.reward_model or None}
     write_results("eval", {"seed": options.seed, **named, **results.to_json()}, shared.out, shared.as_json)
@@ -124,7 +124,7 @@ async def evaluate_best_of(shared: EvalOptions, options: BestOfOptions, loader: 
 
 
 def _make_reward_scorer(model: str, contender: Contender, seat: str) -> Scorer:
-    """Return the scorer of a reward model. Raises ConfigError if it cannot read the contender's tokens."""
+    """Return a scorer of the seat's answers by a reward model. Raises ConfigError for a contender without weights."""
     from arena.evaluate.rating import Rater
     from arena.play.contenders import ModelContender
     from arena.records import MatchRecord
@@ -142,7 +142,7 @@ def _make_reward_scorer(model: str, contender: Contender, seat: str) -> Scorer:
 
 
 def _show(console: Console, results: BestOf, judges: Mapping[str, str | None]) -> None:
-    """Print one row per rule and decoding option, then the success by number of matches."""
+    """Print a row for each rule and decoding option, then success by number of matches."""
     from arena.cli.show_evaluate import format_game
     from arena.statistics import SHARE, mean_ci
 

@@ -31,7 +31,7 @@ from arena.store.outputs import require_output, results_kind
 
 if TYPE_CHECKING:
     from arena.evaluate.evaluation import Result
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.settings import GameSpec
 
@@ -127,8 +127,8 @@ def eval_(
     shared = panels.EvalOptions(contender, before, trust, out, as_json)
     games, opponents = split_names(game), split_names(against)
 
-    def make_loader() -> Contenders:
-        return specs.Contenders(role, make_announcer(), make_endpoints(endpoint), note, trust)
+    def make_loader() -> ContenderLoader:
+        return specs.ContenderLoader(role, make_announcer(), make_endpoints(endpoint), note, trust)
 
     if best_of:
         others = {"--panel": panel, "--before": before, "--matches": matches}
@@ -143,7 +143,7 @@ def eval_(
     selection.refuse_options(others, "needs --best-of, such as --best-of 16")
     if panel:
         others = {"--game": game, "--against": against, "--matches": matches, "--option": option, "--split": split}
-        loaded = panels.load_panel_with(panel, deals, seed, {**others, "--reward-model": reward_model})
+        loaded = panels.load_adjusted_panel(panel, deals, seed, {**others, "--reward-model": reward_model})
         return wait(panels.evaluate_on_panel(shared, loaded, make_loader()))
     if deals:
         raise ConfigError("--deals is for --panel and --best-of: use --matches, or name a panel")
@@ -176,14 +176,12 @@ class _GameOptions:
         from arena.play.settings import GameSpec
 
         if not self.games:
-            raise ConfigError(
-                "name a --game, such as --game kuhn_poker, or a --panel (arena list panels): what is to be played?"
-            )
+            raise ConfigError("name a --game, such as --game kuhn_poker, or a --panel (arena list panels)")
         for name in self.games:
             require_game(GameSpec(name=name))
 
 
-async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: Contenders) -> None:
+async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loader: ContenderLoader) -> None:
     """Play the games, with --before also with the run's first weights; write the results and print the figures."""
     from arena.cli.show_evaluate import print_warnings, show_differences, show_results
     from arena.evaluate import specs
@@ -228,7 +226,7 @@ async def _evaluate_games(shared: panels.EvalOptions, options: _GameOptions, loa
 
 
 async def _choose_opponents(
-    contender: Contender, named: list[Contender], spec: GameSpec, loader: Contenders
+    contender: Contender, named: list[Contender], spec: GameSpec, loader: ContenderLoader
 ) -> list[Contender]:
     """Return the opponents in a game: none if it has one seat, else those named on the command line.
 

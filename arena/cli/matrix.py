@@ -78,7 +78,7 @@ def matrix_(
     """
     from arena.cli.loop import wait
     from arena.evaluate.matrix import Cell, Person, find_voice, play_matrix, read_persons
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
 
     require_output("--plot", plot, PICTURE)
     require_output("--out", out, results_kind("matrix"))
@@ -86,7 +86,7 @@ def matrix_(
     if max_k > trials:
         raise ConfigError(f"--k {max_k} needs at least as many --trials, not {trials}")
     texts = split_names(persons)
-    loader = Contenders("", make_announcer(), make_endpoints(endpoint), note, trust)
+    loader = ContenderLoader("", make_announcer(), make_endpoints(endpoint), note, trust)
     voices = list(dict.fromkeys(voice for text in texts if (voice := find_voice(text))))
     loaded = wait(loader.load(*dict.fromkeys(agents), *voices, games=[game]))
     rows, speakers = loaded[: len(loaded) - len(voices)], loaded[len(loaded) - len(voices) :]
@@ -116,7 +116,7 @@ def matrix_(
 def _report(
     cells: Sequence[Cell], spec: GameSpec, seed: int, plot: Path | None, out: Path | None, as_json: bool
 ) -> None:
-    """Draw the picture, write the results as JSON, and print the tables, as far as the options ask for them."""
+    """Draw the picture, write the results as JSON, and print the tables, each if its option is set."""
     title = _format_title(cells[0], spec)
     if plot:
         from arena.evaluate.crosstable_plot import draw_matrix, save_picture

@@ -85,7 +85,7 @@ def run_selfplay(
     """
     if not (game or recipe or config):
         if any((arm, set_, policies, engine, roles, iterations, seed, scale, out, reuse)):
-            raise ConfigError("add --game, --recipe or --config: what is to be played? (arena run selfplay lists them)")
+            raise ConfigError("nothing to play: add --game, --recipe or --config (arena run selfplay lists recipes)")
         print_rows(PlainConsole(), catalogue.list_runnable(), as_json)
         return
     settings = [*([f"engine.kind={engine}"] if engine else []), *(set_ or [])]

@@ -1,6 +1,7 @@
-"""A person's seat in the page, as JSON lines: `{"ask": …}` on stdout, `{"act": …, "talk": …}` on stdin.
+"""Seat of a person at the web page, through JSON lines: `{"ask": …}` on stdout, `{"act": …, "talk": …}` on stdin.
 
-An illegal act is refused with `{"wrong": …}`. The end of the input leaves the match, as Ctrl-D does at the terminal.
+An illegal act is refused with `{"wrong": …}`. At the end of the input the person leaves the match, as with Ctrl-D in
+the terminal.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from games.abilities import PlainWords
 from games.contracts import Act, Game, Message, View
 
 MAX_LINE = 100_000
-"""Characters of an input line."""
+"""Maximum characters of an input line."""
 
 
 class PageSeat(Human):
-    """Player of a person in the web page: writes questions to stdout and reads acts from stdin, as JSON lines."""
+    """Player for a person at the web page. It writes questions to stdout and reads acts from stdin, as JSON lines."""
 
     async def act(self, view: View) -> Act:
-        """Ask until a legal act is typed and return it. Raises HumanLeft at the end of the input."""
+        """Ask the person until the answer is a legal act, and return it. Raises HumanLeft at the end of the input."""
         for name, data in self.pictures(view.messages).items():
             write_line({"image": name, "data": b64encode(data).decode()})
         write_line({"ask": self._make_question(view)})
@@ -62,7 +63,7 @@ class PageSeat(Human):
 
 @dataclass(frozen=True)
 class PageContender(HumanContender):
-    """Contender for a person who plays in the web page."""
+    """Contender for a person who plays at the web page."""
 
     def player(self, seat: str, plan: MatchPlan, game: Game, seed: int) -> SeatedPlayer:
         """Return a player that asks the person through JSON lines on stdout and stdin."""
@@ -76,7 +77,7 @@ def write_line(value: Mapping[str, Any]) -> None:
 
 
 def _message_to_json(message: Message) -> list[Any]:
-    """Return a message's sender, its text and, if it has any, its images with their positions in the text."""
+    """Return a message as [sender, text] or, with images, [sender, text, images and their positions in the text]."""
     if not message.images:
         return [message.sender, message.text]
     row = message_to_row(message)
@@ -89,7 +90,7 @@ def _message_to_json(message: Message) -> list[Any]:
 
 
 def _parse_answer(line: str) -> tuple[str, str]:
-    """Return the act and the talk of an input line; "" for one that is missing or no text."""
+    """Return the act and the talk of an input line; "" for each that is missing or not a string."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):

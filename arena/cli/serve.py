@@ -32,7 +32,7 @@ def serve(
     from arena.cli.console import note
     from arena.cli.loop import wait
     from arena.evaluate.casting import Casting
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import ModelContender
 
     try:
@@ -48,7 +48,7 @@ def serve(
     if not is_loopback(host) and key is None:
         raise ConfigError(f"--host {host}: other machines can connect there: set {KEY} to a key that they must send")
     listener = _listen(host, port)
-    loader = Contenders(announce=note, note=note, engine=spec)
+    loader = ContenderLoader(announce=note, note=note, engine=spec)
     (loaded,) = wait(loader.load(contender if not policy else f"{contender}:{policy}"))
     if not isinstance(loaded, ModelContender) or not isinstance(loaded.cast, Casting):
         raise ConfigError(f"{contender} has no weights to serve: give a run, a model or its folder")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def show_run(console: Console, path: Path) -> None:
-    """Print a run's metrics by iteration, its panel results, its changes, and the match to read next."""
+    """Print a run's metrics by iteration, its panel results, its changes, and a match worth reading."""
     rows, evaluations = RunReader(path).metrics(), read_evaluations(path)
     if rows:
         console.print(make_iteration_table(rows, rows[-1]["iteration"]))
@@ -51,7 +51,7 @@ def show_run(console: Console, path: Path) -> None:
 
 
 def _describe_start(path: Path) -> str:
-    """Return how far a run without a committed iteration is, and the command that resumes it."""
+    """Describe the progress of a run without a committed iteration, and name the command that resumes it."""
     resume = f"arena resume {path}"
     try:
         warm = warm_start.read_progress(path)
@@ -66,7 +66,7 @@ def _describe_start(path: Path) -> str:
 
 
 def show_changes(console: Console, comparisons: Iterable[Change], rows: list[dict[str, Any]]) -> None:
-    """Print figures of the last iteration against the first with 95 % intervals, and their theoretical values.
+    """Print a table that compares figures of the first and last iteration, with 95 % intervals and theoretical values.
 
     `rows` are the run's metrics.
     """
@@ -94,7 +94,8 @@ def show_strength(
 ) -> None:
     """Print the first and last exact exploitability by game.
 
-    Also explains why payoffs say nothing in `uninformative` games, and win rates in games `without_rivals`.
+    Also explains why payoffs are no measure of strength in `uninformative` games, and win rates in games
+    `without_rivals`.
     """
     for game, (first, last) in exploitability.items():
         difference = last.exploitability - first.exploitability
@@ -170,11 +171,11 @@ def list_branch_lines(rows: Iterable[Mapping[str, Any]], row: Mapping[str, Any])
 
 def match_to_json(path: Path, match: str) -> dict[str, Any]:
     """Return a match's log row with the facts of its deal as `facts`, or null if the deal cannot be repeated."""
-    from arena.evaluate.deal_facts import find_facts_of_match
+    from arena.evaluate.deal_facts import recover_facts
 
     row = RunReader(path).match(match)
     with suppress(StoreError):
-        facts = find_facts_of_match(path, row)
+        facts = recover_facts(path, row)
         return {**row, "facts": {"public": facts.public, "private": facts.private}}
     return {**row, "facts": None}
 
@@ -186,10 +187,10 @@ def show_deal(console: Console, lines: Iterable[str]) -> None:
 
 
 def _list_deal_lines(path: Path, row: Mapping[str, Any]) -> Iterable[str]:
-    from arena.evaluate.deal_facts import find_facts_of_match
+    from arena.evaluate.deal_facts import recover_facts
 
     try:
-        return list(find_facts_of_match(path, row).lines())
+        return list(recover_facts(path, row).lines())
     except StoreError as error:
         return [str(error)]
 
@@ -209,7 +210,7 @@ def _describe_image(reader: RunReader, image: Mapping[str, Any]) -> str:
 
 
 def _format_policy(seat: Mapping[str, Any]) -> str:
-    """Return POLICY@VERSION. The name of a past version already ends in it; a scripted policy has no version."""
+    """Return POLICY@VERSION, or the name alone of a scripted policy or of a past version, which ends in `@VERSION`."""
     is_past = str(seat["policy"]).endswith(f"@{seat['version']}")
     return str(seat["policy"]) if is_past or seat["kind"] == "brain" else f"{seat['policy']}@{seat['version']}"
 

@@ -102,10 +102,10 @@ def _estimate_power(pilot: Path, spec: StudySpec, seeds: int, quiet: bool) -> di
 
     Prints them unless `quiet`, and returns them as the record's entry `pilot`.
     """
-    from arena.evaluate.study.family import POWER, predict_visible
+    from arena.evaluate.study.family import POWER, predict_detectable
     from arena.evaluate.study.results import read
 
-    smallest = predict_visible(read(pilot), spec, seeds)
+    smallest = predict_detectable(read(pilot), spec, seeds)
     for arm, difference in smallest.items() if not quiet else ():
         note(f"by {pilot}, {seeds} seeds show a difference of {difference:.3g} from {arm} with chance {POWER:g}")
     return {"pilot": {"file": pilot.name, "power": POWER, "smallest": smallest}}
@@ -179,11 +179,11 @@ def _show(console: Console, plan: Plan, results: Results) -> None:
     last = "before and after" if spec.figure.startswith((EVALUATED, PANEL)) else f"last {spec.last} iterations"
     title = f"{results.name}: {spec.figure}, {results.seeds} seeds, {last} (95 % intervals)"
     columns = ("arm", "seeds", "first", "last", "change", f"{spec.arm} minus it")
-    for heading, arms in {title: results.arms, **results.beside}.items():
+    for heading, arms in {title: results.arms, **results.secondary}.items():
         show_line(console, heading, "bold")
         rows = [
             (arm.arm, str(arm.seeds), *map(format_interval, (arm.first, arm.last, arm.change)),
-             format_interval(arm.behind) if arm.behind else "")
+             format_interval(arm.difference) if arm.difference else "")
             for arm in arms
         ]  # fmt: skip
         show_table(console, columns, rows)

@@ -73,7 +73,7 @@ def sweep(
     base = load_layer(recipe)
     swept_axes = read_axes(set_) if set_ else read_recipe_axes(base)
     if not swept_axes:
-        raise ConfigError("what is to be tried? Add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
+        raise ConfigError("no values to try: add --set with the values of a key, such as --set learn.lr=1e-4,3e-4")
     tuned = [""] if arms is None else select_arms(compose_recipe([base]), split_names(arms))
     settings = count_settings(swept_axes)
     runs = settings * len(tuned) * seeds

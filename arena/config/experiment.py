@@ -29,7 +29,7 @@ from arena.trackers.settings import TrackerNames
 
 MOST_ITERATIONS = 10**5
 ROW_LOSSES = ("likelihood", "dpo", "kto")
-"""Losses by which a run learns from a data set."""
+"""Losses that can learn from a data set."""
 
 
 class LearnSpec(UpdateSpec):
@@ -101,7 +101,7 @@ class Experiment(Spec):
 
     @property
     def learns_rows(self) -> bool:
-        """True if the run learns from a data set, without play."""
+        """True if the run learns from the rows of a data set, without play."""
         return self.source is not None and self.source.data is not None
 
     @property
@@ -110,9 +110,9 @@ class Experiment(Spec):
         return self.source is None and self.play.overlaps
 
     def all_tables(self) -> list[TableSpec]:
-        """Return the run's games with their seats: `tables`, or a list of one made of `game` and `seats`.
+        """Return the run's games with their seats: `tables`, or one table made of `game` and `seats`.
 
-        Tools of seats are among the options of their game.
+        The seats' tools are added to the options of their game.
         """
         tables = self.tables
         if tables is None:
@@ -120,7 +120,7 @@ class Experiment(Spec):
         return [table.with_tools() for table in tables]
 
     def with_tables(self, tables: list[TableSpec]) -> "Experiment":
-        """Return a copy of the experiment in which `tables`, one per game, replace the games and seats."""
+        """Return a copy of the experiment with `tables`, one per game, instead of its games and seats."""
         if self.tables is not None:
             return self.model_copy(update={"tables": tables})
         return self.model_copy(update={"game": tables[0].game, "seats": tables[0].seats})
@@ -134,9 +134,9 @@ class Experiment(Spec):
         return policy in self.policies and self.policies[policy].train
 
     def playing(self) -> dict[str, PolicySpec]:
-        """Return the settings of the policies at the run's seats, in its league and asked by credit, by name.
+        """Return the settings of all policies that the run uses, by name: at its seats, in its league and in credit.
 
-        If the run learns from a data set, the trained policies are among them.
+        In a run that learns from a data set, these include the trained policies.
         """
         named = {seat.policy for table in self.all_tables() for seat in table.seats.values()} | self.credit.policies
         named |= {o.policy for o in self.league.opponents if o.policy} if self.league else set()
@@ -185,11 +185,14 @@ class Experiment(Spec):
         imitating = [f"policies.{name}.imitate" for name, policy in self.policies.items() if policy.imitate]
         needing = {"league": self.league, "evaluate": self.evaluate, "learn.demonstrations": self.learn.demonstrations}
         if named := [*imitating, *(name for name, given in needing.items() if given)]:
-            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or leave it out")
+            raise ConfigError(f"{named[0]}: needs a game: give `game` and `seats`, or remove it")
 
     @model_validator(mode="after")
     def _check_data_set(self) -> Self:
-        """Raise ConfigError if a run learns from a data set by a loss that needs play, or without a trained policy."""
+        """Raise ConfigError if the loss does not suit the source (data set or play) or the aggregate.
+
+        Also raises it if a run that learns from a data set has no trained policy.
+        """
         if self.learns_rows:
             if self.learn.loss.name not in ROW_LOSSES:
                 names = f"{', '.join(ROW_LOSSES[:-1])} or {ROW_LOSSES[-1]}"

@@ -150,7 +150,7 @@ def read_pipeline(layers: Sequence[Layer]) -> Pipeline:
 
 
 def count_equal_stages(first: Mapping[str, Any], second: Mapping[str, Any]) -> int:
-    """Return how many leading stages two pipelines have in common, given their plain settings. `study` may differ."""
+    """Return the number of leading stages that two pipelines share, by their plain settings. `study` may differ."""
     own = (STAGES, "study")
     if any(first.get(key) != second.get(key) for key in first.keys() | second.keys() if key not in own):
         return 0

@@ -45,7 +45,7 @@ MAY_CHANGE = (
 
 
 class Change(NamedTuple):
-    """Changed setting by dotted name, with its values before and now; None where it was not set."""
+    """Changed setting: its dotted name, and its values before and now, None if it was not set."""
 
     field: str
     before: Any
@@ -63,9 +63,8 @@ class Change(NamedTuple):
 def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False) -> Experiment:
     """Load the experiment from a run folder's config.yaml, with the overrides `layers`.
 
-    Raises ConfigError for the folder of a reward model's training, with what it is used for.
-    Raises ConfigError if config.yaml was edited, or the overrides change, a setting that may not change. Without
-    `trust`, also if the folder has code that no run on this machine was started with.
+    Raises ConfigError if an edit of config.yaml or an override changes a setting that may not change, or if the run
+    trained a reward model. Without `trust`, also if the folder has code with which no run on this machine was started.
     """
     config = run / CONFIG
     layer = text_layer(str(config), RunReader(run).config())
@@ -87,8 +86,8 @@ def load_experiment(run: Path, layers: Sequence[Layer] = (), trust: bool = False
 def load_pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
     """Return a pipeline's settings from its folder, for `read_pipeline`.
 
-    Raises ConfigError if they were edited. Without `trust`, importing code that they name and that no run on this
-    machine was started with fails.
+    Raises ConfigError if they were edited. Without `trust`, code that they name can be imported only if a run on this
+    machine was started with it.
     """
     reader = FolderReader(folder)
     data = text_layer(str(folder / CONFIG), reader.config()).data
@@ -99,7 +98,7 @@ def load_pipeline_settings(folder: Path, trust: bool = False) -> dict[str, Any]:
 
 
 def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
-    """Return an experiment with overrides. Raises ConfigError if they change what may not change when it is resumed."""
+    """Return the experiment with overrides. Raises ConfigError if they change a setting that may not change."""
     saved, overridden = compose([base]), compose([base, *layers])
     if refused := [change for change in list_changes(saved, overridden) if not change.may_change]:
         may = ", ".join(MAY_CHANGE)
@@ -110,24 +109,24 @@ def with_overrides(base: Layer, layers: Sequence[Layer]) -> Experiment:
 
 
 def read_recorded(run: Path) -> Experiment | None:
-    """Return the experiment that environment.json records for the run's latest command; None if it has none."""
+    """Return the experiment of the run's latest command, from environment.json; None if it records none."""
     settings = RunReader(run).environment().get("experiment")
     return None if settings is None else compose([Layer(str(run / ENVIRONMENT), "", settings)])
 
 
 def hash_identity(run: Path) -> str:
-    """Return a hash of the recorded settings that may not change. Files with another hash belong to another run."""
+    """Return a hash of the recorded settings that may not change, which identifies a run's files."""
     settings = dict(_list_leaves(experiment_to_plain(before))) if (before := read_recorded(run)) else {}
     return digest({name: value for name, value in settings.items() if not Change(name, None, None).may_change})
 
 
 def list_changes(before: Experiment, now: Experiment) -> list[Change]:
-    """Return the settings that differ between two experiments, by dotted name; None stands for a missing setting."""
+    """Return the settings that differ between two experiments, by dotted name."""
     return list_differences(experiment_to_plain(before), experiment_to_plain(now))
 
 
 def list_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """Return the plain values that differ, by dotted name; None stands for a missing one."""
+    """Return the values that differ between two nested mappings, by dotted name. A missing value counts as None."""
     old, new = dict(_list_leaves(before)), dict(_list_leaves(now))
     fields = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in fields if old.get(name) != new.get(name)]

@@ -1,8 +1,9 @@
-"""Experiments of a pipeline's stages: the shared settings, below them earlier stages' weights, above the stage's own.
+"""Composition of the experiments of a pipeline's stages.
 
-A policy starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own
-settings name another model. There, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and
-under the keys `log`, `data` and `run` for its run folder. In `evaluate` it stands for the stage's run with its roles.
+A stage's own settings override the weights of earlier stages, which override the pipeline's shared settings. A policy
+starts from the weights of the newest earlier stage that trained a policy of its name, unless the stage's own settings
+name another model. In these, `stage:NAME` or `stage:NAME:POLICY` stands for the weights of an earlier stage, and under
+the keys `log`, `data` and `run` for its run folder. In `evaluate` it stands for the stage's run, with its roles.
 """
 
 import re
@@ -29,16 +30,16 @@ from arena.store.files import CONFIG
 from arena.store.stages import stage_folder
 
 DATA = ("log", "data", "run")
-"""Keys under which the name of a stage stands for its run folder."""
+"""Keys under which `stage:NAME` stands for the stage's run folder."""
 _REFERENCE = re.compile(rf"{STAGE}(?P<stage>[^\s:]+)(:(?P<policy>[^\s:]+))?")
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """Results of the stages before one: their run folders, and their weights by stage and policy.
+class EarlierStages:
+    """Results of a stage's earlier stages: their run folders, and their weights by stage and policy.
 
-    Before the run, the models with which the policies begin stand for their weights.
+    Before the pipeline runs, the policies' initial models take the place of the weights.
     """
 
     folders: Mapping[str, Path] = field(default_factory=dict)
@@ -49,9 +50,9 @@ class Earlier:
         """Newest weights by policy name."""
         return {policy: weights for trained in self.weights.values() for policy, weights in trained.items()}
 
-    def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "Earlier":
+    def plus(self, name: str, folder: Path, weights: Mapping[str, str]) -> "EarlierStages":
         """Return a copy with the results of one more stage."""
-        return Earlier({**self.folders, name: folder}, {**self.weights, name: weights})
+        return EarlierStages({**self.folders, name: folder}, {**self.weights, name: weights})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +62,24 @@ class PlannedStage:
     spec: StageSpec
     made: Experiment | StageLoop
     defaults: Mapping[str, Any]
-    """Settings below all others, which depend on the models with which the policies begin."""
+    """Default settings that depend on the policies' initial models. All others override them."""
     is_final: bool
-    """False if its data, or weights other than those of an experiment, come from an earlier stage."""
+    """True if earlier stages do not change the stage's settings, except for weights of the policies.
+
+    False if it reads the data of an earlier stage, or weights of a new kind, such as a reward model's.
+    """
 
 
 def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
-    """Compose all stages before the first one runs, in the pipeline's folder `run`.
+    """Compose all stages of a pipeline in the folder `run` before the first one runs, to check their settings.
 
-    Initial models of policies stand for the weights that earlier stages will have trained. Raises ConfigError, with
-    the stage's name.
+    The policies' initial models take the place of weights that earlier stages have not trained yet. Raises ConfigError,
+    with the stage's name, if a stage is invalid.
     """
     for layer in pipeline.shared:
         for path, text in _find_references(layer.data, ()):
             raise locate_error(layer, path, f"{text[:200]}: only the settings of a stage can name another stage")
-    earlier, planned, loops = Earlier(), list[PlannedStage](), set[str]()
+    earlier, planned, loops = EarlierStages(), list[PlannedStage](), set[str]()
     for spec in pipeline.stages:
         composer = _StageComposer(pipeline, spec, earlier, note)
         with add_stage_name(spec.name):
@@ -95,15 +99,17 @@ def plan(pipeline: Pipeline, run: Path, note: Note) -> list[PlannedStage]:
     return planned
 
 
-def compose_stage(pipeline: Pipeline, planned: PlannedStage, earlier: Earlier, note: Note) -> Experiment | StageLoop:
-    """Compose a stage from the results of the earlier ones. Raises ConfigError, with the stage's name."""
+def compose_stage(
+    pipeline: Pipeline, planned: PlannedStage, earlier: EarlierStages, note: Note
+) -> Experiment | StageLoop:
+    """Compose a stage with the results of its earlier stages. Raises ConfigError, with the stage's name, if invalid."""
     with add_stage_name(planned.spec.name):
         return _StageComposer(pipeline, planned.spec, earlier, note, planned.defaults).compose()
 
 
 @contextmanager
 def add_stage_name(stage: str) -> Iterator[None]:
-    """Add the stage's name to ConfigErrors of the block."""
+    """Add the stage's name to ConfigErrors in the block."""
     try:
         yield
     except ConfigError as error:
@@ -123,11 +129,11 @@ class _StageComposer:
         self,
         pipeline: Pipeline,
         spec: StageSpec,
-        earlier: Earlier,
+        earlier: EarlierStages,
         note: Note,
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepare to compose `spec`. Without `defaults`, those of the models in the settings are used."""
+        """Prepare to compose `spec`. `defaults` None uses those for the models in the settings."""
         self.pipeline, self.spec, self.earlier, self.note = pipeline, spec, earlier, note
         self.defaults = defaults
         self.data_of: set[str] = set()
@@ -145,7 +151,7 @@ class _StageComposer:
         if not isinstance(made, Mapping):
             if spec.overlay:
                 raise locate_error(
-                    spec.overlay[0], (), f"{spec.kind} makes no experiment that these settings could change"
+                    spec.overlay[0], (), f"{spec.kind} makes no experiment, so these settings would change nothing"
                 )
             return made
         own = [Layer(f"the kind {spec.kind}", "", made)]
@@ -175,9 +181,9 @@ class _StageComposer:
         return choose(PIPELINE_STAGE, spec.kind, **settings)(context)  # type: ignore[no-any-return]
 
     def _policies(self, shared: list[Layer], own: list[Layer]) -> dict[str, Any]:
-        """Return the settings of the policies that start from an earlier stage's weights, below the stage's own.
+        """Return settings for the policies that start from an earlier stage's weights; the stage's own override them.
 
-        They neither imitate again nor get another adapter.
+        The policies do not imitate again, and an adapter gets no further adapter.
         """
         names = _find_policies(merge_layers([*shared, *own]))
         chosen = {name: spec["model"] for name, spec in _find_policies(merge_layers(own)).items() if "model" in spec}
@@ -194,7 +200,7 @@ class _StageComposer:
         return tuple(replace(layer, data=self._resolve(layer, layer.data, ())) for layer in layers)
 
     def _resolve(self, layer: Layer, value: Any, path: tuple[str | int, ...]) -> Any:
-        """Return a value of the layer with paths in place of the names of earlier stages."""
+        """Return a value of the layer with references to earlier stages replaced by paths."""
         if isinstance(value, Mapping):
             return {key: self._resolve(layer, item, (*path, key)) for key, item in value.items()}
         if isinstance(value, list):
@@ -202,12 +208,16 @@ class _StageComposer:
         if not isinstance(value, str) or not (match := _REFERENCE.fullmatch(value)):
             return value
         try:
-            return self._place(match["stage"], match["policy"], path)
+            return self._resolve_reference(match["stage"], match["policy"], path)
         except ConfigError as error:
             raise locate_error(layer, path, f"{value[:200]}: {error}") from None
 
-    def _place(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
-        """Return the weights or folder that the name of an earlier stage stands for. Raises ConfigError if none."""
+    def _resolve_reference(self, stage: str, policy: str | None, path: tuple[str | int, ...]) -> str:
+        """Return the path that a reference to a stage stands for at the setting `path`, and record the reference.
+
+        It is the stage's run folder or a policy's weights; for opponents in `evaluate`, RUN:POLICY. Raises ConfigError
+        if there is no earlier stage or trained policy of this name.
+        """
         if stage not in self.earlier.folders:
             others = {spec.name: spec.number for spec in self.pipeline.stages}
             if stage in others:
@@ -235,7 +245,7 @@ class _StageComposer:
 
 
 def _find_references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield path and text of each value that names a stage."""
+    """Yield path and text of each value that refers to a stage."""
     if isinstance(value, Mapping | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _find_references(item, (*path, key))
@@ -244,11 +254,11 @@ def _find_references(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[
 
 
 def _find_models(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the models of the policies in settings that are not validated, by policy name."""
+    """Return the models of the policies in unvalidated settings, by policy name."""
     return {name: str(spec["model"]) for name, spec in _find_policies(settings).items() if "model" in spec}
 
 
 def _find_policies(settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the policies in settings that are not validated, by name."""
+    """Return the policies in unvalidated settings, by name."""
     policies = settings.get("policies")
     return {k: v for k, v in policies.items() if isinstance(v, Mapping)} if isinstance(policies, Mapping) else {}

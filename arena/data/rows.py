@@ -148,15 +148,15 @@ def _describe_columns(kind: RowKind) -> str:
 
 
 class RowOrder:
-    """Random order of a data set's rows: a new permutation for each pass, and held-out rows that are in none.
+    """Random order of a data set's rows: a new permutation per epoch, without the held-out rows.
 
-    It depends on the number of rows, the seed and the settings alone, so a resumed run repeats it.
+    It depends only on the number of rows, the seed and the settings, so a resumed run repeats it.
     """
 
     def __init__(self, rows: int, seed: int, held_out: float = 0.0, epochs: int | None = None) -> None:
-        """Hold out a share of the rows, at least one if it is not 0 and at most `MAX_HELD_OUT`.
+        """Hold out the share `held_out` of the rows, at least one if it is not 0 and at most `MAX_HELD_OUT`.
 
-        `epochs` ends the order after so many passes. Raises ValueError if no row is left.
+        `epochs` is the number of passes after which the order ends. Raises ValueError if no row is left.
         """
         self._seed = seed
         count = min(MAX_HELD_OUT, max(1, round(held_out * rows))) if held_out else 0

@@ -1,4 +1,4 @@
-"""Generative verifier: the probability that a policy says yes to the answer of a finished match."""
+"""Generative verifier: a policy's probability of `yes` as judgement of a finished match's answer."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ASK = "Is the last answer right? Say yes or no."
 
 
 class Verifier:
-    """Scorer of finished matches by a policy that judges whether the answer is right.
+    """Scorer of finished matches: the probability that a policy, the judge, calls the answer right.
 
     For a judge with a seat in the game, the score is the probability of the act `yes` in place of its last act. Any
     other judge reads the conversation of the answering seat, followed by the question `ASK` as a user turn.
     """
 
     def __init__(self, judge: Contender, contender: Contender, spec: GameSpec, seat: str, judge_seat: str) -> None:
-        """Prepare the judge. `seat` gives the answer; `judge_seat` is "" if the judge has no seat.
+        """Load the judge. `seat` is the answering seat; `judge_seat` is "" if the judge has no seat in the game.
 
-        Raises ConfigError if the judge has no weights, or another tokenizer than the contender.
+        Raises ConfigError if the judge has no weights or, without a seat, another tokenizer than the contender.
         """
         if not isinstance(judge, ModelContender):
             raise ConfigError(f"--judge {judge.name} has no weights, so it has no probability of yes")
@@ -45,7 +45,7 @@ class Verifier:
             _require_readable(self._policy, contender, spec, seat)
 
     async def __call__(self, record: MatchRecord) -> float:
-        """Return the probability of yes; -inf if the judge had no turn or the match exceeds its context."""
+        """Return the probability of `yes`; -inf without a turn to judge, or if the match is too long for the judge."""
         stream = self._question(record)
         if stream is None or len(stream) > self._positions:
             return -math.inf
@@ -79,9 +79,10 @@ def _require_readable(policy: Policy, contender: Contender, spec: GameSpec, seat
 
 
 def find_judge_seat(judge: Contender, spec: GameSpec, seat: str) -> str:
-    """Return the judge's own seat in the game; "" if it has none. `seat` gives the answer.
+    """Return the judge's seat in the game; "" if it has none. `seat` is the answering seat.
 
-    It is the game's judge seat, else the only other seat that the judge had in its own run of this game.
+    It is the game's judge seat, else the only seat that the judge had in its own run of this game, unless that is
+    `seat`.
     """
     game = make_game(spec)
     if isinstance(game, Judged) and game.judge_seat:

@@ -1,8 +1,8 @@
 """Plans of updates: passes, weights and learning rates of every step, fixed before anything is computed.
 
-A plan assigns samples to optimiser steps, passes and ranks, and each token its weight in the sum over the whole step
-and all ranks. Ranks therefore need not communicate about it: each has the same number of passes, and their sum is what
-a single rank would compute.
+A plan assigns samples to optimiser steps, passes and ranks, and gives each token its weight in the sum over the whole
+step and all ranks. Ranks therefore need not communicate about it: each has the same number of passes, and the sum over
+ranks is what a single rank would compute.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ IDLE = Pass((), 0)
 """A pass of two tokens with weight 0, for a rank without work while others compute."""
 
 Shares = tuple[tuple[Pass, ...], ...]
-"""Each rank's passes in order, by sample number; all ranks have the same number."""
+"""Each rank's passes in order, over samples by number. All ranks have the same number of passes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Plan of one optimiser step: samples in the loss with token weights, demonstrations, and their passes by rank."""
+    """Plan of one optimiser step: its passes by rank, and the tokens' weights in the loss."""
 
     label: str
     """Label for messages: policy, iteration, epoch and minibatch."""
@@ -41,14 +41,14 @@ class Step:
     demonstration_weight: float
     """Weight of each learned demonstration token."""
     pairs: tuple[int, ...] = ()
-    """Samples of the step for a loss on pairs: both replies of every pair. For a loss with baselines: these."""
+    """Numbers of the samples that a loss compares: both replies of each pair, or the baselines; () for other losses."""
     rivals: Shares = ()
-    """Passes to score the samples `pairs` before the step; none if no weight has changed since their reference."""
+    """Passes to score the samples `pairs` before the step; () if no weights have changed since they were scored."""
     gated: bool = False
     """True if the gate checks the step's own log-probabilities before the optimiser step."""
 
     def for_rank(self, rank: int) -> "Step":
-        """Return the step with the passes of one rank alone, and the weights of their samples."""
+        """Return the step with only one rank's passes and the weights of their samples."""
         played, rivals = _select_rank(self.played, rank), _select_rank(self.rivals, rank)
         weights = {i: self.weights[i] for i in _list_sample_numbers(played)}
         demonstrations = _select_rank(self.demonstrations, rank)
@@ -67,40 +67,42 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Plan of a policy's update, or of its imitation: samples, optimiser steps and learning rates, fixed in advance."""
+    """Plan of a policy's update or imitation: samples, optimiser steps and learning rates."""
 
     label: str
     """Label for messages: policy and iteration."""
     advice: str
-    """Advice if the weights diverge."""
+    """Advice to the user if the weights diverge."""
     step_advice: str
-    """Advice if a step's gradient diverges."""
+    """Advice to the user if a step's gradient diverges."""
     samples: Mapping[int, Sample]
     """Samples by number: all of them, or those that one rank needs."""
     clock: Clock
     old: Shares | None
-    """Passes to score and gate before the first step; None if the only step's own forward pass gives the scores."""
+    """Passes to score and gate before the first step; None with a single step, whose forward pass gives the scores."""
     steps: tuple[Step, ...]
-    """Steps that have something to learn."""
+    """The steps, without empty ones."""
     rates: tuple[float, ...]
     """Learning rate of each step."""
     counted: bool
-    """True if steps count in the policy's life; a skipped step then leaves its rate to the next. Steps of imitation do
-    not count, and the optimiser resets after them."""
-    goes_on: bool = False
+    """True for an update: its steps add to the policy's number of steps, and a skipped one leaves its rate to the next.
+
+    False for imitation, after which the optimiser is reset.
+    """
+    is_continued: bool = False
     """True if another part of the same imitation follows, so that the optimiser keeps its state."""
 
-    def parts(self, size: int, start: int = 0) -> Iterator["Plan"]:
-        """Split an imitation's plan, from step `start` on, into plans of `size` steps with the same overall effect."""
+    def split(self, size: int, start: int = 0) -> Iterator["Plan"]:
+        """Split an imitation's plan into plans of `size` steps, from step `start` on, with the same overall effect."""
         for first in range(start, len(self.steps), size):
             end = first + size
             steps, rates = self.steps[first:end], self.rates[first:end]
-            yield replace(self, steps=steps, rates=rates, goes_on=end < len(self.steps))
+            yield replace(self, steps=steps, rates=rates, is_continued=end < len(self.steps))
 
     def for_rank(self, rank: int) -> "Plan":
-        """Return the plan as one rank carries it out: its own passes, with the samples and weights that they need.
+        """Return one rank's part of the plan: its own passes, with the samples and weights that they need.
 
-        It has both replies of all pairs, and the shortest sample, which every rank scores at the end.
+        All ranks also get the samples that the loss compares, and the shortest sample, which every rank scores last.
         """
         old = None if self.old is None else _select_rank(self.old, rank)
         steps = tuple(step.for_rank(rank) for step in self.steps)
@@ -111,13 +113,13 @@ class Plan:
 
 
 def _select_rank(shares: Shares, rank: int) -> Shares:
-    """Return the shares with the passes of one rank alone."""
+    """Return the shares with only one rank's passes."""
     return tuple(share if number == rank else () for number, share in enumerate(shares))
 
 
 def _list_sample_numbers(shares: Shares) -> Iterator[int]:
     """Yield the sample numbers of all passes."""
-    return (i for share in shares for one in share for i in one.index)
+    return (i for share in shares for forward_pass in share for i in forward_pass.index)
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,14 @@ class Planner:
     costs: Costs
     """Cost model of a forward pass."""
 
-    def update(
+    def plan_update(
         self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock, steps_before: int, ranks: int = 1
     ) -> Plan:
-        """Plan `rule.epochs` times `rule.minibatches` steps on samples in random order, after `steps_before` others.
+        """Plan an update: `rule.epochs` times `rule.minibatches` steps on samples in random order, without empty ones.
 
-        Every step adds `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the
-        loss of played samples; empty steps are left out. Gate, ratio and regularisers exclude demonstrations, because
-        no policy sampled them.
+        `steps_before` is the number of the policy's earlier steps, for the warm-up. Every step adds
+        `rule.demonstrations.weight` times the mean of -log p over its part of the demonstrations to the loss of played
+        samples. Gate, ratio and regularisers exclude demonstrations, because no policy sampled them.
         """
         rule, steps = self.rule, list[Step]()
         weight = rule.demonstrations.weight(clock) if rule.demonstrations else 0.0
@@ -151,10 +153,10 @@ class Planner:
         all_samples = (*played, *(s for s in samples if s.source == "demonstration" and weight))
         demonstrations = range(len(played), len(all_samples))
         label = f"policy '{self.name}', iteration {clock.iteration}"
-        for at, part, part_demonstrations in _draw_minibatches(
+        for position, part, part_demonstrations in _draw_minibatches(
             units, demonstrations, rule.epochs, rule.minibatches, rng
         ):
-            if step := self._plan_step(all_samples, part, part_demonstrations, weight, f"{label}, {at}", ranks):
+            if step := self._plan_step(all_samples, part, part_demonstrations, weight, f"{label}, {position}", ranks):
                 steps.append(
                     self._add_pairs(step, all_samples, part, ranks) if loss_needs & {"pairs", "baselines"} else step
                 )
@@ -170,8 +172,10 @@ class Planner:
             counted=True,
         )
 
-    def imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1) -> Plan:
-        """Plan supervised learning on the samples, by the epochs, minibatches and learning rate of `spec`."""
+    def plan_imitation(
+        self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator, ranks: int = 1
+    ) -> Plan:
+        """Plan supervised learning on the samples, with the epochs, minibatches and learning rate of `spec`."""
         label, advice = f"policy '{self.name}', imitation", f"lower policies.{self.name}.imitate.lr ({spec.lr:g})"
         steps = [
             step
@@ -221,9 +225,9 @@ class Planner:
         )
 
     def _add_pairs(self, step: Step, samples: Sequence[Sample], part: Sequence[int], ranks: int) -> Step:
-        """Add the pairs or baselines of a loss to the step, and the passes to score them.
+        """Return the step with the pairs or baselines of its loss, and the passes to score them.
 
-        The only step of an update that compares with its start needs no scores, as no weight has changed.
+        A single step whose loss needs no reference gets no such passes, because no weights have changed yet.
         """
         if "baselines" in self.rule.loss.needs:
             part = [i for i in part if not samples[i].learned.any()]
@@ -244,48 +248,49 @@ class Planner:
         return dict(zip(part, np.split(weights, np.cumsum(sizes)[:-1]), strict=True))
 
     def _make_passes(self, samples: Sequence[Sample], part: Sequence[int]) -> list[Pass]:
-        """Return the passes over the samples with numbers `part`; samples of equal length keep that order."""
+        """Return the passes over the samples with numbers `part`; samples of equal length keep the order of `part`."""
         streams = [samples[i].stream for i in part]
-        return [_renumber(one, part) for one in plan_passes(streams, self.rule.token_budget, costs=self.costs)]
+        passes = plan_passes(streams, self.rule.token_budget, costs=self.costs)
+        return [_renumber(forward_pass, part) for forward_pass in passes]
 
-    def scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
-        """Return each rank's forward passes to score these streams without learning."""
+    def plan_scoring(self, streams: Sequence[Stream], ranks: int) -> Shares:
+        """Plan each rank's forward passes to score these streams without learning."""
         return self._distribute(plan_passes(streams, self.rule.token_budget, costs=self.costs), ranks)
 
     def _distribute(self, work: Iterable[Pass], ranks: int) -> Shares:
-        """Distribute passes over ranks, under ZeRO-3 without shared prefixes."""
-        if ranks > 1 and self.rule.zero_stage == 3:  # a prefix is a call of its own, and there all ranks call together
-            work = [_expand_prefix(one) for one in work]
+        """Distribute passes over ranks. Under ZeRO-3 they have no shared prefixes."""
+        if ranks > 1 and self.rule.zero_stage == 3:  # all ranks call the model together, and a prefix is an extra call
+            work = [_expand_prefix(forward_pass) for forward_pass in work]
         return distribute_passes(list(work), ranks)
 
 
-def _renumber(one: Pass, numbers: Sequence[int]) -> Pass:
+def _renumber(forward_pass: Pass, numbers: Sequence[int]) -> Pass:
     """Return the pass with stream i renumbered to `numbers[i]`."""
-    rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in one.rows)
-    return Pass(tuple(rows), one.prefix)
+    rows = (Row(tuple(numbers[i] for i in row.streams), row.size) for row in forward_pass.rows)
+    return Pass(tuple(rows), forward_pass.prefix)
 
 
-def _expand_prefix(one: Pass) -> Pass:
-    """Return the pass without a shared prefix: every row computes it."""
-    return Pass(tuple(Row(row.streams, row.size + one.prefix) for row in one.rows), 0)
+def _expand_prefix(forward_pass: Pass) -> Pass:
+    """Return the pass without a shared prefix, so that every row computes it."""
+    return Pass(tuple(Row(row.streams, row.size + forward_pass.prefix) for row in forward_pass.rows), 0)
 
 
 def distribute_passes(work: list[Pass], ranks: int) -> Shares:
-    """Distribute passes over ranks, so that all have the same number and similar work; returns each rank's passes.
+    """Return each rank's passes, so that all ranks have the same number of passes and similar work.
 
-    A single rank gets all of them in order. For more ranks, the longest passes of several rows are split in two until
-    the number is divisible; then idle passes are added. Changes `work`.
+    A single rank gets all of them in order. For more ranks, the longest passes with several rows are split in two until
+    the number of passes is a multiple of `ranks` or none can be split; then idle passes are added. Changes `work`.
     """
-    while len(work) % ranks and any(len(one.rows) > 1 for one in work):
-        index = max((k for k, one in enumerate(work) if len(one.rows) > 1), key=lambda k: work[k].tokens)
+    while len(work) % ranks and (splittable := [k for k, each in enumerate(work) if len(each.rows) > 1]):
+        index = max(splittable, key=lambda k: work[k].tokens)
         rows, prefix = work[index].rows, work[index].prefix
         half = (len(rows) + 1) // 2
         work[index : index + 1] = [Pass(rows[:half], prefix), Pass(rows[half:], prefix)]
     work += [IDLE] * (-len(work) % ranks)
     shares: list[list[int]] = [[] for _ in range(ranks)]
     for index in sorted(range(len(work)), key=lambda k: -work[k].tokens):
-        open_ = [share for share in shares if len(share) < len(work) // ranks]
-        min(open_, key=lambda share: sum(work[k].tokens for k in share)).append(index)
+        incomplete = [share for share in shares if len(share) < len(work) // ranks]
+        min(incomplete, key=lambda share: sum(work[k].tokens for k in share)).append(index)
     return tuple(tuple(work[index] for index in sorted(share)) for share in shares)
 
 
@@ -293,14 +298,14 @@ _IMITATION_WARMUP = 10
 
 
 def compute_warmup(steps: int, warmup: int) -> float:
-    """Return the factor of the learning rate after `steps` steps, which rises linearly to 1 over `warmup` steps."""
+    """Return the learning rate's factor after `steps` steps; it rises linearly to 1 over `warmup` steps."""
     return min(1.0, (steps + 1) / (warmup + 1))
 
 
 def _draw_minibatches(
     units: Sequence[list[int]], demonstrations: Sequence[int], epochs: int, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, list[int], list[int]]]:
-    """Yield each step's label, samples (of random units) and random demonstrations; either list may be empty."""
+    """Yield each step's label, sample numbers (of random units) and random demonstrations; either may be empty."""
     for epoch in range(1, epochs + 1):
         parts = _split_randomly(units, count, rng)
         for number, (part, part_demonstrations) in enumerate(

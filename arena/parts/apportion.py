@@ -1,10 +1,10 @@
-"""Apportionment of a whole number to shares."""
+"""Apportionment of a whole number in proportion to shares."""
 
 from collections.abc import Sequence
 
 
 def apportion(count: int, shares: Sequence[float]) -> list[int]:
-    """Return how many of `count` each share gets, by largest remainder (Hamilton's method); ties go to the earlier."""
+    """Split `count` in proportion to shares by largest remainders (Hamilton's method). Ties go to earlier shares."""
     quotas = [count * share / sum(shares) for share in shares]
     counts = [int(quota) for quota in quotas]
     by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - quotas[i])

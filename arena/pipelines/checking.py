@@ -19,9 +19,9 @@ _AUTO = {"threads": 1, "precision": "fp32"}
 async def check_recipe(
     recipe: Recipe, announce: Callable[[str], None], note: Callable[[str], None] = lambda text: None
 ) -> None:
-    """Check an experiment, or all stages of a pipeline as far as possible before any runs, as `preflight` does.
+    """Check an experiment, or what is known of a pipeline's stages before any of them runs, as `preflight` does.
 
-    `note` gets the notes for the user, with the stage's name.
+    `note` receives notes for the user, with the stage's name.
     """
     if isinstance(recipe, Experiment):
         for text in (await preflight(recipe, announce)).notes:

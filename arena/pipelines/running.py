@@ -11,7 +11,7 @@ from arena.config.experiment import Experiment
 from arena.config.pipeline import Pipeline, StageSpec, read_pipeline
 from arena.config.saved_config import experiment_to_plain, load_experiment, load_pipeline_settings, with_overrides
 from arena.config.sources import Layer, text_layer
-from arena.config.staging import Earlier, PlannedStage, add_stage_name, compose_stage, plan
+from arena.config.staging import EarlierStages, PlannedStage, add_stage_name, compose_stage, plan
 from arena.doctor import describe_environment
 from arena.errors import ConfigError, Interrupted, StoreError
 from arena.launch import check_alone, choose_fresh_folder, point_latest, resume_run, start_checked, with_command
@@ -109,7 +109,7 @@ class _PipelineRun:
 
         Raises StoreError if the results of an ended stage are not as they were written.
         """
-        earlier = Earlier()
+        earlier = EarlierStages()
         ended = [read_stage_end(self._get_folder(stage)) for stage in self.planned]
         for stage, done in zip(self.planned, ended, strict=True):
             if done is None:
@@ -117,7 +117,7 @@ class _PipelineRun:
             weights = {policy: str(folder) for policy, folder in done.weights.items()}
             earlier = earlier.plus(stage.spec.name, self._get_folder(stage), weights)
 
-    async def _run_stage(self, planned: PlannedStage, earlier: Earlier, layers: Sequence[Layer]) -> StageEnd:
+    async def _run_stage(self, planned: PlannedStage, earlier: EarlierStages, layers: Sequence[Layer]) -> StageEnd:
         """Run a stage to its end from the results of the earlier ones, and seal its own."""
         spec, place = planned.spec, self._get_folder(planned)
         for folder in earlier.folders.values():

@@ -1,4 +1,4 @@
-"""Outcomes of a run's matches, read from its log, as examples for a reward model."""
+"""Training examples of a reward model from a run's log: conversations with their outcomes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PAYOFF, CREDITED = "payoff", "credited"
 def read_outcomes(
     log: Path, policy: str, outcome: str, scope: Literal["deal", "game"], max_count: int, model: Path
 ) -> list[Outcome]:
-    """Return the conversations of a policy in a run's log with their outcomes, at most `max_count`, the newest first.
+    """Return up to `max_count` conversations of a policy with their outcomes from a run's log, newest first.
 
-    `outcome` is `payoff`, `credited` (all rewards as credit weighed them, those of judges included) or the name of a
-    game's reward. A conversation is the last stream of a seat in a match. Raises ConfigError if nothing has that
-    outcome, or if the reward model in the folder `model` does not read the policy's tokens.
+    `outcome` is `payoff`, `credited` (the sum of all weighted rewards, including judges'), or the name of a game's
+    reward. A conversation is the last stream of a seat in a match. Raises ConfigError if no trajectory has that
+    outcome, or if the reward model in the folder `model` has other token ids than the policy.
     """
     reader = RunReader(log)
     check_newest(reader.path)
     found, seen = list[Outcome](), set[str]()
-    for one, credit in _read_trajectories(reader, policy, seen):
+    for one, credit in _read_trajectories(reader, policy):
         worth = _compute_worth(one, outcome, credit)
         if worth is not None and one.streams:
             group = (one.game, one.seed, one.seat) if scope == "deal" else (one.game, one.seat)
@@ -49,10 +49,11 @@ def read_outcomes(
     return found
 
 
-def _read_trajectories(
-    reader: RunReader, policy: str, seen: set[str]
-) -> Iterator[tuple[Trajectory, dict[tuple[str, int], float]]]:
-    """Yield the policy's trajectories, newest iteration first, with their iteration's credited rewards by turn."""
+def _read_trajectories(reader: RunReader, policy: str) -> Iterator[tuple[Trajectory, dict[tuple[str, int], float]]]:
+    """Yield the policy's trajectories, newest iteration first, each with its iteration's rewards by (match, turn).
+
+    These are the weighted sums from credit assignment. Raises ConfigError if the log has no such policy.
+    """
     met = set[str]()
     for k in reversed(reader.iterations()):
         credit = {(row.match, row.turn): row.reward for row in reader.credit(k)}
@@ -69,7 +70,7 @@ def _read_trajectories(
 
 
 def _compute_worth(one: Trajectory, outcome: str, credit: dict[tuple[str, int], float]) -> float | None:
-    """Return a trajectory's outcome; None if it has none of that name."""
+    """Return a trajectory's outcome: its payoff, or the sum of the rewards of that name. None if it has none."""
     if outcome == PAYOFF:
         return one.payoff
     if outcome == CREDITED:
@@ -80,7 +81,7 @@ def _compute_worth(one: Trajectory, outcome: str, credit: dict[tuple[str, int], 
 
 
 def _check_tokens(reader: RunReader, policy: str, model: Path) -> None:
-    """Raise ConfigError unless the reward model reads the policy's streams as the policy did."""
+    """Raise ConfigError unless the reward model has the policy's token ids, and so can read its streams."""
     try:
         folder = resolve(reader.environment()["experiment"]["policies"][policy]["model"])
         check_readable(model, folder)

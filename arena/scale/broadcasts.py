@@ -70,7 +70,7 @@ class Broadcasts:
 
         async def prepare(place: EngineSlot) -> ExpectedWeights:
             await place.wait_idle()
-            own = incoming._replace(folder=await place.local(incoming.folder))
+            own = incoming._replace(folder=await place.send_folder(incoming.folder))
             ready: ExpectedWeights = await place.ask("prepare", policy, own, label=f"preparing for {policy}")
             return ready
 

@@ -46,7 +46,7 @@ class IncomingWeights(NamedTuple):
     folder: Path
     """Folder of a model of the same form; for an adapter, of its base."""
     learned: Layout
-    """Weights that are received: the others are the folder's."""
+    """Layout of the received weights; all others come from the folder."""
     scale: float | None = None
     """Scale of an adapter; None for a full model."""
     base_name: str = ""
@@ -108,7 +108,7 @@ class EngineHost:
         return ray.get_runtime_context().get_node_id(), os.getpid()
 
     async def whereabouts(self) -> Location:
-        """Return where this process runs."""
+        """Return the node, address and GPU of this process."""
         import ray
 
         node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()

@@ -99,12 +99,12 @@ class EngineSlot:
                     with suppress(WeightsGone):  # then it is no longer due
                         await self.fetch(policy, shipment, self)
                 else:
-                    weights = replace(shipment.weights, folder=await self.local(shipment.weights.folder))
+                    weights = replace(shipment.weights, folder=await self.send_folder(shipment.weights.folder))
                     await self.ask("publish", policy, shipment.version, weights, label=f"publish of {policy}")
                     self.served[policy] = shipment
 
-    async def local(self, folder: Path) -> Path:
-        """Return the path, on the engine's node, of a model folder of the driver. Raises WorkerDied."""
+    async def send_folder(self, folder: Path) -> Path:
+        """Send the driver's model folder to the engine's node if needed. Returns its path there. Raises WorkerDied."""
         assert self.worker is not None and self.whereabouts is not None
         try:
             return await self.send(self.whereabouts.node, folder)

@@ -59,7 +59,7 @@ class Form(NamedTuple):
     weights: Layout
     """Layout of all weights of a full model, or of the matrices of an adapter."""
     learned: Layout
-    """Weights that are trained: the others are the folder's."""
+    """Layout of the trained weights; all others come from the folder."""
     scale: float | None
     """Scale of an adapter; None for a full model."""
     settings: dict[str, bytes]

@@ -1,7 +1,7 @@
 """Group of DeepSpeed ranks, which are started, called and killed together.
 
 A collective operation cannot finish without all ranks. So the first failure ends the group, and the run starts a new
-one from the last checkpoint.
+group from the last checkpoint.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from arena.scale.shipping import FolderSender
 from arena.scale.worker import WorkerDied
 
 GRACE = 3.0
-"""Seconds to wait, after a rank's failure, for Ray's report of another rank's death, which would be the cause."""
+"""Seconds to wait after a rank's failure for Ray to report another rank's death, which would be the cause."""
 
 
 class Ranks:
@@ -37,14 +37,14 @@ class Ranks:
     async def start(
         cls, options: Sequence[Mapping[str, Any]], timeout: float = 600.0, start_timeout: float = 120.0
     ) -> Self:
-        """Start a rank for each of these options of Ray's actors, form the process group, and return the group.
+        """Start one rank per item of `options` (Ray actor options), form the process group, and return it.
 
-        `timeout`, in seconds, is the maximum time that a rank waits for others in a collective operation. Raises
+        `timeout` is the maximum number of seconds that a rank waits for others in a collective operation. Raises
         RanksLost if a rank has not started after `start_timeout` seconds.
         """
         import ray
 
-        for method in Rank.ping, Rank.meet:  # they are answered during an update, too
+        for method in Rank.ping, Rank.meet:  # must be answered during an update, too
             ray.method(concurrency_group="signs")(method)
         made = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [made.options(max_restarts=0, **given).remote() for given in options]
@@ -71,32 +71,36 @@ class Ranks:
     async def ask(self, label: str, method: str, *given: Any) -> list[Any]:
         """Call a method of every rank and return the results in rank order. `label` names the call in messages.
 
-        GateError and DivergedError are raised if all ranks raise them. Any other error kills the group. Raises
-        RanksLost if a rank died or hangs, or if the group has ended.
+        Raises GateError or DivergedError if every rank raises one of them; the group continues. Any other error kills
+        the group. Raises RanksLost if a rank died or hangs, or if the group has ended.
         """
         return await self.ask_each(label, method, [given] * len(self.actors))
 
     async def ask_each(
         self, label: str, method: str, arguments: Sequence[tuple[Any, ...]], first_timeout: float | None = None
     ) -> list[Any]:
-        """Do `ask` with separate arguments per rank. `first_timeout` limits the seconds until the first result."""
+        """Call a method of every rank as `ask` does, with separate arguments per rank.
+
+        `first_timeout` is the maximum number of seconds until the first result; None waits for ever.
+        """
         with self._asking:
             if self.lost:
                 raise self.lost
             calls = [getattr(actor, method).remote(*own) for actor, own in zip(self.actors, arguments, strict=True)]
         answers = [asyncio.ensure_future(_await_call(call)) for call in calls]
         try:
-            return await self._results(answers, label, first_timeout)
+            return await self._collect_results(answers, label, first_timeout)
         finally:
             for answer in answers:
                 answer.cancel()
 
-    async def _results(
+    async def _collect_results(
         self, answers: Sequence[asyncio.Future[Any]], label: str, first_timeout: float | None
     ) -> list[Any]:
-        """Return all results in rank order. A rank hangs if it does not finish within `timeout` seconds of the first.
+        """Wait for all calls and return their results in rank order.
 
-        On failure, the group is killed and the cause raised, except for errors on which all ranks agree.
+        A rank hangs if it does not finish within `timeout` seconds after the first one. A failure is raised and kills
+        the group, except that the group survives if all ranks raise GateError or DivergedError.
         """
         _, waiting = await asyncio.wait(answers, timeout=first_timeout, return_when=asyncio.FIRST_COMPLETED)
         if waiting:
@@ -115,7 +119,7 @@ class Ranks:
         raise error
 
     def _find_cause(self, errors: Mapping[int, BaseException], label: str) -> BaseException:
-        """Return the cause of a failure: first a rank's death, then a rank's own error, then silent ranks."""
+        """Return the most likely cause of a failure: a rank's death, else a rank's own error, else silent ranks."""
         from ray.exceptions import RayError
 
         for rank, error in errors.items():
@@ -131,8 +135,8 @@ class Ranks:
         rank, error = next(iter(errors.items()))
         return RanksLost(f"{label}: rank {rank} of {len(self)} lost the others ({_first_line(error)})")
 
-    async def local(self, label: str, folder: Path) -> list[Path]:
-        """Return each rank's path of a model folder of the driver, which is sent to nodes that lack it."""
+    async def send_folder(self, label: str, folder: Path) -> list[Path]:
+        """Send the driver's model folder to all nodes that lack it. Returns its path on each rank's node."""
         try:
             nodes = {place.node: await self._shipping.send(place.node, folder) for place in self.places}
         except WorkerDied as error:
@@ -142,7 +146,7 @@ class Ranks:
         return [nodes[place.node] for place in self.places]
 
     async def meet(self, address: str) -> int:
-        """Return the port on this address at which rank 0 meets engines. Answers during an update, too."""
+        """Return the port of this address at which rank 0 connects with engines. Answers during an update, too."""
         from ray.exceptions import RayError
 
         if self.lost:
@@ -153,7 +157,7 @@ class Ranks:
             raise RanksLost(f"meeting engines: rank 0 died ({_first_line(error)})") from None
 
     def kill(self) -> None:
-        """Kill all ranks at once, even stopped processes. Later calls raise RanksLost."""
+        """Kill all ranks at once, even suspended processes. Later calls raise RanksLost."""
         import ray
 
         self.lost = self.lost or RanksLost("the ranks have been ended")
@@ -162,12 +166,12 @@ class Ranks:
                 ray.kill(actor)
         here = ray.get_runtime_context().get_node_id() if ray.is_initialized() else None
         for place in self.places:
-            if place.node == here and _is_rank(place.pid):  # a stopped process does not react to Ray
+            if place.node == here and _is_rank(place.pid):  # a suspended process does not react to Ray
                 with suppress(ProcessLookupError):
                     os.kill(place.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """Kill all ranks, without blocking the event loop. No call may follow."""
+        """Kill all ranks without blocking the event loop. No other call may follow."""
         await asyncio.to_thread(self.kill)
 
 
@@ -187,14 +191,14 @@ def _errors(answers: Sequence[asyncio.Future[Any]]) -> dict[int, BaseException]:
 
 
 def _is_collective_error(error: BaseException) -> bool:
-    """Return True for an error of a collective operation, caused by another rank's absence."""
+    """Return True for an error of a collective operation, which follows from another rank's failure."""
     from torch.distributed import DistError
 
     return isinstance(error, DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 def _is_rank(pid: int) -> bool:
-    """Return True if the process with this id is still a rank. Process ids are reused."""
+    """Return True if the process with this id is still a rank. The system reuses process ids."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::Rank")
     except OSError:

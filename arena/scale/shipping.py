@@ -1,7 +1,7 @@
-"""Model folders for nodes that do not see the driver's files: found there by their hashes, or sent in buckets.
+"""Transfer of model folders to nodes that do not see the driver's files, without a shared file system.
 
-No shared file system is needed. The first process of a node that needs a folder has it sent, by Ray tasks on that node;
-the driver reads one bucket at a time.
+A node that already has the same folder, by its files' hashes, uses it. Otherwise Ray tasks on the node store the files
+bucket by bucket; the driver reads one bucket at a time.
 """
 
 import asyncio
@@ -28,13 +28,14 @@ from arena.scale.layout import FILE_BUCKET
 from arena.scale.worker import WorkerDied
 
 KEPT_SECONDS = 7 * 24 * 3600.0
-"""Time after its last use in which a node keeps a folder that was sent to it."""
+"""Seconds for which a node keeps a received folder after its last use."""
 _NOT_SENT = (MANIFEST, "optimizer.safetensors")
-"""Files that are not sent: the time of creation, and optimiser moments, which ranks receive in parts."""
+"""Files that are not sent: the manifest with its time of creation, and optimiser moments, which ranks receive in parts.
+"""
 
 
-class File(NamedTuple):
-    """File of a model folder."""
+class FileInfo(NamedTuple):
+    """Name, size in bytes and hash of a file in a model folder. Nodes compare them instead of contents."""
 
     name: str
     size: int
@@ -42,11 +43,11 @@ class File(NamedTuple):
     """SHA-256 in hexadecimal."""
 
 
-class Folder(NamedTuple):
-    """Model folder of the driver: its path, and the files by which other nodes identify it."""
+class FolderInfo(NamedTuple):
+    """Model folder of the driver: its path, and its files, by which other nodes recognise a copy."""
 
     path: Path
-    files: tuple[File, ...]
+    files: tuple[FileInfo, ...]
 
     @property
     def key(self) -> str:
@@ -62,9 +63,9 @@ class FolderSender:
         """Lock by event loop and node. Folders are sent to a node one at a time, so that its processes share them."""
 
     async def send(self, node: str, path: Path) -> Path:
-        """Return the path, on a node with this Ray id, of a folder like the driver's `path`; send what is not there.
+        """Send the driver's folder `path` to the node with this Ray id if necessary. Returns its path on that node.
 
-        An adapter's base goes along. Raises WorkerDied if the node is gone, and EngineError if it cannot store files.
+        An adapter's base is sent, too. Raises WorkerDied if the node is gone, and EngineError if it cannot store files.
         """
         import ray
 
@@ -92,7 +93,7 @@ class FolderSender:
 
 
 async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
-    """Run a function as a Ray task on a node and return its result, or raise its exception. Raises WorkerDied."""
+    """Run a function as a Ray task on a node and return its result. Raises its exception, or WorkerDied."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -105,17 +106,17 @@ async def _run_on_node(node: str, work: Any, *given: Any) -> Any:
         raise WorkerDied(f"node {node[:8]} does not answer ({type(error).__name__})") from None
 
 
-def describe_folder(path: Path) -> Folder:
-    """Return a model folder's files with their hashes, without an optimiser's."""
+def describe_folder(path: Path) -> FolderInfo:
+    """Return a model folder's description: the files that are sent, with their hashes."""
     names = sorted(file.name for file in path.iterdir() if file.is_file() and file.name not in _NOT_SENT)
     stats = [(name, (path / name).stat()) for name in names]
     return _hash_files(path, tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
 
 
 @lru_cache(maxsize=256)
-def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> Folder:
-    """Return the folder; hashes are computed again if a size or time of change differs."""
-    return Folder(path, tuple(File(name, size, hash_file(path / name)) for name, size, _ in stats))
+def _hash_files(path: Path, stats: tuple[tuple[str, int, int], ...]) -> FolderInfo:
+    """Return the folder with hashes. Cached until a file's size or modification time changes."""
+    return FolderInfo(path, tuple(FileInfo(name, size, hash_file(path / name)) for name, size, _ in stats))
 
 
 def _read(path: Path, at: int) -> np.ndarray:
@@ -127,10 +128,10 @@ def _read(path: Path, at: int) -> np.ndarray:
 # -- on the other node ---------------------------------------------------------------------------------------
 
 
-def find_folder(folder: Folder) -> Path | None:
-    """Return where a node has the folder, or None.
+def find_folder(folder: FolderInfo) -> Path | None:
+    """Return the path of the same folder on this node, or None if the node lacks it.
 
-    It may be at the driver's path, among the built-in models, or what was sent before.
+    Looks at the driver's path, among the built-in models, and among the folders received before.
     """
     sent = _sent_root() / folder.key
     for path in (folder.path, home() / "models" / folder.path.name, sent):
@@ -145,7 +146,7 @@ def find_folder(folder: Folder) -> Path | None:
 
 
 def store_part(arriving: str, name: str, at: int, data: np.ndarray) -> None:
-    """Store a part of a file that is sent, from the byte `at` on, in a folder of this name."""
+    """Write a part of a received file at the byte offset `at`. `arriving` is the name of the unfinished folder."""
     with _convert_errors():
         if at == 0:
             _discard_old()
@@ -155,14 +156,14 @@ def store_part(arriving: str, name: str, at: int, data: np.ndarray) -> None:
             file.write(data.data)
 
 
-def complete_folder(folder: Folder, arriving: str) -> Path:
-    """Check the hashes of the files in `arriving`, and return the path of the folder that they become."""
+def complete_folder(folder: FolderInfo, arriving: str) -> Path:
+    """Check the hashes of the files in `arriving`, rename it to the folder's final path, and return that path."""
     path = _sent_root() / folder.key
     with _convert_errors():
         for file in folder.files:
             if hash_file(_sent_root() / arriving / file.name) != file.hash:
                 raise EngineError(f"scale: {folder.path / file.name} has changed while it was sent: start again")
-        if find_folder(folder) == path:  # another run was faster
+        if find_folder(folder) == path:  # another run sent it meanwhile
             shutil.rmtree(_sent_root() / arriving)
             return path
         shutil.rmtree(path, ignore_errors=True)
@@ -171,7 +172,7 @@ def complete_folder(folder: Folder, arriving: str) -> Path:
 
 
 def rebase_adapter(adapter: Path, base: Path) -> Path:
-    """Return a copy of an adapter's folder on this node that names `base`, which is a folder on this node."""
+    """Copy an adapter's folder on this node, with `base` as its base's path. Returns the copy's path."""
     path = adapter.with_name(f"{adapter.name}-on-{hash_of(str(base).encode()).hexdigest()[:8]}")
     if adapter.parent != _sent_root():
         path = _sent_root() / path.name

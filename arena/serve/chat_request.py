@@ -14,9 +14,10 @@ Stop = Annotated[str, Field(max_length=256)]
 
 
 class ChatRequest(BaseModel):
-    """Request for a chat completion. Fields that are not declared here are ignored, except for those of `NEUTRAL`.
+    """Request for a chat completion.
 
-    The service refuses these unless they have a value that is listed there.
+    Undeclared fields are ignored, except that the service refuses a field of `NEUTRAL` with any other value than those
+    listed there.
     """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
@@ -36,7 +37,7 @@ class ChatRequest(BaseModel):
 
     @property
     def stops(self) -> list[str]:
-        """Non-empty stop texts, which end a reply and are left out of it."""
+        """Stop texts, without empty ones. They end a reply and are not part of it."""
         given = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return [text for text in given if text]
 
@@ -60,7 +61,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
     "top_logprobs": (None, 0),
 }
-"""Unsupported parameters, with the values that have no effect and are accepted."""
+"""Unsupported parameters, each with the values that have no effect and are therefore accepted."""
 
 
 async def read_body(http: HttpRequest, max_bytes: int) -> ChatRequest:

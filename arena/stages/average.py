@@ -30,12 +30,12 @@ Shares = Annotated[list[Annotated[float, Field(gt=0)]], Field(min_length=2, max_
 
 @dataclass(frozen=True, kw_only=True)
 class AverageLoop:
-    """Merging of models as a stage of a pipeline."""
+    """Pipeline stage that merges models into one: the weighted mean of their weights."""
 
     policy: str
     models: Sequence[str]
     shares: Sequence[float]
-    """Positive weight of each model; their sum is 1."""
+    """Weights of the models in the mean, positive; they sum to 1."""
 
     async def run(self, folder: Path, watcher: Watcher) -> None:
         """Write the averaged model as the folder's only checkpoint. Raises ConfigError if the models do not match."""
@@ -51,22 +51,24 @@ class AverageLoop:
         return {self.policy: checkpoints.folder_of(folder, 1) / "policies" / self.policy}
 
     def _fill(self, checkpoint: Path) -> None:
+        """Write the averaged model into a checkpoint's folder. Raises ConfigError if a model is an adapter."""
         from safetensors.torch import save_file
 
         from agents.weights import resolve
 
         folders = [resolve(model) for model in self.models]
         if adapters := [folder for folder in folders if is_adapter(folder)]:
-            raise ConfigError(f"{adapters[0]} is an adapter: a mean of its factors is no mean of what they change")
+            raise ConfigError(f"{adapters[0]} is an adapter: only full weights can be averaged")
         place = checkpoint / "policies" / self.policy
         shutil.copytree(folders[0], place, ignore=shutil.ignore_patterns("*.safetensors", "*.safetensors.index.json"))
         save_file(average_weights(folders, self.shares), place / "model.safetensors", metadata={"format": "pt"})
 
 
 def average_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[str, torch.Tensor]:
-    """Return the weighted mean of each tensor of some models, summed in float32, in its own type.
+    """Return the weighted mean of the models' tensors by name.
 
-    Raises ConfigError if the models differ in a tensor's name or shape.
+    Sums are in float32; each result has the dtype of the first model's tensor. Raises ConfigError if the models differ
+    in a tensor's name or shape.
     """
     import torch
     from safetensors.torch import load_file
@@ -79,7 +81,7 @@ def average_weights(folders: Sequence[Path], shares: Sequence[float]) -> dict[st
             total = {name: torch.zeros_like(tensor, dtype=torch.float32) for name, tensor in tensors.items()}
             types = {name: tensor.dtype for name, tensor in tensors.items()}
         if {name: tensor.shape for name, tensor in tensors.items()} != {name: t.shape for name, t in total.items()}:
-            raise ConfigError(f"{folder} has other tensors than {folders[0]}: only models of one shape have a mean")
+            raise ConfigError(f"{folder} and {folders[0]} differ in a tensor's name or shape: they cannot be averaged")
         for name, tensor in tensors.items():
             total[name] += share * tensor.float()
     return {name: tensor.to(types[name]) for name, tensor in total.items()}

@@ -53,7 +53,7 @@ LIBRARIES = {
     ),
     "verifiers": ("games.adapters.verifiers:Verifiers", "env", "games.adapters.verifiers:parse_name"),
     "miniwob": ("games.adapters.miniwob:MiniWob", "env", "games.adapters.miniwob:find_task"),
-    "tau2": ("games.adapters.tau2:Tau2", "domain", "games.adapters.tau2:find_domain"),
+    "tau2": ("games.adapters.tau2:Tau2", "domain", "games.adapters.tau2:check_domain"),
     "overcooked": ("games.adapters.overcooked:Overcooked", "env", "games.adapters.overcooked:find_kitchen"),
 }
 

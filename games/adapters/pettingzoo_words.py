@@ -1,4 +1,4 @@
-"""Wording of PettingZoo's classic environments: acts, observations and a line of rules."""
+"""Texts for PettingZoo's environments: acts, observations and a line of rules."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _read_nothing(env: Any, seat: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Words:
-    """Wording of one environment. The functions' `env` argument is the unwrapped environment."""
+class Wording:
+    """Texts for one environment: how to write its acts and observations. `env` is the unwrapped environment."""
 
     word: Callable[[Any, str, int], str] = _format_number
     """`word(env, seat, action)` returns the act's text."""
@@ -29,10 +29,12 @@ class Words:
     open: bool = False
     """Whether all seats may see every act."""
     perfect: bool = False
+    """Whether all seats see the whole state."""
     rules: str = ""
+    """Line about how to play, for the rules."""
 
 
-NUMBERS = Words()
+NUMBERS = Wording()
 
 
 def _format_by_name(*names: str) -> Callable[[Any, str, int], str]:
@@ -58,7 +60,7 @@ def _format_point(env: Any, seat: str, action: int) -> str:
     return f"{'ABCDEFGHJKLMNOPQRST'[column]}{size - row}"
 
 
-def _go(env: Any, seat: str) -> dict[str, Any]:
+def _read_go(env: Any, seat: str) -> dict[str, Any]:
     rows = ["".join(".XO"[stone] for stone in row) for row in env._go.board.tolist()]
     return {"stones": "X" if env.possible_agents[0] == seat else "O", "board": "\n".join(rows)}
 
@@ -89,25 +91,25 @@ def _read_hanabi(env: Any, seat: str) -> dict[str, Any]:
     return {"seen": env.hanabi_env.game_state.observation_string(env.possible_agents.index(seat))}
 
 
-LIMIT = _format_by_name("CALL", "RAISE", "FOLD", "CHECK")
+_format_limit_act = _format_by_name("CALL", "RAISE", "FOLD", "CHECK")
 WORDS = {
-    "tictactoe_v3": Words(
+    "tictactoe_v3": Wording(
         open=True, perfect=True, rules="Squares 0 to 8, row by row; three in a row win. 1: yours, 2: the other's."
     ),
-    "connect_four_v3": Words(
+    "connect_four_v3": Wording(
         open=True, perfect=True, rules="Columns 0 to 6; four in a row win. 1: your pieces, 2: the other's."
     ),
-    "chess_v6": Words(_format_uci, _read_chess, True, True, "Moves as e2e4; draws are claimed."),
-    "go_v5": Words(_format_point, _go, True, True, "X is black; write a point or PASS."),
-    "hanabi_v5": Words(_format_hanabi_act, _read_hanabi, True),
-    "rps_v2": Words(_format_gesture, _read_last_gesture, rules="Both choose before either choice is shown."),
-    "leduc_holdem_v4": Words(LIMIT, _read_cards, True),
-    "texas_holdem_v4": Words(LIMIT, _read_cards, True),
-    "texas_holdem_no_limit_v6": Words(
+    "chess_v6": Wording(_format_uci, _read_chess, True, True, "Moves as e2e4; draws are claimed."),
+    "go_v5": Wording(_format_point, _read_go, True, True, "X is black; write a point or PASS."),
+    "hanabi_v5": Wording(_format_hanabi_act, _read_hanabi, True),
+    "rps_v2": Wording(_format_gesture, _read_last_gesture, rules="Both choose before either choice is shown."),
+    "leduc_holdem_v4": Wording(_format_limit_act, _read_cards, True),
+    "texas_holdem_v4": Wording(_format_limit_act, _read_cards, True),
+    "texas_holdem_no_limit_v6": Wording(
         _format_by_name("FOLD", "CHECK_CALL", "RAISE_HALF_POT", "RAISE_POT", "ALL_IN"), _read_cards, True
     ),
     **{
-        name: Words(
+        name: Wording(
             mpe2_words.word, mpe2_words.make_look(layout), rules=f"{rules} All act at once. Places are relative."
         )
         for name, (layout, rules) in mpe2_words.LAYOUTS.items()

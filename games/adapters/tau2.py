@@ -36,8 +36,8 @@ _LOADED: dict[tuple[int, str, str], tuple[Child, dict[str, Any]]] = {}
 _STARTING = threading.Lock()
 
 
-def find_domain(name: str) -> str:
-    """Return the domain of this name. Raises ValueError, in one line, if there is none, or no Python with tau2."""
+def check_domain(name: str) -> str:
+    """Return the name. Raises ValueError if it is no domain of tau2, or if tau2 is not installed."""
     choice("tau2's domain", name, *DOMAINS)
     python = os.environ.get(PYTHON)
     if python and not Path(python).is_file():
@@ -54,7 +54,10 @@ def find_domain(name: str) -> str:
 
 
 def start_process(domain: str) -> tuple[Child, dict[str, Any]]:
-    """Return the process of a domain, shared by its matches, and its policy, tools and splits. Raises ChildError."""
+    """Return the child process of a domain, and the domain's policy, tools and splits.
+
+    The matches of a domain share the process, which is started if necessary. Raises ChildError if it fails.
+    """
     python = os.environ.get(PYTHON) or sys.executable
     key = os.getpid(), python, domain
     with _STARTING:
@@ -89,7 +92,7 @@ class Tau2(ForeignGame):
     def __init__(
         self, domain: str, *, split: Literal["train", "test", "base"] = "train", max_turns: int = 100, **options: Any
     ) -> None:
-        self.domain, self.split = find_domain(domain), choice("split", split, "train", "test", "base")
+        self.domain, self.split = check_domain(domain), choice("split", split, "train", "test", "base")
         self.max_turns = whole_number("max_turns", max_turns, least=1, most=1000)
         if unknown := options.keys() - {*SHARED}:
             raise ValueError(f"tau2:{domain} has no option '{min(unknown)}'")
@@ -100,7 +103,7 @@ class Tau2(ForeignGame):
             raise ValueError(f"tau2:{domain} cannot be loaded: {error}") from None
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Prepare the task that `rng` draws; the agent has greeted, and the customer is to speak."""
+        """Draw a task and start its rollout. The agent's greeting is already sent; the customer speaks next."""
         self.close()
         child, self._domain = start_process(self.domain)
         self.task = str(rng.choice(self._domain["splits"][self.split]))
@@ -138,7 +141,7 @@ class Tau2(ForeignGame):
         return False
 
     def play(self, seat: str, act: str) -> str:
-        """Say something or call tools. Raises IllegalAct for an empty act, or calls that cannot be read."""
+        """Send a message or call tools. Raises IllegalAct for an empty act or malformed calls."""
         text = sanitise(act.encode("utf-8", "replace").decode("utf-8"))
         if not text.strip():
             raise IllegalAct("write a message or calls")
@@ -171,7 +174,7 @@ class Tau2(ForeignGame):
         return None if self.env is None else self.env.replay()
 
     def close(self) -> None:
-        """Let the process forget the rollout."""
+        """Delete the rollout in the child process."""
         if self.env is not None:
             self.env.drop()
 
@@ -187,18 +190,18 @@ class Tau2(ForeignGame):
             self.done += due is not None and due["name"] == call["name"] and due["by"] == WHO[seat]
 
     def _finish(self, answer: Mapping[str, Any]) -> None:
-        """Pay the agent and end the match if the answer is a score."""
+        """If the answer contains the final score, pay the agent and end the match."""
         if answer.get("done"):
             self.reward, self.parts = float(answer["reward"]), dict(answer["parts"])
             self.pay(AGENT, REWARD, self.reward)
             self.end("turns" if self.turns + 1 >= self.max_turns else "over", "The match is over.")
 
 
-class Script:
-    """Player by tau2's own data: at the agent's seat its solution, at the customer's its scenario.
+class TaskPlayer:
+    """Scripted player for either seat, from the task's data in tau2: its solution and the customer's scenario.
 
-    The agent makes the solution's calls, asks the customer for those that are the customer's, and tells the facts. The
-    customer tells its scenario in two messages, makes its calls of the solution when they are due, and stops after
+    The agent makes the solution's calls, asks the customer for those that are the customer's, and states the facts. The
+    customer tells its scenario in two messages, makes its own calls of the solution when they are due, and stops after
     the last call, or after `PATIENCE` further messages.
     """
 
@@ -226,8 +229,8 @@ class Script:
 
 
 def _script(game: Tau2, seed: int) -> Callable[[View], str]:
-    """Return the player by tau2's data."""
-    return Script(game)
+    """Return the scripted player that follows tau2's solution and scenario."""
+    return TaskPlayer(game)
 
 
 Tau2.players = {"noop": lambda game, seed: lambda view: "Hello.", "expert": _script}

@@ -1,6 +1,6 @@
 """Plain-language texts of a negotiation, for people: the pool, the offers, the outcome.
 
-All functions are pure and get only the information that their reader may have.
+All functions are pure. Their arguments contain only what the reader of the text may know.
 """
 
 from __future__ import annotations
@@ -13,53 +13,54 @@ from games.families.bargaining import Answer, Deal
 from games.families.pools import WORTH, Triple, remainder, worth
 
 PLURAL = re.compile(r"(?<=x|z)es$|(?<=ch|sh|ss)es$|(?<=[^su])s$")
-"""Plural ending of a kind of items such as boxes, hats and glasses."""
+"""Plural ending of a kind of items, such as boxes, hats and glasses."""
 Rows = list[tuple[str, ...]]
 NOTHING = "nothing"
 
 
 class Side(NamedTuple):
-    """A negotiation with the information that one of its sides may have; `own` and `other` are values per item."""
+    """A negotiation as one of its sides knows it."""
 
     items: tuple[str, ...]
     pool: Triple
     own: Triple
-    """Worth of one item of each kind to this side."""
+    """Value of one item of each kind to this side."""
     other: Triple | None
-    """Worth of one item of each kind to the other side, or None if unknown."""
+    """Value of one item of each kind to the other side; None if unknown."""
     splits: Sequence[tuple[str, int, int]] = ()
-    """Efficient splits, if shown: this side's share, its worth, and the worth of the rest to the other side."""
+    """Efficient splits, if the game shows them: this side's share, its value, and the rest's value to the other side.
+    """
 
 
 class Limits(NamedTuple):
-    """Number of turns, chance of breakdown per counteroffer, and `talk`, whether remarks are delivered."""
+    """Options of a negotiation that limit its length and its talk."""
 
     turns: int
+    """Maximum turns of both sides together."""
     breakdown: float
+    """Probability that a counteroffer ends the talks without a deal."""
     talk: bool
+    """Whether remarks are delivered."""
 
 
 def singular(item: str) -> str:
-    """Return the name of one item of a kind: `books` gives `book`; other names stay as they are."""
+    """Return the singular of a kind of items: `books` gives `book`; names without a plural ending stay unchanged."""
     return PLURAL.sub("", item)
 
 
 def describe_share(share: Triple, items: Sequence[str], last: str = " and ") -> str:
-    """Return a share in words, such as `1 book and 2 hats`; `last` joins the last kind. Zero counts are omitted."""
+    """Return a share in words, such as `1 book and 2 hats`, without zero counts. `last` comes before the last kind."""
     parts = [f"{n} {singular(item) if n == 1 else item}" for n, item in zip(share, items, strict=True) if n]
     return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or [NOTHING])
 
 
 def describe_values(values: Triple, items: Sequence[str]) -> str:
-    """Return the worth of one item of each kind, such as `book 1, hat 3, ball 1`."""
+    """Return the value of one item of each kind in words, such as `book 1, hat 3, ball 1`."""
     return ", ".join(f"{singular(item)} {value}" for item, value in zip(items, values, strict=True))
 
 
 def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
-    """Explain to one side the pool, its worth, how to type an act, and how the talks end.
-
-    `moves_first` tells whether this side moves first.
-    """
+    """Explain to one side the pool, its values, how to type an act, and how the talks end."""
     items, pool, own = side.items, side.pool, side.own
     theirs = f"{describe_values(side.other, items)}." if side.other else f"you are not told; all together {WORTH}, too."
     kind = max(range(3), key=lambda k: own[k] * pool[k])
@@ -92,7 +93,7 @@ def describe_act(answer: Answer, items: Sequence[str]) -> str:
 
 
 def describe_offer(side: Side, offer: Triple | None) -> str:
-    """Describe the other side's standing offer (its demanded share) and the remainder, with both worths."""
+    """Describe the other side's standing offer: its share and the remainder, with their values."""
     if offer is None:
         return "No offer lies on the table yet."
     left = remainder(side.pool, offer)
@@ -102,7 +103,7 @@ def describe_offer(side: Side, offer: Triple | None) -> str:
 
 
 def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Describe how many turns are left, this one included, and the risk of breakdown if an offer is to be answered."""
+    """Describe how many turns are left, this one included, and, if there is an offer, the risk of a counteroffer."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -114,21 +115,23 @@ def _turns(count: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all hidden information. Tuples of two are in the order of moving."""
+    """An ended negotiation with all hidden information. In tuples of two, the side that moves first comes first."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]
     pool: Triple
     values: tuple[Triple, Triple]
     shares: tuple[Triple, Triple] | None
-    """Share of each side in the deal or, without a deal, in the last offer. None if there was no offer."""
+    """Each side's share in the deal or, without a deal, in the last offer; None if there was no offer."""
     deal: bool
     why: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
+    """Highest possible sum of payoffs."""
     nash: tuple[Deal, ...]
+    """Payoffs of the Nash bargaining solutions."""
     perfect: Deal | None
-    """Subgame-perfect deal, if theory has one."""
+    """Subgame-perfect deal; None if theory gives none."""
 
 
 def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
@@ -139,7 +142,7 @@ def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
 
 
 def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
-    """Return rows of cells, header first, that compare each side's share and its worth with theoretical results."""
+    """Return a table as rows, header first, that compares each side's share and its value with theory."""
     rows = [("", *(names[seat] for seat in outcome.seats), "sum")]
     if outcome.shares:
         held = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
@@ -161,7 +164,7 @@ def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
 
 
 def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
-    """Return a text about how the talks ended, both worths and theory, addressed to the side called `you`, if any."""
+    """Return a summary of how the talks ended, what each side got, and theory. It addresses the side named `you`."""
     lines = []
     if not outcome.deal:
         lines.append(f"No deal: {outcome.why}.")

@@ -1,4 +1,4 @@
-"""Houses of rooms and doors, shortest solutions of errands in them, and scripted walkers and strategists."""
+"""Houses of rooms and doors for `text_navigation`: generation, shortest solutions, and scripted players."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -8,14 +8,14 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT = 0.25  # probability of a door between neighbours that need none
+SHORTCUT = 0.25  # probability of an extra door between adjacent rooms
 STRATEGIST = "strategist"
 HEEDED = 0.9
-"""Probability that the scripted `heeder` follows the strategist's advice."""
+"""Probability that the scripted walker `heeder` follows the strategist's advice."""
 
 
 class House(Protocol):
-    """State of a match in a house, as its scripted players know it (`text_navigation` provides it)."""
+    """Protocol of a match's state that scripted players read: the house, its items, and the walker's task."""
 
     doors: Doors
     places: dict[str, Cell | None]
@@ -30,7 +30,7 @@ class House(Protocol):
 
 
 def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
-    """Draw a house of `size` adjacent rooms. Returns their cells and doors: a spanning tree and some extra doors."""
+    """Draw a house of `size` connected rooms. Returns their cells and doors: a spanning tree and some extra doors."""
     cells: list[Cell] = [(0, 0)]
     while len(cells) < size:
         free = sorted({neighbour(cell, direction) for cell in cells for direction in STEPS} - set(cells))
@@ -45,7 +45,7 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
 
 
 def count_fewest_acts(house: House) -> int:
-    """Return the number of acts of the shortest solution: to the item, TAKE, to the goal room, DROP."""
+    """Return the number of acts of the shortest solution: go to the item, TAKE, go to the goal room, DROP."""
     steps = measure_distances(house.doors, house.places[house.wanted] or house.position)
     return steps[house.position] + 1 + steps[house.goal] + 1
 
@@ -61,19 +61,19 @@ def find_best_act(house: House) -> str:
     return f"GO {min(ways, key=lambda direction: steps[ways[direction]])}"
 
 
-def _oracle(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that knows the house and names the next act of a shortest solution."""
+def _make_oracle(house: House, seed: int) -> Callable[[View], str]:
+    """Return a player for either seat that plays the next act of a shortest solution, with full knowledge."""
     return lambda view: find_best_act(house)
 
 
-def _rambler(house: House, seed: int) -> Callable[[View], str]:
-    """Return a player for either seat that names one of the walker's legal acts at random."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+def _make_rambler(house: House, seed: int) -> Callable[[View], str]:
+    """Return a player for either seat that plays a random legal act of the walker."""
+    rng = np.random.default_rng([seed, 1])  # differs from the match's generator even if the seeds are equal
     return lambda view: str(rng.choice(house.acts()))
 
 
-def _heeder(house: House, seed: int) -> Callable[[View], str]:
-    """Return a walker that mostly (.9) follows the strategist's advice if it is legal, and else acts at random."""
+def _make_heeder(house: House, seed: int) -> Callable[[View], str]:
+    """Return a walker that follows legal advice of the strategist with probability .9, else acts at random."""
     rng = np.random.default_rng([seed, 2])
 
     def act(view: View) -> str:
@@ -84,5 +84,5 @@ def _heeder(house: House, seed: int) -> Callable[[View], str]:
 
 
 PLAYERS: Mapping[str, Callable[[House, int], Callable[[View], str]]] = {
-    "oracle": _oracle, "rambler": _rambler, "heeder": _heeder,
+    "oracle": _make_oracle, "rambler": _make_rambler, "heeder": _make_heeder,
 }  # fmt: skip

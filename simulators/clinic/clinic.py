@@ -213,10 +213,11 @@ class Clinic(PersonGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return the match's figures: its outcome and costs, and exact posteriors given the doctor's chart.
 
-        `score` is 1 for the right disease minus the costs of questions, tests, repeats and illegal acts under `reward`
-        "outcome", at least 0. `posterior` is the probability of the true disease, `posterior_named` that of the named
-        one, `posterior_best` the highest, and `regret` the difference of the last two. `entropy` is in bits. `letter`
-        is the code of the true disease in terse mode. `advised` tells whether the recommendation was right.
+        `score` is 1 for the right disease minus the costs of questions, tests, repeats and illegal acts, at least 0. It
+        does not depend on the option `reward`. `posterior` is the probability of the true disease, `posterior_named`
+        that of the named one, `posterior_best` the highest, and `regret` is `posterior_best` - `posterior_named`.
+        `entropy` is in bits. `letter` is the code of the true disease in terse mode. `advised` tells whether the
+        recommendation was right.
         """
         record, names, fees = self.patient.record, self.table.names, self.outcome
         chances = self.solver.posterior(self.chart, self.budget)
@@ -251,7 +252,7 @@ class Clinic(PersonGame):
         return record.as_options(), make_twin(record, other).as_options()
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that reveal the disease, or a symptom that has not come up yet, by name of the secret."""
+        """Return, by secret, the texts that reveal it: the disease, and symptoms neither asked about nor mentioned."""
         untold = [name for sign, name in enumerate(self.table.symptom_names) if not self.chart.knows(sign)]
         disease = self.table.names[self.patient.record.disease]
         return {"disease": (disease,), **{name: self.table.words.list_phrases(name) for name in untold}}
@@ -263,7 +264,7 @@ class Clinic(PersonGame):
     # Effects of a turn.
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match and take back the shaping potential, so that shaping does not change the best policy."""
+        """End the match and deduct the shaping potential, so that shaping does not change which policy is best."""
         if self.information:
             self.pay(DOCTOR, "information", -self.potential)
         super().end(reason, announcement)
@@ -337,7 +338,7 @@ class Clinic(PersonGame):
         return words
 
     def _take_answers(self, facts: Mapping[int, Stance]) -> None:
-        """Add answers to the chart, pay for the question, and have the patient leave if its patience is exhausted."""
+        """Add answers to the chart and pay for the question. If patience has run out, the patient leaves."""
         due = self.patient.due
         assert due is not None
         if not self.chart.knows(due) and facts[due] == "unknown":
@@ -353,7 +354,7 @@ class Clinic(PersonGame):
         self._pay_information()
 
     def _pay_information(self) -> None:
-        """Pay the change of the shaping potential since the last payment."""
+        """Pay the doctor the shaping reward: the change of the potential since the last payment."""
         if self.information:
             before, self.potential = self.potential, self._compute_potential()
             self.pay(DOCTOR, "information", self.potential - before)

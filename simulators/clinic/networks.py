@@ -23,7 +23,7 @@ from simulators.clinic.signs import parse_signs
 from simulators.clinic.table import Floats, Table
 
 DIGITS = 6
-"""Decimal places of probabilities, so that the table is equal on all machines."""
+"""Decimal places to which probabilities are rounded, so that tables are equal on all machines."""
 
 
 class Network(NamedTuple):
@@ -32,11 +32,11 @@ class Network(NamedTuple):
     diseases: Mapping[str, str]
     """Node and value of each disease."""
     absent: str
-    """Value of the nodes of all other diseases."""
+    """Value of a disease's node if the patient lacks that disease."""
     symptoms: str
     """One line per symptom: its node and value, a semicolon, and the sign in the format of `signs.parse_signs`."""
     secret: str
-    """Symptoms mentioned only when asked, in the same format."""
+    """Symptoms that the patient mentions only when asked, in the same format."""
     tests: Mapping[str, Mapping[str, str]]
     """Node of each finding, by test."""
 
@@ -200,14 +200,17 @@ def _query_chances(solver: Any, evidences: list[dict[str, str]], signs: list[str
 
 
 def _load_solver(name: str) -> Any:
-    """Load pgmpy's exact inference for the network of this name. Raises ValueError if pgmpy is not installed."""
+    """Load a network of pgmpy's package and return its exact solver (variable elimination).
+
+    Raises ValueError if pgmpy is not installed.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # pgmpy's imports cause some
+            warnings.simplefilter("ignore", FutureWarning)  # raised by pgmpy's own imports
             from pgmpy.inference import VariableElimination
             from pgmpy.readwrite import BIFReader
     except ImportError as error:
         raise ValueError(f"source pgmpy:{name} needs pgmpy: pip install 'arena-selfplay[clinic]' ({error})") from None
-    # Read the file directly, because pgmpy's own loader downloads it from a model hub.
+    # Read the packaged file, because pgmpy's own loader downloads it from a model hub.
     packed = (files("pgmpy.utils") / "example_models" / f"{name}.bif.gz").read_bytes()
     return VariableElimination(BIFReader(string=gzip.decompress(packed).decode()).get_model())

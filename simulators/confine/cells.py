@@ -1,6 +1,7 @@
-"""Start and stop of cells: isolated processes for model-written code. `cell.py` builds them, `code.py` uses one.
+"""Start and stop of cells, which are isolated processes for model-written code.
 
-`start_program` starts a program that stays and is spoken to through its standard streams.
+`cell.py` runs inside them, `code.py` runs code in one. `start_program` starts a long-lived program that communicates
+through its standard streams.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Limits = Mapping[str, tuple[int, int]]
 
 
 def make_limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
-    """Return the limits of a cell: bytes of address space, CPU seconds, bytes of a file, and fixed others."""
+    """Return a cell's resource limits: bytes of address space, CPU seconds, bytes per file, and fixed others."""
     cpu = math.ceil(cpu_seconds)
     return {
         "RLIMIT_AS": (memory,) * 2,
@@ -47,9 +48,10 @@ def make_limits(memory: int, cpu_seconds: float, file_bytes: int) -> Limits:
 
 
 def start_cell(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a cell's outer process, which reads the job from `stdin`. Returns it and the descriptor of its reports.
+    """Start a cell's outer process, which reads the job from `stdin`.
 
-    The cell ends with the calling thread. Raises ConfineError if no process can be started.
+    Returns the process and the file descriptor of its reports. The cell ends with the calling thread. Raises
+    ConfineError if no process can be started.
     """
     report, write_end = os.pipe()
     try:
@@ -67,7 +69,10 @@ def start_cell(stdin: int, stderr: int) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def make_job(alarm: int, **parts: Any) -> dict[str, Any]:
-    """Return a cell's job. `alarm` is its timeout in seconds; 0 means none."""
+    """Return a cell's job, the settings that `cell.py` reads: `parts` and those that all cells share.
+
+    `alarm` is the cell's timeout in seconds; 0 means none.
+    """
     shared = {"filter": build_filter(platform.machine()), "scratch_mb": SCRATCH_MB, "parent": os.getpid()}
     return {**shared, "alarm": alarm, **parts}
 
@@ -79,7 +84,7 @@ def pack_job(job: Mapping[str, Any]) -> bytes:
 
 
 def stop_cell(cell: subprocess.Popen[bytes]) -> None:
-    """Stop a cell and wait until all its processes have ended: the outer one ends the inner ones and waits for them."""
+    """Stop a cell and wait until all its processes have ended. The outer process stops the inner ones."""
     cell.terminate()
     try:
         cell.wait(timeout=10)
@@ -99,8 +104,8 @@ def start_program(
 ) -> subprocess.Popen[bytes]:
     """Start a program in a cell and return the cell, whose stdin and stdout (with stderr) are the program's.
 
-    `shown` are (outside, inside) paths of the files and folders that it can read. It ends with this process. Raises
-    ConfineError if it cannot be confined.
+    `shown` are (outside, inside) paths of the files and folders that the program can read. The cell ends with this
+    process. Raises ConfineError if the program cannot be confined.
     """
     started: Future[subprocess.Popen[bytes]] = Future()
 
@@ -149,7 +154,7 @@ def _start(
 
 
 def suggest_remedy() -> str:
-    """Return advice to the user: the setting of this system to change so that cells can start."""
+    """Return advice to the user about the system setting that keeps cells from starting."""
     for setting, refusing, advice in (
         ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
         ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),

@@ -131,7 +131,7 @@ class _Worker:
         return received[8:text].decode("utf-8", "replace"), bytes(received[text:])
 
     def describe_ending(self) -> str:
-        """Return how the worker ended, or "" if it exceeded its CPU time or still runs after 5 s."""
+        """Return the worker's signal or exit code as text; "" if it exceeded its CPU time or still runs after 5 s."""
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:  # alive but too slow

@@ -21,7 +21,7 @@ from simulators.extractor import Reading, Vocabulary, make_vocabulary
 from simulators.person import PERSONAS, Act, Manner, join_words, may_leave
 
 AGREEMENT = "agreement"
-"""Topic of a yes or no to a proposal."""
+"""Topic of an answer, yes or no, to a proposal."""
 ENDURANCE = 8
 """Unhelpful messages tolerated per unit of patience below 1. At patience 1 there is no limit."""
 
@@ -127,7 +127,10 @@ class Customer:
         return make_vocabulary(words)
 
     def read(self, text: str, proposed: bool) -> Reading:
-        """Parse a seat's text into facts and unclear words. If a write was `proposed`, yes or no is `AGREEMENT`."""
+        """Parse a seat's text into facts and unclear words.
+
+        If a write was `proposed`, a yes or no becomes the fact `AGREEMENT`.
+        """
         text = _space_out(text)
         reading = self.build_vocabulary().understand(text)
         stance = read_agreement(text) if proposed else None
@@ -146,13 +149,16 @@ class Customer:
         return (not self.is_number_asked and self.record.wrong_numbers[self.goal_index]) or self.goal.subject
 
     def list_numbers(self) -> set[str]:
-        """Return all order, booking or line numbers that the customer may state, right or wrong; may contain ""."""
+        """Return all order, booking or line numbers that the customer may state, right or wrong.
+
+        Contains "" if the record has no wrong number for some goal, and `ACCOUNT` for a goal about the account.
+        """
         pairs = zip(self.record.goals, self.record.forgets_numbers, strict=True)
         right = {goal.subject for goal, forgotten in pairs if not forgotten}
         return right | {*self.record.wrong_numbers}
 
     def choose_identity(self) -> dict[str, str]:
-        """Return the identity to state now: email or name, and postcode. Only the first postcode can be wrong."""
+        """Return the identity to state now: email or name, and postcode. The postcode can be wrong the first time."""
         person, record = self.record.person, self.record
         wrong = record.wrong_postcode if not self.identity else ""
         contact = {"name": person.name} if record.forgets_email else {"email": person.email}
@@ -187,10 +193,10 @@ class Customer:
             self.outcomes[self.goal_index].written = True
 
     def is_closed(self, index: int) -> bool:
-        """Return True if the goal with this index is settled."""
+        """Return True if the goal with this index is closed: served or denied."""
         return index < len(self.outcomes) and self.outcomes[index].closed
 
-    def switch_to_goal(self, index: int) -> None:
+    def set_goal(self, index: int) -> None:
         """Make the goal with this index the current one."""
         self.goal_index = index
         self.outcomes += [Outcome() for _ in range(index + 1 - len(self.outcomes))]
@@ -237,7 +243,7 @@ class Customer:
         return " ".join(said)
 
     def follow(self, steps: Sequence[Step]) -> tuple[bool, list[str]]:
-        """Follow instructions about the customer's phone. Returns (whether that helped, statements about the phone).
+        """Follow instructions about the customer's phone. Returns whether that helped, and statements about the phone.
 
         This customer has no phone, so the result is (False, []).
         """
@@ -284,7 +290,7 @@ class Customer:
         return self._say("confirm", self.goal.tool, YES[self.manner])
 
     def _wants(self, proposal: Proposal) -> bool:
-        """Return True if the proposal fits the current goal. Plain text may be vague but must name nothing else."""
+        """Return True if the proposal serves the current goal. Plain text may be vague but must name nothing else."""
         goal = self.goal
         if proposal.write is None:
             return bool(goal.tool) and goal.tool in proposal.tools and proposal.numbers <= {goal.subject}
@@ -300,7 +306,7 @@ class Customer:
         return []
 
     def _remind(self, outcome: Outcome) -> str:
-        """Return a message that asks for the missing facts or, while a write is due, repeats the whole request."""
+        """Return a message that asks for the missing facts or, until the write is done, repeats the whole request."""
         missing = [self.facts[name].asks for name in self.goal.facts if name not in outcome.told]
         if missing and (outcome.written or not self.goal.tool):
             return self._say("instruct", "fact", f"I would like to know {join_words(missing)}.")
@@ -310,7 +316,7 @@ class Customer:
         open_goals = [n for n in range(len(self.record.goals)) if not self.is_closed(n)]
         if not open_goals:
             return self._leave("served", GOODBYE)
-        self.switch_to_goal(open_goals[0])
+        self.set_goal(open_goals[0])
         return self._ask(NEXT)
 
     def _leave(self, reason: str, words: str) -> str:
@@ -318,7 +324,7 @@ class Customer:
         return self._say("end", reason, words)
 
     def _is_fulfilled(self, outcome: Outcome) -> bool:
-        """Return True if the goal's write is done and its facts were told. A goal with neither is never fulfilled."""
+        """Return True if the goal's write is done and its facts were told; False for a goal with neither."""
         if not self.goal.writes and not self.goal.facts:
             return False
         return (outcome.written or not self.goal.tool) and outcome.told.keys() >= self.goal.facts.keys()
@@ -329,5 +335,5 @@ def _identity_texts(identity: Mapping[str, str]) -> list[str]:
 
 
 def _space_out(text: str) -> str:
-    """Replace dots and @ inside words and numbers by spaces, so that an email is parsed as one sentence."""
+    """Replace dots and @ inside words and numbers by spaces, so that an email address does not end a sentence."""
     return re.sub(r"(?<=\w)[.@](?=\w)", " ", text)

@@ -94,12 +94,12 @@ class Desk(PersonGame):
         self.calls, self.terse = whole_number("calls", calls, 1), flag("terse", terse)
         self.stakes = self.max_turns * self.cost
         self.policy: tuple[Rule, ...] = (*WORLDS[domain].rules, PRIVACY)
-        """All reasons to deny."""
+        """Rules that are reasons to deny a request."""
         super().__init__(penalty=penalty, talk=False, **options)
 
     @property
     def floor(self) -> float:
-        """Success rate of the random player: 4 of 4,000 measured matches."""
+        """Success rate of the player `random`: 4 of 4,000 matches."""
         return 0.001
 
     # Methods of TextGame and Simulator.
@@ -182,10 +182,10 @@ class Desk(PersonGame):
         return CUSTOMER if self.seat.template else AGENT
 
     def play(self, seat: str, act: str) -> str:
-        """Play the agent's tool calls or speech, or the customer's text. Returns the text for the other seat.
+        """Play the agent's tool calls or message, or the customer's text. Returns the text for the other seat.
 
-        Each act of the agent costs `cost`. DONE ends the match, and so does act number `max_turns`. Raises IllegalAct
-        for an act that is neither calls nor speech.
+        Each act of the agent costs `cost`. The match ends at DONE or after `max_turns` acts of the agent. Raises
+        IllegalAct for an act of the agent that is neither calls nor a message.
         """
         if seat == CUSTOMER:
             return self._listen(act)
@@ -209,7 +209,7 @@ class Desk(PersonGame):
         return "" if speech is None else speech.text
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the match's figures: `success` (also as `score`), tau-bench's score, and counts such as of breaches.
+        """Return the match's figures: `success` (also as `score`), `tau_score` as in tau-bench, and several counts.
 
         `rows` is True if the database changed as required. `told` is the share of goals for which the agent told the
         facts, or denied the request, as required.
@@ -240,11 +240,11 @@ class Desk(PersonGame):
         }
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two matches that differ only in the other customers; None for the customer's seat."""
+        """Return reset options of two deals that differ in the other customers' data; None for the customer's seat."""
         return ({"others": 1}, {"others": 2}) if seat == AGENT else None
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return texts that the agent must not see yet, by customer id. The owner's are left out once verified."""
+        """Return, by customer id, texts that the agent must not see: others' data and, until verified, the owner's."""
         owner, secrets = self.world.owner, {}
         for person in self.world.fetch_all("SELECT * FROM customers"):
             is_owner = person["id"] == owner.id
@@ -324,7 +324,7 @@ class Desk(PersonGame):
             self._finish(self.customer.gone)
 
     def _finish(self, reason: str) -> None:
-        """End the match: determine its success and pay it to the agent, and to the customer's seat if that is free."""
+        """End the match. Pays its success, 1 or 0, to the agent and to a free customer's seat."""
         goals = self.customer.record.goals
         self.success = (
             not self.world.session.breaches

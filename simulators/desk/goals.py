@@ -50,7 +50,7 @@ class Goal:
     needs: tuple[Write, ...] = ()
     """Writes that are all required, for a customer with a phone. Other faults are repaired on the phone."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts to be told, with their true values."""
+    """Facts that the customer asks for, with their true values."""
     reasons: frozenset[str] = frozenset()
     """Names of the rules that forbid the goal, each a true reason to deny it; empty if it must be granted."""
     mentions: tuple[str, ...] = ()

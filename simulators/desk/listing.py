@@ -1,6 +1,6 @@
 """List the agent's acts, and summarise the state of the match in a few words, for random players and tiny models.
 
-An act is listed only if its arguments were shown to the agent, by the customer or by a tool.
+An act is listed only if the customer or a tool has shown its arguments to the agent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def abbreviate(words: Iterable[str]) -> str:
 
 
 def describe_state(world: World, customer: Customer, heard: str) -> list[str]:
-    """Return the match's state as words: request, missing facts (`?name`), identity, consent and write.
+    """Return the match's state as short words: request, missing facts (`?name`), identity, consent and write.
 
     Once the agent has looked up the goal's subject and heard all arguments of its first write, words for the facts on
     which the rules about that write depend follow (`World.list_marks`).
@@ -102,9 +102,10 @@ def _find_numbers(customer: Customer, heard: str) -> list[str]:
 
 
 def _find_values(fact: Fact, heard: str) -> list[str]:
-    """Return the values of a fact's kind that occur in `heard`, in normal form.
+    """Return the texts in `heard` that may be the fact's value, in normal form.
 
-    Returns the latest `MAX_VALUES`, sorted. For kind "word", returns all of the fact's values that occur, in its order.
+    For kind "word", these are the fact's possible values that occur, in their order. For other kinds, they are the
+    latest `MAX_VALUES` values of the kind, sorted.
     """
     if fact.kind == "word":
         return [value for value in fact.values if f" {value} " in f" {fold(heard)} "]

@@ -26,12 +26,12 @@ NAME = re.compile(r"\b(?:[Mm]y name is|I am|I'm) ([A-Z]\w+ [A-Z]\w+)")
 STRANGERS = re.compile(r"[A-Z]\w+ [A-Z]\w+")
 """Names of people in a request."""
 ANSWERS = ("yes", "no", "identity", "number")
-"""Codes of statements that answer a question, so that the seat may not leave them out."""
+"""Codes of statements that answer a question, so that the seat must make them."""
 
 
 @dataclass
 class PlayedCustomer(Customer):
-    """Customer whose seat decides what to say. `note_topics` records which goals its texts have stated."""
+    """Customer whose seat decides what to say. It tracks the stated goals; `note_topics` adds topics."""
 
     topics: set[str] = field(default_factory=set)
     stated: set[int] = field(default_factory=set)
@@ -56,16 +56,16 @@ class PlayedCustomer(Customer):
         return [keys.difference(*topics[:n], *topics[n + 1 :]) for n, keys in enumerate(topics)]
 
     def note_topics(self, topics: set[str]) -> None:
-        """Record the topics of the seat's text. A text about another open goal makes that goal the current one."""
+        """Record the topics of the seat's text. If it names another open goal, that goal becomes the current one."""
         self.topics |= topics
         named = [n for n, keys in enumerate(self.list_topics()) if keys & topics and not self.is_closed(n)]
         self.stated |= {*named}
         if named and self.goal_index not in named and not self.is_write_pending:
-            self.switch_to_goal(named[0])
+            self.set_goal(named[0])
         self.unclear = self.goal_index not in self.stated
 
     def list_unrequested_writes(self) -> set[str]:
-        """Return the writes that no goal of the customer asks for."""
+        """Return the names of the write tools that none of the customer's goals needs."""
         return self.verbs.keys() - {goal.tool for goal in self.record.goals}
 
     @property
@@ -90,10 +90,10 @@ class PlayedCustomer(Customer):
 
     @cached_property
     def phrases(self) -> dict[str, str]:
-        """Further phrases by which a text can name a goal, with their topics.
+        """Topic of each additional phrase that distinguishes one goal from the others.
 
-        They are names of people, the hint for a forgotten number and, if a request lacks the usual words for its tool,
-        the beginning of the request.
+        The phrases are names of people, the hint for a forgotten number, and the beginning of a request that lacks the
+        usual words for its tool.
         """
         known, phrases = super().build_vocabulary(), dict[str, str]()
         for goal in self.record.goals:
@@ -106,20 +106,21 @@ class PlayedCustomer(Customer):
 
 @dataclass
 class PlayedSeat(Seat):
-    """Seat that plays the customer: `check` finds the faults of a text, `hear` applies it."""
+    """Seat that plays the customer: `check` finds the faults of a text, `hear` applies it to the match."""
 
     customer: PlayedCustomer
     leaving: str = ""
-    """Reason why the script would leave now; "" if it would stay."""
+    """Reason why the script would leave now, or "" if it would stay."""
     said: Mapping[str, Stance] = field(default_factory=dict)
     """Facts in the last checked text; `due` has those in the template at that time."""
     due: Mapping[str, Stance] = field(default_factory=dict)
+    """Facts in the template that was due at the last check."""
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of a free seat, the open requests as text (`wishes`), and the customer's identity (`about`).
 
-        `wish` is the current request, "" if none is open. `template` and `answer` are the script's statement; roles for
-        free play may leave them out.
+        `wish` is the current request, "" if none is open. `template` and `answer` are the script's statement, which
+        roles for free play may leave out of their prompt.
         """
         wishes = self.customer.list_wishes()
         wish = wishes[0] if wishes else ""
@@ -133,16 +134,16 @@ class PlayedSeat(Seat):
         self.customer.unclear = self.customer.goal_index not in self.customer.stated
 
     def expand(self, text: str) -> str:
-        """Return the text as one line. A code is replaced by its statement, the code of the due one by the template."""
+        """Return the text in one line. A code is expanded to its statement, the due one to the template."""
         text = to_one_line(text, MAX_CHARACTERS)
         return (self.customer.list_statements() | {self.code: self.template}).get(text.lower(), text)
 
     def use(self, text: str, limit: int) -> list[str]:
-        """Run up to `limit` calls of the customer's tools and return their results; [] because it has no tools."""
+        """Return []: this customer has no tools to call."""
         return []
 
     def hear(self, text: str) -> tuple[str, dict[str, float]]:
-        """Apply the last checked text. Returns (its expanded words, no fines)."""
+        """Apply the last checked text to the customer's state. Returns the expanded text and no fines ({})."""
         text = self.expand(text)
         self.customer.note_topics({*self.said})
         unclear = self.customer.unclear
@@ -155,12 +156,12 @@ class PlayedSeat(Seat):
         return text, {}
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text.
+        """Return the faults of a text: what is wrong, leaked or withheld.
 
-        Wrong are numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a
-        yes or no against its interest. The customer's data and later goals are leaked if the text states them before
-        they are due. An answer is withheld if it is owed and missing; goals are, if the text states none when one is
-        due, or leaves before all were stated.
+        `wrong`: numbers, emails, postcodes and names that are not the customer's, requests outside its goals, and a yes
+        or no against its interest. `leaked`: its own data and later wishes that are not due yet. `withheld`: the due
+        statement if the text omits an owed answer or request, or the open wishes if the customer leaves before it has
+        stated all of them.
         """
         text, proposed = self.expand(text), self.proposal is not None
         said, due = (self.customer.read(each, proposed).facts for each in (text, self.template))

@@ -34,7 +34,7 @@ CREATE TABLE payments (id TEXT PRIMARY KEY, customer TEXT, method TEXT);
 CREATE TABLE refunds (subject TEXT PRIMARY KEY, payment TEXT, amount REAL);
 """
 Diff = dict[tuple[str, str, str], object]
-"""Row changes: the new value by (table, key, column); None at (table, key, "") for a deleted row."""
+"""New values by (table, key, column). A deleted row has the value None at (table, key, "")."""
 
 
 class World:
@@ -118,7 +118,7 @@ class World:
     def cause_faults(self, rng: np.random.Generator, count: int) -> Goal | None:
         """Cause `count` faults of the customer's phone or account. Returns the goal to have them repaired.
 
-        Returns None in domains whose goals come from `draw_candidates`.
+        Returns None, changing nothing, in domains whose goals come from `draw_candidates`.
         """
         return None
 
@@ -196,7 +196,7 @@ class World:
         self.session.breaches.append(name)
 
     def record_write(self, write: Write) -> None:
-        """Record the rules that a write breaks, use up the consent, and log the write. Call this before writing."""
+        """Record the rules that a write breaks, consume the consent, and log the write. Call it before writing."""
         session = self.session
         for name in self.find_broken_rules(write):
             self.record_breach(name)
@@ -210,7 +210,7 @@ class World:
         return [rule.name for rule in self.rules if write.tool in rule.tools and not rule.holds(self, write.arguments)]
 
     def store_refund(self, subject: str, payment: str, amount: float) -> dict[str, Any]:
-        """Store a refund for a subject, replacing an earlier one, and return {"refund": amount, "to": payment id}."""
+        """Store the refund of an order or booking, replacing an earlier one. Returns its amount and payment id."""
         self.execute("INSERT OR REPLACE INTO refunds VALUES (?, ?, ?)", subject, payment, amount)
         return {"refund": amount, "to": payment}
 
@@ -254,7 +254,7 @@ class World:
     # The database.
 
     def execute(self, sql: str, *values: object) -> None:
-        """Execute an SQL statement with parameters."""
+        """Execute an SQL statement with parameters. Models never write SQL here."""
         self.database.connection.execute(sql, values)
 
     def fetch_all(self, sql: str, *values: object) -> list[dict[str, Any]]:
@@ -308,7 +308,7 @@ class World:
             self.session = session
 
     def compute_effect(self, write: Write) -> Diff:
-        """Return the changes of the database since the start after a write by the owner now, which is then undone."""
+        """Return how the database would differ from the start if the owner made a write now. Undoes the write."""
         with self.dry_run():
             getattr(self, write.tool)(**write.arguments)
             return self.find_changes()

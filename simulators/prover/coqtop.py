@@ -1,9 +1,9 @@
-"""Client of Coq's toplevel, a child process that gets one sentence at a time.
+"""Client of Coq's toplevel `coqtop`, a child process that is sent one sentence at a time.
 
 A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
-Processes are reused by all matches: the process with the longest common prefix of sentences goes back to its end
-(`BackTo`) and replays the rest. Each runs in a cell of its own, as model-written code does: without network, with no
-files but Coq's, which it can only read, and with limits of memory and CPU time. They end with this process.
+All matches share the processes: the one with the longest common prefix of sentences goes back to the end of that prefix
+(`BackTo`) and replays the rest. Each runs in its own cell, as model-written code does: without network, with read-only
+access to Coq's files alone, and with limits of memory and CPU time. They end with this process.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from simulators.confine.interpreter import LIBRARIES
 
 COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
-"""First sentences of a process. `lia` would keep its caches in files."""
+"""First sentences of a process. Without the last two, `lia` would write its caches to files."""
 SECONDS = 3
-"""Seconds after which Coq itself stops a sentence."""
+"""Seconds after which Coq itself interrupts a sentence."""
 ANSWER_SECONDS = 20.0
 """Seconds of wall-clock time after which a process that does not answer is killed."""
 MEMORY = 2 << 30
-"""Bytes of address space of a process. It uses 0.5 GB after the imports."""
+"""Maximum bytes of a process's address space. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
-"""CPU seconds after which the system kills a process."""
+"""CPU seconds after which the operating system kills a process."""
 MAX_SENTENCES = 2000
-"""Number of sentences after which a process is replaced, because it keeps all states in memory."""
+"""Number of sentences after which a process is replaced, because Coq keeps all states in memory."""
 MAX_PROCESSES = min(4, os.cpu_count() or 1)
 """Maximum number of concurrent coqtop processes; further attempts wait."""
 MAX_OUTPUT = 1 << 20
 _PROMPT = re.compile(rb"<prompt>[^<>]*< (\d+) \|[^|]*\| \d+ < </prompt>$")
 _LINKED = re.compile(r"(/\S+) \(0x")
 _FINDLIB = "/etc/ocamlfind.conf"
-"""Where OCaml's package manager is told of its folders, if not in a folder of its own."""
+"""Configuration file of OCaml's package manager in a system-wide installation."""
 _INFO = re.compile(r"<infomsg>.*?</infomsg>", re.DOTALL)
 _GOALS = re.compile(r"^\d+ goals?\b.*", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r" \(ID \d+\)")
@@ -56,16 +56,16 @@ class CoqFault(Exception):
 
 
 class Attempt(NamedTuple):
-    """Result of a sentence."""
+    """Result of sending a sentence: the goals after it, or Coq's error."""
 
     goals: str
-    """Goals after the sentence as text, without Coq's numbers; "" if none is left."""
+    """Remaining goals as text, without Coq's numbers; "" if none is left."""
     error: str
     """Coq's error message; "" if the sentence was accepted."""
 
 
 def find_coq_obstacle() -> str:
-    """Return "" if coqtop is installed and can be confined here, else the reason and what to do."""
+    """Return "" if coqtop is installed and can be sandboxed here, else the reason and what to do."""
     if shutil.which(COMMAND):
         return find_obstacle()
     return (
@@ -74,7 +74,7 @@ def find_coq_obstacle() -> str:
 
 
 class Installation(NamedTuple):
-    """Installed Coq: the program's path, and the (outside, inside) paths of the files that it reads."""
+    """Installed Coq: the program's path, and the files that it reads as (outside, inside the sandbox) paths."""
 
     program: str
     shown: tuple[tuple[str, str], ...]
@@ -82,7 +82,7 @@ class Installation(NamedTuple):
 
 @functools.cache
 def find_installation() -> Installation:
-    """Find the program, its shared libraries and the folder of Coq's library. Raises CoqFault if that fails."""
+    """Find coqtop, its shared libraries and the folder of Coq's library. Raises CoqFault if that fails."""
     program = os.path.realpath(shutil.which(COMMAND) or COMMAND)
     try:
         where, linked = (
@@ -90,7 +90,7 @@ def find_installation() -> Installation:
             for command in ([program, "-where"], ["ldd", program])
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CoqFault(f"{COMMAND} cannot be surveyed: {error}") from None
+        raise CoqFault(f"the files of {COMMAND} cannot be found: {error}") from None
     libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
     shown = {program: program, str(libraries): str(libraries)}
     for path in _LINKED.findall(linked):  # the loader itself is found by its full path
@@ -102,7 +102,7 @@ def find_installation() -> Installation:
 
 
 class Coqtop:
-    """Coqtop process, with its accepted sentences since the imports and Coq's state number after each."""
+    """Coqtop process, with the sentences accepted since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
         program, shown = find_installation()
@@ -125,7 +125,7 @@ class Coqtop:
             raise
 
     def count_common(self, sentences: Sequence[str]) -> int:
-        """Return the length of the common prefix of these sentences and the process's own."""
+        """Return the length of the common prefix of these sentences and those that the process has accepted."""
         pairs = zip(self.said, sentences, strict=False)
         return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
 
@@ -140,7 +140,7 @@ class Coqtop:
                 raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
 
     def send(self, sentence: str) -> Attempt:
-        """Send a sentence and return the goals after it. A refused sentence changes nothing."""
+        """Send a sentence and return its result. A refused sentence changes nothing."""
         state, text = self._send(sentence)
         if state == self.states[-1]:
             return Attempt("", _find_error(text))
@@ -153,7 +153,7 @@ class Coqtop:
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
-        """Send a sentence; return Coq's state number and answer. Raises CoqFault without an answer in time."""
+        """Send a sentence and return Coq's state number and answer. Raises CoqFault if there is no answer in time."""
         self.sent += 1
         assert self._process.stdin is not None
         try:
@@ -170,16 +170,16 @@ class Coqtop:
             while not (prompt := _PROMPT.search(answer, max(0, len(answer) - 400))):
                 if not ready.select(deadline - time.monotonic()) or len(answer) > MAX_OUTPUT:
                     self.stop()
-                    raise CoqFault(f"coqtop gave no answer in {ANSWER_SECONDS:g} s, or too long a one")
+                    raise CoqFault(f"coqtop's answer took over {ANSWER_SECONDS:g} s or {MAX_OUTPUT} bytes")
                 piece = os.read(pipe, 65536)
                 if not piece:
                     self.stop()
-                    raise CoqFault("coqtop ended, perhaps for want of memory")
+                    raise CoqFault("coqtop ended, perhaps because it ran out of memory")
                 answer += piece
         return int(prompt[1]), _INFO.sub("", answer[: prompt.start()].decode("utf-8", "replace")).strip()
 
     def stop(self) -> None:
-        """Stop the process and its cell."""
+        """Stop the process with its cell, and wait until it has ended."""
         stop_cell(self._process)
 
 
@@ -194,29 +194,32 @@ _OWNER = os.getpid()
 
 
 def attempt(before: Sequence[str], sentence: str) -> Attempt:
-    """Send a sentence after the accepted ones in `before`, the theorem's statement first, and return the result.
+    """Send a sentence after the accepted ones in `before`, which begin with the theorem's statement; return the result.
 
-    If a sentence completes the proof, Coq's kernel checks it (`Qed`); if that fails, the sentence counts as refused. It
-    also does if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be repeated.
+    If the sentence completes the proof, Coq's kernel checks the proof (`Qed`). The sentence counts as refused if that
+    fails, or if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be replayed.
     """
     with _ROOM:
         coqtop, is_intact = _take_process(before), False
         try:
             try:
                 coqtop.go_to(before)
-            except CoqFault:  # an idle process may have been killed meanwhile
+            except CoqFault:  # an idle process may have died
                 coqtop.stop()
                 coqtop = Coqtop()
                 coqtop.go_to(before)
             result = _send_last(coqtop, before, sentence)
             is_intact = result is not None
             return result or Attempt("", "coqtop ended or gave no answer in time")
-        finally:  # also if the step is interrupted
+        finally:  # also if the thread is interrupted
             _give_back(coqtop, is_intact)
 
 
 def _send_last(coqtop: Coqtop, before: Sequence[str], sentence: str) -> Attempt | None:
-    """Send a sentence to a process that is in the state after `before`. Returns None if the process is lost."""
+    """Send a sentence to a process in the state after `before`, and then `Qed` if it completes the proof.
+
+    Returns None if the process has ended or hangs.
+    """
     try:
         result = coqtop.send(sentence)
         if before and not (result.error or result.goals) and (error := coqtop.send("Qed.").error):
@@ -230,7 +233,7 @@ def _take_process(before: Sequence[str]) -> Coqtop:
     """Return the idle process with the longest common prefix with `before`, or a new process."""
     global _OWNER
     with _LOCK:
-        if os.getpid() != _OWNER:  # after a fork: these are the parent's processes
+        if os.getpid() != _OWNER:  # after a fork, idle processes belong to the parent
             _OWNER = os.getpid()
             _IDLE.clear()
         if _IDLE:
@@ -240,7 +243,7 @@ def _take_process(before: Sequence[str]) -> Coqtop:
 
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
-    """Keep a process for later attempts, or kill it if it is lost or has had too many sentences."""
+    """Keep a process for later attempts, or stop it if it is lost or has received too many sentences."""
     if is_intact and coqtop.sent < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)

@@ -23,7 +23,7 @@ SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
 FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
-"""Number of matches of the player `random` by which the floor is measured."""
+"""Number of matches of the player `random` that measure the floor."""
 
 
 class Prover(Simulator):
@@ -72,7 +72,7 @@ class Prover(Simulator):
         super().__init__(talk=False, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a theorem of the split. The reset option `proof` replaces the hidden proof, as `twin_deals` does."""
+        """Draw a theorem of the split. The reset option `proof`, which `twin_deals` uses, replaces the hidden proof."""
         self.proof: Proof = self.source.deal(self, rng)
         if "proof" in options:
             self.proof.hidden_proof = tuple(options["proof"])
@@ -89,7 +89,7 @@ class Prover(Simulator):
         return f"{self.source.rules(self.terse)} {self.max_turns} turns in all."
 
     def public(self) -> dict[str, Any]:
-        """Return `goal`, the goal in focus, `turns_left`, and the kind's facts (`Proof.facts`)."""
+        """Return `goal` (the goal in focus), `turns_left`, and the kind's facts (`Proof.facts`)."""
         return {"goal": self.proof.goal, "turns_left": self.turns_left, **self.proof.facts()}
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -103,12 +103,12 @@ class Prover(Simulator):
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return the hidden proof as one text if it has several tactics, else {}."""
         proof = self.proof.hidden_proof
-        # An error lists the names of all tactics, so names that are neighbours there reveal nothing: "…, left, lia, …".
+        # An error message lists the names of all tactics, so a proof that occurs in that list is no leak.
         is_listed = f" {' '.join(tactic.rstrip('.') for tactic in proof)} " in f" {' '.join(HEADS)} "
         return {"the proof": (" ; ".join(proof),)} if len(proof) > 1 and not is_listed else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return reset options for the same theorem with two different hidden proofs."""
+        """Return reset options of two deals with the same theorem but different hidden proofs."""
         one, two = self.proof.draw_act(rng), self.proof.draw_act(rng)
         return {"proof": [one]}, {"proof": [one, two]}
 
@@ -133,13 +133,13 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, counts of applied `tactics` and `refused` ones, and the hidden proof's `depth`."""
+        """Return `score`, `success`, the numbers of applied `tactics` and `refused` ones, and the proof's `depth`."""
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches of fixed seeds."""
+        """Success rate of the player `random` with these options, over `FLOOR_MATCHES` matches with fixed seeds."""
         return _measure_floor(self.split, self.kind, self.depth, self.operators, self.max_turns)
 
 
@@ -170,7 +170,7 @@ def _measure_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tup
 
 
 def _make_random(game: Prover, seed: int) -> Answer:
-    """Return a player of random tactics, regardless of the goal."""
+    """Return a player that writes random tactics, regardless of the goal."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: game.proof.draw_act(rng)
 
@@ -181,9 +181,9 @@ def _make_oracle(game: Prover, seed: int) -> Answer:
 
 
 def _make_flawed(game: Prover, seed: int) -> Answer:
-    """Return a player that writes a random tactic that applies or, half of the time, the next one of the hidden proof.
+    """Return a player that writes the hidden proof's next tactic half of the time, else a random one that applies.
 
-    If it has left the hidden proof, it steps back to it if it can.
+    `Proof.hint` leads it back to the hidden proof, if possible, when it has left it.
     """
     rng = np.random.default_rng([seed, 3])
 
@@ -195,9 +195,9 @@ def _make_flawed(game: Prover, seed: int) -> Answer:
 
 
 def _make_planner(game: Prover, seed: int) -> Answer:
-    """Return a player that finds a proof with subgoals from the hidden proof (`Planner`) and writes it.
+    """Return a player that writes a proof found by `Planner`, with subgoals from the hidden proof.
 
-    Without a proof, and with kind coq, it plays like `random`.
+    If none is found, and with kind coq, it plays random tactics.
     """
     acts = list[str]()
 

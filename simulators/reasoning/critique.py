@@ -1,4 +1,4 @@
-"""Game with a critic: between a solver's tries, a second seat writes feedback that must not reveal the answer."""
+"""Game of a solver and a critic, who writes feedback between the tries and must not reveal the answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 VALUES = {word: str(n) for n, word in enumerate(ONES)} | {
     f"{ten} {ONES[one]}" if one else ten: str(10 * n + one) for n, ten in enumerate(TENS, 2) for one in range(10)
 }
-"""Digits of the numbers from 0 to 99 by their English words."""
+"""Digits of the numbers from 0 to 99, by their English words."""
 WORDS = re.compile(
     rf"\b(?:(?:{'|'.join(TENS)})(?:[\s-]+(?:{'|'.join(ONES[1:10])}))?|{'|'.join(ONES)})\b", re.IGNORECASE
 )
@@ -39,13 +39,15 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?", re.ASCII)
 class Critique(Reasoning):
     """Game of a solver and a critic about a task of reasoning-gym (MINT, Wang et al. 2023, "lazy user" feedback).
 
-    The solver plays the game `reasoning` with protocol "retry" or "code". The critic reads each reply that does not end
-    the match, and writes feedback. Options besides those of `reasoning`: reference, whether the critic sees the right
-    answer; feedback, the maximum number of characters of feedback. Feedback that contains the answer, as digits or in
-    words, is withheld from the solver, unless the question or one of the solver's replies contains the answer.
+    The solver plays `reasoning` with protocol "retry" or "code". The critic reads each of its replies that does not end
+    the match and writes feedback. Feedback that contains the answer, as digits or in words, is withheld, unless the
+    question or a reply of the solver contains it.
 
-    Reward parts besides `right`: `helped`, 1 to the critic if the solver is right after feedback; `leak`, -1 to the
-    critic for withheld feedback.
+    Options in addition to those of `reasoning`: reference, whether the critic sees the right answer; feedback, the
+    maximum number of characters of one feedback.
+
+    Reward parts in addition to `right`: `helped`, 1 to the critic if the solver is right after feedback; `leak`, -1 to
+    the critic for withheld feedback.
     """
 
     name = "critique"
@@ -65,7 +67,7 @@ class Critique(Reasoning):
         super().__init__(protocol=protocol, **options)  # type: ignore[arg-type]
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a task as `Reasoning.set_up` does, and clear tries and feedback."""
+        """Draw a task as `reasoning` does, and reset the counts of tries and feedback."""
         super().set_up(rng, options)
         self._tries = self._leaks = self._comments = 0
         self._acts: list[str] = []
@@ -83,7 +85,10 @@ class Critique(Reasoning):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the critic's private facts: the solver's last reply (`attempt`) and the right answer (`reference`)."""
+        """Return the critic's facts: the solver's last reply (`attempt`) and the right answer (`reference`) if allowed.
+
+        The solver has no private facts.
+        """
         if seat != CRITIC:
             return {}
         return {"attempt": to_one_line(self._acts[-1], ACTION_LENGTH) if self._acts else ""} | (
@@ -119,7 +124,7 @@ class Critique(Reasoning):
         return replies.find_final_answer(self._acts[-1], self.answer) or "" if self._acts else ""
 
     def _leaks_answer(self, comment: str) -> bool:
-        """Return True if a comment contains the answer, but neither the question nor a reply of the solver does."""
+        """Return True if a comment contains the answer, and neither the question nor the solver's replies do."""
         answer, known = self.task.answer, "\n".join([self.task.question, *self._acts])
         if NUMBER.fullmatch(answer.strip()):
             return bool(find_numbers(answer) & find_numbers(comment) - find_numbers(known))
@@ -127,10 +132,10 @@ class Critique(Reasoning):
         return bool(words) and _contains(fold(comment), words) and not _contains(fold(known), words)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the figures of `Reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
+        """Return the figures of `reasoning`, and `sr1` to `sr5`, `slope`, `comments` and `leaks`.
 
-        `sr1` to `sr5` tell whether the solver was right within 1 to 5 tries. `slope` is their least-squares slope per
-        try; its mean over matches is the slope of the success rates. `comments` counts non-empty feedback, and `leaks`
+        `sr<k>` is True if the solver was right within k tries. `slope` is the least-squares slope of these five values
+        over k; its mean over matches is the slope of the success rates. `comments` counts non-empty feedback, `leaks`
         withheld feedback.
         """
         solved = self._tries if self.ended == RIGHT else TRIES + 1
@@ -146,7 +151,7 @@ class Critique(Reasoning):
 
 
 def find_numbers(text: str) -> set[float]:
-    """Return the numbers in a text, with their signs: digits, and English words from zero to ninety-nine."""
+    """Return the signed numbers in a text, including English words for 0 to 99."""
     text = SIGN.sub("-", WORDS.sub(lambda word: VALUES[re.sub(r"[\s-]+", " ", word[0].lower())], text))
     return {float(number) for number in NUMBER.findall(text)}
 
@@ -156,7 +161,7 @@ def _contains(text: str, words: str) -> bool:
 
 
 def _make_unary(game: Critique, seed: int) -> Answer:
-    """Return a critic that only says that the answer is wrong."""
+    """Return a critic that says only that the answer is wrong."""
     return lambda view: "That is not right."
 
 
@@ -174,9 +179,9 @@ def _make_compass(game: Critique, seed: int) -> Answer:
 
 
 def _make_bisector(game: Critique, seed: int) -> Answer:
-    """Return a solver that finds the answer by bisection from -12 to 18, guided by the critic's "high" and "low".
+    """Return a solver that finds a whole number by binary search with the critic's "too high" and "too low".
 
-    The range contains the sums of two one-digit numbers, with signs.
+    It searches from -12 to 18, which includes every sum and difference of two one-digit numbers.
     """
     low, high = -12, 18
 

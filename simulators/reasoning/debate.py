@@ -25,12 +25,12 @@ SHOWN = 80
 class Debate(TaskGame):
     """Debate game: several debaters answer one question over several rounds, and the majority decides.
 
-    Acts: an answer in every round. The others see a round's answers only after all have answered. Options besides
-    Simulator's: task: as in `reasoning`. debaters: number of debaters. rounds: number of rounds. answer: format of the
-    answer in an act, "plain", "boxed" or "tag". With the latter two, the others see the whole act.
+    Acts: an answer in every round. Other seats see a round's answers after all have answered. Options in addition to
+    Simulator's: task: as in `reasoning`. debaters: number of debaters. rounds: number of answers by each. answer:
+    format of the answer in an act: "plain", "boxed" or "tag". With the latter two, other seats read the whole act.
 
-    The decision is the most frequent answer of the last round; a tie has none. Reward parts: `right`, 1 or 0 for every
-    answer; `verdict`, 1 to all debaters if the decision is right. Nobody is told the right answer. Protocol: Du et al.
+    The decision is the most frequent answer of the last round; a tie has none. Reward parts: `right`, 1 or 0, for every
+    answer; `verdict`, 1 to all debaters if the decision is right. No seat is told the right answer. Protocol: Du et al.
     2023, "Improving Factuality and Reasoning in Language Models through Multiagent Debate".
     """
 
@@ -59,7 +59,7 @@ class Debate(TaskGame):
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and one of its tasks in the split (by question, as in `reasoning`), and clear the answers."""
+        """Draw a family and one of its tasks whose question is in the split, and clear the answers."""
         for _ in range(DRAWS):
             family = list(self.tasks)[rng.integers(len(self.tasks))]
             self.task: gym.Task = gym.draw_task(family, self.tasks[family], rng)
@@ -84,8 +84,8 @@ class Debate(TaskGame):
     def public(self) -> dict[str, Any]:
         """Return the facts that all debaters see: `question`, `terse`, `family`, `round`, `answers` and `replies`.
 
-        `terse` is the question without its wording. `answers` has the previous round's answers by seat, and `replies`
-        its whole acts ({} if answers are plain).
+        `terse` is the question without its wording. `answers` are the previous round's answers by seat. `replies` are
+        the whole acts by seat; {} if answers are plain.
         """
         answers, texts = (rounds[-2] if len(rounds) > 1 else {} for rounds in (self._answers, self._replies))
         return {
@@ -141,7 +141,7 @@ class Debate(TaskGame):
         self.end("decided", verdict)
 
     def find_decision(self) -> str | None:
-        """Return the last full round's most frequent answer in its shortest spelling, or None if there is none."""
+        """Return the last full round's most frequent answer in its shortest spelling; None for a tie or no round."""
         answers = next((answers for answers in reversed(self._answers) if len(answers) == len(self.seats)), {})
         ranked = Counter(map(_normalise, answers.values())).most_common(2)
         if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -151,9 +151,9 @@ class Debate(TaskGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return the match's figures, most of them shares of the debaters.
 
-        `score` is the share that was right in the last round, and `first` in the first. `mended` and `spoiled` are the
-        shares that became right or wrong in between. `agreed` is the share with the most frequent final answer, and
-        `success` tells whether the decision is right. Also `family`, `question` and the right `answer`.
+        `score` is the share that was right in the last round, `first` that in the first round. `mended` and `spoiled`
+        are the shares that became right or wrong in between. `agreed` is the share with the most frequent final answer,
+        and `success` is True if that answer is right. Also `family`, `question` and the right `answer`.
         """
         is_decided = self.ended == "decided"
         first, last = (self._right[0], self._right[-1]) if is_decided else ({}, {})
@@ -183,11 +183,11 @@ def _normalise(answer: str) -> str:
 
 
 def _make_follower(game: Debate, seed: int) -> Answer:
-    """Return a player that knows the answer with probability 1/2, and from round 2 on repeats the majority's answer.
+    """Return a player that knows the answer half of the time, and from round 2 on gives the majority's answer.
 
-    At a tie it repeats its own answer.
+    After a tie it repeats its own answer.
     """
-    rng = np.random.default_rng([seed, 1])  # independent of a match with the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     said = ""
 

@@ -26,12 +26,12 @@ TRIES = 1000
 class ProposerSolver(Simulator):
     """Self-play game: a proposer writes a task of the given family, and each solver answers it.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     families: a family of typed tasks, a list of families, or families with their limits.
     solvers: number of solvers of each task.
     pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
-    opening: how many numbers of a drawn task, 0 to 2, a proposal must begin with, so that the proposer cannot settle on
-    a few tasks that pay.
+    opening: length of the opening, 0 to 2: a proposal must begin with that many numbers of a drawn task, so that the
+    proposer cannot repeat a few rewarding tasks.
     rounds: tasks per match. answer: format of a solver's answer: "plain", "boxed" or "tag".
 
     A proposal is valid if it keeps to the family's limits, does not contain its answer, is new in this match, and
@@ -71,9 +71,9 @@ class ProposerSolver(Simulator):
         super().__init__(illegal=illegal, penalty=penalty, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw a family and an example task. With the option `opening`, the example's first numbers are the opening.
+        """Draw a family and an example task, whose first numbers are the opening if the option `opening` is set.
 
-        The reset options {"family": …, "example": …} set them instead.
+        The reset options {"family": …, "example": …} set both instead.
         """
         names = list(self.families)
         name = str(options.get("family", names[rng.integers(len(names))]))
@@ -111,9 +111,9 @@ class ProposerSolver(Simulator):
         }
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the proposer's private facts: the `form` and `limits` of tasks, and an `example` or `opening`.
+        """Return the proposer's facts: the `form` and `limits` of tasks, and an `example` or `opening`; {} for solvers.
 
-        A proposal may not repeat the example, and must begin with the opening. Solvers get {}.
+        The proposer may not repeat the example, and must begin with the opening.
         """
         if seat != PROPOSER:
             return {}
@@ -153,7 +153,7 @@ class ProposerSolver(Simulator):
         except ValueError as error:
             raise IllegalAct(str(error)) from None
         except Exception as error:
-            self._faults += 1  # never accept a task that breaks the checker
+            self._faults += 1  # never accept a task that crashes the checker
             raise IllegalAct("the checker cannot check it") from error
         if task.is_trivial:
             raise IllegalAct("its answer stands in it")
@@ -178,7 +178,7 @@ class ProposerSolver(Simulator):
         return not task.is_trivial and self.is_in_split(task)
 
     def _draw_example(self, rng: np.random.Generator) -> TypedTask:
-        """Draw an example task. If its opening is a task by itself, that task is valid too."""
+        """Draw an example task. If its opening is a task by itself, that one must be valid too."""
         for _ in range(TRIES):
             task = self.draw_task(rng)
             try:
@@ -208,7 +208,7 @@ class ProposerSolver(Simulator):
         for _ in range(TRIES):
             task = self.family.draw(rng)
             if self.opening:
-                with contextlib.suppress(ValueError):  # a parenthesis may be left open
+                with contextlib.suppress(ValueError):  # joining may leave a parenthesis open
                     task = self.family.check(self.opening + task.split_after(self.opening_length)[1])
             if self.has_opening(task) and self.may_ask(task):
                 return task
@@ -223,7 +223,7 @@ class ProposerSolver(Simulator):
         return task
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two different examples, which a solver must not see; None for the proposer."""
+        """Return reset options that differ only in the example, which solvers must not see; None for the proposer."""
         if seat == PROPOSER:
             return None
         first, second, family = self.draw_task(rng), self.draw_task(rng), self.family.name
@@ -235,8 +235,8 @@ class ProposerSolver(Simulator):
         """Return the match's figures.
 
         `valid` is the share of rounds with a valid proposal. `score` is the share of right answers over all rounds, and
-        `s` over rounds with answers; `success` is True if `score` is 1. `terms` and `digits` (of the largest number)
-        are means over tasks. Also `checker_faults`, `family` and the last `task`.
+        `s` over the rounds that were answered. `success` is True if `score` is 1. `terms` and `digits` (of the largest
+        number) are means over tasks. Also `checker_faults`, `family` and the last `task`.
         """
         score = sum(self._shares) / self.rounds
         tasks = max(len(self._tasks), 1)
@@ -254,13 +254,13 @@ class ProposerSolver(Simulator):
 
     @property
     def floor(self) -> float:
-        """Always 1: a random first seat proposes solvable tasks, and the other seats then know the answers."""
+        """Success rate of the random proposer: 1, because its tasks are solvable and the other seats are oracles."""
         return 1.0
 
 
 def _make_random(game: ProposerSolver, seed: int) -> Answer:
-    """Return a player that proposes random valid tasks, and as a solver gives another task's answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:
@@ -271,8 +271,8 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
 
 
 def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
-    """Return a player that proposes random valid tasks, and as a solver knows the answer."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    """Return a player that proposes a random valid task, and as a solver knows the answer."""
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
     def answer(view: View) -> str:
         if view.seat == PROPOSER:

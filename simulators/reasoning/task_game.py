@@ -33,7 +33,7 @@ def noop(game: TaskGame, seed: int) -> Answer:
 
 def random(game: TaskGame, seed: int) -> Answer:
     """Return a player that gives the answer of another random task of the family."""
-    rng = np.random.default_rng([seed, 1])  # independent of a match with the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: replies.write_answer(game.guess(rng), game.answer)
 
 

@@ -41,7 +41,7 @@ class TypedTask:
 
     @property
     def is_trivial(self) -> bool:
-        """True if a number in the task is its answer."""
+        """True if the answer is one of the numbers in the task."""
         return any(int(number) == self.answer for number in NUMBER.findall(self.text.replace("- ", "")))
 
     def split_after(self, numbers: int) -> tuple[str, str]:
@@ -53,13 +53,13 @@ class TypedTask:
 class Family(ABC):
     """Base class of a kind of task with one integer answer, such as sums. `settings` limit the size of tasks.
 
-    `check` turns a proposal's text into a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
+    `check` parses a proposal's text to a task, `draw` generates a task. Unknown or invalid settings raise ValueError.
     """
 
     name: ClassVar[str]
     form: ClassVar[str]
     """Description of a proposal's form, for the proposer."""
-    asks: ClassVar[tuple[str, str]]
+    wording: ClassVar[tuple[str, str]]
     """Wording of the question before and after the task."""
     limits: ClassVar[Limits]
     """Default, minimum and maximum of each setting."""
@@ -79,7 +79,7 @@ class Family(ABC):
             raise ValueError(f"a task has at most {MAX_CHARACTERS} characters")
         normal_form, numbers, answer = self.read(text)
         digits = max(len(str(abs(number))) for number in numbers)
-        return TypedTask(normal_form, normal_form.join(self.asks), answer, len(numbers), digits)
+        return TypedTask(normal_form, normal_form.join(self.wording), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> TypedTask:
         """Draw a random task within the limits."""
@@ -111,7 +111,7 @@ class Chain(Family):
         return " ".join(tokens), numbers, expression.evaluate(tokens)
 
     def write(self, rng: np.random.Generator) -> str:
-        """Draw a task's text as reasoning-gym does: the number of terms, then of digits, then the terms."""
+        """Draw a task's text as reasoning-gym does: first the number of terms, then of digits, then each term."""
         terms = int(rng.integers(2, self.settings["max_terms"] + 1))
         digits = int(rng.integers(1, self.settings["max_digits"] + 1))
         numbers = rng.integers(10 ** (digits - 1) if digits > 1 else 0, 10**digits, size=terms)
@@ -120,7 +120,7 @@ class Chain(Family):
 
     @functools.cached_property
     def allowed_tokens(self) -> frozenset[str]:
-        """Tokens that a task may contain besides unsigned numbers."""
+        """Tokens that a task may contain in addition to unsigned numbers."""
         return frozenset(self.operators)
 
     def _check_limits(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ class ChainSum(Chain):
 
     name, operators = "chain_sum", "+-"
     form = "numbers joined by + and -, such as [8 + 3]"
-    asks = ("State the final answer to the following arithmetic problem: ", " =")
+    wording = ("State the final answer to the following arithmetic problem: ", " =")
 
 
 class Products(Chain):
@@ -144,16 +144,16 @@ class Products(Chain):
 
     name, operators = "products", "*"
     form = "numbers joined by *, such as [8 * 3]"
-    asks = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
+    wording = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
     limits: ClassVar[Limits] = {"max_terms": (2, 2, 6), "max_digits": (2, 1, 6)}
 
 
 class BasicArithmetic(Chain):
-    """Sums, differences and products with signs and parentheses; multiplication comes first."""
+    """Sums, differences and products with signs and parentheses; multiplication takes precedence."""
 
     name, operators = "basic_arithmetic", "+-*"
     form = "numbers joined by +, - and *, with parentheses, such as [8 - 2 * 3]"
-    asks = ("Calculate ", ".")
+    wording = ("Calculate ", ".")
     limits: ClassVar[Limits] = {"max_terms": (4, 2, 8), "max_digits": (2, 1, 6)}
 
     @functools.cached_property
@@ -209,7 +209,7 @@ class Gcd(Numbers):
 
     name, combine = "gcd", staticmethod(math.gcd)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = (
+    wording = (
         "Find the Greatest Common Divisor (GCD) of these numbers: ",
         ". Give only the GCD as your final answer.",
     )
@@ -220,7 +220,7 @@ class Lcm(Numbers):
 
     name, combine = "lcm", staticmethod(math.lcm)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
+    wording = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
 
 
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
@@ -251,15 +251,15 @@ def make_families(option: object) -> dict[str, Family]:
 
 
 def strip_wording(family: str, question: str) -> str:
-    """Return the task in a reasoning-gym question without its wording; the whole question if the wording is unknown."""
-    asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
-    before, after = asks.get(family, ("", ""))
+    """Return a reasoning-gym question without the family's wording, or the whole question if its wording differs."""
+    wordings = {name: kind.wording for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
+    before, after = wordings.get(family, ("", ""))
     if not (question.startswith(before) and question.endswith(after)):
         return question
     return question[len(before) : len(question) - len(after)]
 
 
 def is_same_number(text: str, answer: int) -> bool:
-    """Return True if a text is this integer, ignoring a plus sign, leading zeros, commas, and zeros after a point."""
+    """Return True if a text is this integer, ignoring a plus sign, leading zeros, commas and ".00"."""
     plain = text.strip().replace(",", "")
     return WHOLE.fullmatch(plain) is not None and int(plain.partition(".")[0]) == answer

@@ -25,7 +25,7 @@ CLICK, MOOD, RETURN = 0, 1, 3
 LOW_PATIENCE = 1.2
 """Patience below which a user gives an instruction."""
 QUESTION_COST = 0.3
-"""Patience that a question costs."""
+"""Patience lost by answering a question."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
@@ -63,8 +63,9 @@ class Reaction:
     joys: tuple[float, ...]
     """Joy of each clicked item, in the order of `clicked`."""
     too_expensive: int
-    """Number of items above the user's price cap; `disliked` counts items whose genres are all disliked."""
+    """Number of items above the user's price cap."""
     disliked: int
+    """Number of items all of whose genres the user dislikes."""
 
     @property
     def joy(self) -> float:
@@ -89,19 +90,19 @@ class Visitor:
     mindset: Mindset = field(init=False)
     affinity: tuple[float, ...] = field(init=False)
     heard_of: dict[int, int] = field(default_factory=dict)
-    """Items that a friend recommended and that this user has not been shown since, each with the friend's number."""
+    """Recommending friend's number by item id, for items that this user has not been shown since."""
     joy: float = 0.0
-    """Total joy of all pages, from which the score is computed."""
+    """Total joy over all pages, from which the score is computed."""
     day: int = 0
     still_visits: bool = True
-    """Whether the user will visit again."""
+    """False once the user has decided not to return on another day."""
 
     def __post_init__(self) -> None:
         self.affinity = self.record.affinity
         self.mindset = Mindset(self.record.endurance, self.record.mood, [0.0] * len(self.affinity))
 
     def compute_interest(self, item: Item) -> float:
-        """Return the user's interest in an item, in [0, 1]: the mean of affinity (1 - fatigue) over its genres."""
+        """Return the user's interest in an item, in [0, 1]: the mean of affinity * (1 - fatigue) over its genres."""
         fatigue = self.mindset.fatigue
         return sum(self.affinity[genre] * (1 - fatigue[genre]) for genre in item.genres) / len(item.genres)
 
@@ -168,7 +169,10 @@ class Visitor:
         self.mindset.fatigue = fatigue
 
     def _update_feelings(self, reaction: Reaction) -> None:
-        """Update satisfaction, joy and patience. A page costs patience 1, an annoying item `ANNOYANCE`; joy adds."""
+        """Update satisfaction, total joy and patience.
+
+        A page costs patience 1 and each annoying item `ANNOYANCE`; joy restores as much.
+        """
         mind, joy = self.mindset, reaction.joy
         mind.satisfaction += SMOOTHING * (min(1.0, joy / FULL_JOY) - mind.satisfaction)
         remaining = mind.patience - 1 - ANNOYANCE * (reaction.too_expensive + reaction.disliked) + joy
@@ -185,5 +189,5 @@ def update_trust(trust: float, named_genres: frozenset[int], items: Sequence[Ite
 
 
 def compute_return_probability(loyalty: float, satisfaction: float) -> float:
-    """Return the probability of a visit on the next day: loyalty + satisfaction - .5, clipped to [.02, .98]."""
+    """Return the probability that the user returns tomorrow: loyalty + satisfaction - .5, clipped to [.02, .98]."""
     return max(0.02, min(0.98, loyalty + satisfaction - 0.5))

@@ -115,7 +115,7 @@ def load(path: str) -> Catalogue:
 
 
 def _choose_caps(prices: list[float]) -> tuple[int, int]:
-    """Return the price caps (lowest, highest) within which the shares `BUYABLE` of the items are."""
+    """Return a range of price caps that makes some of the items too expensive, if prices differ enough."""
     low, high = (max(1, math.floor(price)) for price in np.quantile(prices, BUYABLE))
     return low, high
 

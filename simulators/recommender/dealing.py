@@ -36,7 +36,7 @@ class DealSettings:
     """Dirichlet parameters [genres] of the population's tastes."""
 
     def draw_deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
-        """Draw a deal in which knowing the users gains enough joy. Returns it with its reference scores.
+        """Draw a deal in which knowing the users gains enough joy (`MARGIN`). Returns it with its reference scores.
 
         The gain is required with all users patient, and again with all impatient. A seed therefore gives the same users
         for every persona except "mixed", which is drawn too. Raises SimulatorFault after `DEALS` draws.
@@ -68,7 +68,7 @@ class DealSettings:
 def make_shelf_key(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
-    """Validate options. Returns the shelf's key, and the Dirichlet parameters fitted to ratings (() if there are none).
+    """Validate options. Returns the shelf's key, and the Dirichlet parameters fitted to ratings (() without ratings).
 
     Raises ValueError for an invalid option or file.
     """

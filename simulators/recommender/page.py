@@ -31,17 +31,17 @@ def describe_candidates(service: Service, codes: bool) -> list[str]:
 def mark_page(service: Service) -> str:
     """Return the page in few tokens, for tiny models: codes of the topics that the user stated, then the candidates.
 
-    The codes are those of `TERSE`, or "." for none. A candidate is written as its mark (`Chart.mark`), its main genre's
-    letter, a hint at its quality (w to z) and its number. The number comes last and shares no token with the rest, so
-    that a tiny model only has to copy it.
+    The codes are those of `TERSE`, or "." for none. A candidate is written as its mark (`UserHistory.mark`), its main
+    genre's letter, a hint at its quality (w to z) and its number. The number comes last and shares no token with the
+    rest, so that a tiny model only has to copy it.
     """
+    history = service.history
     clicks, stated_topics = (
-        service.chart.count_clicks(service.deal.shelf.catalogue),
-        {TOPIC_OF[wish.kind] for wish in service.chart.wishes},
+        history.count_clicks(service.deal.shelf.catalogue),
+        {TOPIC_OF[wish.kind] for wish in history.wishes},
     )
     topic_codes = "".join(code for code, topic in TERSE.items() if topic in stated_topics)
     return f"{topic_codes or '.'} " + "".join(
-        service.chart.mark(item, clicks)
-        + f"{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
+        f"{history.mark(item, clicks)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
         for number, item in enumerate(service.items(service.candidates), 1)
     )

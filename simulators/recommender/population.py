@@ -52,7 +52,7 @@ def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
 
 
 def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
-    """Recommend an item to each of the teller's friends with probability 1/2. Returns the numbers of those told."""
+    """Recommend an item to the teller's friends, each with probability 1/2, and return the numbers of those told."""
     listeners = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
     for number in listeners:
         audience[number].heard_of.setdefault(item, teller.number)

@@ -44,7 +44,7 @@ WORDING = 30
 MAX_USERS, MAX_LISTED = 10_000, 300
 FLOOR_DEALS = 400
 WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
-"""Weights of the reward parts besides `satisfaction`, which pays the joy itself. Recipes can reweigh all parts."""
+"""Weights of reward parts. `satisfaction`, the joy itself, has weight 1. Recipes can reweight all parts."""
 
 
 class Recommender(PersonGame):
@@ -53,7 +53,7 @@ class Recommender(PersonGame):
     Acts: SHOW n n n | words (candidates by number, and the reason), ASK genre|price|dislikes, FIND words. The joy of
     pages keeps up a user's patience and decides whether it comes back: `simulators.recommender.audience`.
 
-    Options besides PersonGame's:
+    Options in addition to PersonGame's:
     catalogue: number of generated items, from 20 to 100,000, or a CSV file (`simulators.recommender.catalogue.load`).
     edition: seed of a generated catalogue.
     embedding: "hashed" (words; light) or "minilm" (sentence-transformers, offline), for FIND and similar items.
@@ -66,9 +66,9 @@ class Recommender(PersonGame):
     person: `simulators.recommender.seat` describes a user's seat.
     terse: abbreviate acts and facts to few tokens, for tiny models, without FIND.
 
-    Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest `instruction`
-    of the visit; .5 for each visit after which the user would return (`retention`); .1 times the share of a page's
-    items whose genre is new on it (`diversity`).
+    Reward parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest
+    `instruction` of the visit; .5 for each visit after which the user is willing to return (`retention`); .1 times the
+    number of different main genres on a page divided by its items (`diversity`).
     """
 
     name = "recommender"
@@ -123,13 +123,13 @@ class Recommender(PersonGame):
 
     @property
     def deal_settings(self) -> DealSettings:
-        """Settings of the deals. Tastes are fitted to ratings, or follow the option `steepness`."""
+        """Settings of the deals. Tastes are fitted to the ratings if there are any, else follow `steepness`."""
         even = np.full(len(self.shelf.catalogue.genres), 1 / self.steepness)
         return DealSettings(self.shelf, self.limits, self.users, np.array(self.fitted) if self.fitted else even)
 
     @property
     def floor(self) -> float:
-        """Success rate of random play, estimated on up to `FLOOR_DEALS` deals."""
+        """Success rate of random play, estimated by simulating it on up to `FLOOR_DEALS` drawn deals."""
         game, measured = self.clone(), []
         for seed in range(max(4, FLOOR_DEALS // self.users)):
             game.reset(seed=seed)
@@ -170,12 +170,12 @@ class Recommender(PersonGame):
         return facts
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the candidates, the user's statements and the searches left; for the user's seat `Seat.facts`."""
+        """Return the candidates, the user's statements and the remaining searches; for the user's seat `Seat.facts`."""
         if seat == USER:
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
             return {"marks": page.mark_page(self.service)}
-        statements = self.service.chart.facts(self.shelf.catalogue)
+        statements = self.service.history.facts(self.shelf.catalogue)
         return {
             "candidates": page.describe_candidates(self.service, self.codes),
             **statements,
@@ -183,7 +183,7 @@ class Recommender(PersonGame):
         }
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return all full pages and questions; None for over `MAX_LISTED` pages. Other acts may be legal too."""
+        """Return all full pages and questions, or None for over `MAX_LISTED` pages. Other acts may be legal too."""
         if seat == USER:
             return self.seat.legal(self.shelf.catalogue, self.service.visitor.record.cap)
         if math.comb(len(self.service.candidates), self.limits.slate) > MAX_LISTED:
@@ -216,7 +216,7 @@ class Recommender(PersonGame):
         return acts.format_act(parsed, names, self.terse)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the match's figures: those of `Tally.figures` and `Seat.figures`."""
+        """Return the score (users' joy, scaled between random and oracle play) and statistics (`Tally.figures`)."""
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -251,7 +251,7 @@ class Recommender(PersonGame):
         return self.person in ("free", "played")
 
     def _greet(self) -> None:
-        """Start a visit. On the first day, a user that volunteers states its favourite, unless its seat is free.
+        """Start a visit. On its first day, a user that volunteers states its favourite, unless its seat is free.
 
         A played user may speak at the start of every visit.
         """
@@ -280,7 +280,7 @@ class Recommender(PersonGame):
             self._respond(reaction, items)
 
     def _pay_instruction(self, items: list[Item]) -> None:
-        """Pay and count whether a page follows the user's instruction, if there is one that a candidate fits."""
+        """If any candidate fits the user's instruction, pay and count whether the page follows it."""
         wish = self.instruction
         if wish is not None and any(map(wish.fits, self.service.items(self.service.candidates))):
             is_followed = wish.is_satisfied_by(items)
@@ -297,14 +297,14 @@ class Recommender(PersonGame):
             self.pay(USER, "satisfaction", reaction.joy)
 
     def _ask(self, topic: str) -> None:
-        """Charge the user's patience for a question and, unless this ends the visit, have the user answer."""
+        """Ask the user, which costs patience. Unless that ends the visit, the user answers."""
         self.tally.asked += 1
         self.service.ask()
         if self._continue_visit():
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit continues. Otherwise pay for retention, and start another or end the match."""
+        """Return True if the visit continues. Else pay for retention, and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -323,7 +323,7 @@ class Recommender(PersonGame):
         return False
 
     def _respond(self, reaction: Reaction, items: list[Item]) -> None:
-        """Have the user respond to a page: an instruction, once per visit at low patience, or else a complaint."""
+        """Let the user react to a page: with an instruction, once per visit at low patience, or with a complaint."""
         visitor = self.service.visitor
         if visitor.mindset.patience < LOW_PATIENCE and not self.has_instructed:
             self.has_instructed = True
@@ -338,7 +338,10 @@ class Recommender(PersonGame):
             self.tell(complaint, RECOMMENDER, sender=USER)
 
     def _say(self, wish: Wish | None, is_binding: bool = False) -> None:
-        """Have the script or the user's seat state a wish. `is_binding` makes it an instruction."""
+        """State a wish with the script's words, or ask the user's seat to word it.
+
+        `is_binding` makes the wish an instruction, which pages are rewarded for following.
+        """
         words = self._word_wish(wish)
         self.is_binding = is_binding
         if self.person == "script":
@@ -372,7 +375,7 @@ class Recommender(PersonGame):
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.chart.record_wish(wish)
+        self.service.history.record_wish(wish)
         if self.is_binding:
             self.instruction = wish
 
@@ -383,7 +386,7 @@ class Recommender(PersonGame):
         return speech.word_wish(wish, self.shelf.catalogue, PERSONAS[visitor.record.persona].manner, share)
 
     def names(self) -> dict[int, str]:
-        """Return the names of the page's candidates by item id."""
+        """Return the names of the page's candidates, by item id."""
         return page.name_candidates(self.service, self.codes)
 
     def _draw_user(self, rng: np.random.Generator, concentration: Floats, segment: int) -> Record:

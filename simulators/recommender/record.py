@@ -1,4 +1,4 @@
-"""Hidden properties of a user, such as taste, price cap and patience, and pairs of users who behave alike."""
+"""Hidden properties of a user (taste, price cap, patience, loyalty, persona), and users who behave alike."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def restore_record(options: dict[str, Any]) -> Record:
 def draw_twins(
     record: Record, prices: tuple[float, float], keep_cap: bool, rng: np.random.Generator
 ) -> tuple[Record, Record]:
-    """Draw two users like this one whom a recommender cannot tell apart by their behaviour.
+    """Draw two users similar to this one whose behaviour and texts a recommender cannot tell apart.
 
     They differ in the order of two disliked genres; in cap, patience and loyalty; or in the full taste. With `keep_cap`
     they have the same cap, because a free seat may state it unasked. `prices` has the items' lowest and highest price.
@@ -142,7 +142,7 @@ def _make_contented_twins(record: Record, dearest: int, keep_cap: bool) -> tuple
 
 
 def _make_penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:
-    """Return twins that differ in taste, but can afford nothing and dislike no genre."""
+    """Return twins who cannot afford any item and dislike no genre, so that they differ only in taste."""
     count = len(record.taste)
     liking = np.arange(count + 1, 2 * count + 1) / sum(range(count + 1, 2 * count + 1))
     one = replace(record, cap=cap, taste=tuple(liking.tolist()), volunteers=False, forgets=(True, *record.forgets[1:]))

@@ -1,10 +1,10 @@
 """The user's seat: its due statements, their wording, and the text that the recommender receives.
 
-With person "render", the seat words the due wish. If the extractor parses its text as anything else, another text is
-requested once, and then the template replaces it; each costs the seat 0.1 (part `reading`). With "free", the seat sees
-its taste and mindset and may say anything: the wish parsed from its words counts, true or not. The seat is paid its own
-joy. With "played", it also speaks at the start of a visit and may end it, and pays only the fines of
-`simulators.played`. Clicks are always determined by the record.
+With person "render", the seat phrases the due wish. If the extractor reads anything else in its text, the text is
+requested again and, after a second failure, replaced by the template; each failure costs the seat 0.1 (part `reading`).
+With "free", the seat sees its taste and mindset and may say anything: the recommender receives the wish in its words,
+true or not. The seat is paid its own joy. With "played", it also speaks at the start of a visit and may end it, and
+pays only the fines of `simulators.played`. Clicks always follow from the user's record, never from the seat.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOVED = 0.5
 
 @dataclass
 class Seat:
-    """Seat that words a user's statements: `request` asks for one, `hear` checks the seat's text."""
+    """Seat that phrases a user's statements: `request` asks for one, `hear` checks the seat's text."""
 
     person: Speech
     terse: bool
@@ -45,7 +45,10 @@ class Seat:
     untrue: int = 0
 
     def request(self, template: str, wish: Wish | None, is_question: bool = False) -> None:
-        """Request a statement from the seat; `template` is the script's text of `wish`."""
+        """Ask the seat to phrase a wish. `template` is the script's text for it.
+
+        `is_question` says whether the recommender asked about the wish.
+        """
         self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
@@ -109,14 +112,15 @@ class Seat:
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
 
-        They are the results of checks for "render", `steered` (stated wishes) and `untrue` for "free", else {}.
+        For person "render" they count the checks' results; for "free", wishes (`steered`) and false wishes (`untrue`).
+        Otherwise {}.
         """
         if self.person == "render":
             return self.renderings.figures()
         return {"steered": self.steered, "untrue": self.untrue} if self.person == "free" else {}
 
     def _marks(self, visitor: Visitor) -> str:
-        """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, code of the due wish."""
+        """Return the seat's facts in few tokens: letters of loved genres, patience from 0 to 9, due wish as code."""
         order = sorted(range(len(visitor.affinity)), key=lambda genre: -visitor.affinity[genre])
         loved = "".join(LETTERS[genre] for genre in order if visitor.affinity[genre] > LOVED)
         return f"{loved} {max(0, min(9, round(2 * visitor.mindset.patience)))} {encode_wish(self.wish)}"

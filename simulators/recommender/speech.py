@@ -37,20 +37,20 @@ UNSURE: Mapping[Manner, str] = {
 TOO_EXPENSIVE, UNINTERESTING = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
 """Format of each wish in a list of facts."""
-SIMPLIFICATIONS = {
+REPLACEMENTS = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
     r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
     r"under|read|books?|show|me|stuff|can": " ",
 }
-"""Replacements that simplify a text before it is parsed, in order. Genre names are left unchanged."""
+"""Regular expressions and their replacements, applied in order before parsing, except inside a genre's name."""
 NUMBER = re.compile(r"[1-9][0-9]{0,6}")
 MAX_CROWNS = 1000
-"""Higher prices are parsed only up to the catalogue's highest price cap."""
+"""Numbers from this one on are read as prices only up to the users' highest price cap."""
 
 
 def word_wish(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
-    """Return a wish as a sentence, or a sentence of doubt for None. `share` in [0, 1) selects the manner's template."""
+    """Return a wish as a sentence of this manner; `share` in [0, 1) picks the template. None gives `UNSURE`."""
     if wish is None:
         return UNSURE[manner]
     wordings = WORDINGS[manner][wish.kind]
@@ -85,19 +85,19 @@ def find_misread_text(catalogue: Catalogue) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _load_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
-    """Return the extractor's vocabulary of these numbers and genres, in all spellings."""
+    """Return the extractor's vocabulary: these genres in all their spellings, and these numbers."""
     return make_vocabulary({**{number: (number,) for number in numbers}, **list_spellings(genres)})
 
 
 @functools.lru_cache(maxsize=8)
-def _compile_simplifications(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile `SIMPLIFICATIONS` to (pattern, replacement). Each pattern's first group protects genre names."""
+def _compile_replacements(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compile `REPLACEMENTS` to (pattern, replacement). Each pattern's first group protects genre names."""
     names = {fold(name) for spellings in list_spellings(genres).values() for name in spellings}
     phrases = sorted(names, key=len, reverse=True)
     protected = "|".join(phrases).replace(" ", "[^a-z0-9]+")
     return tuple(
         (re.compile(rf"\b(?:({protected})|{words})\b", re.I), replacement)
-        for words, replacement in SIMPLIFICATIONS.items()
+        for words, replacement in REPLACEMENTS.items()
     )
 
 
@@ -108,7 +108,7 @@ def _keep_genre(replacement: str, found: re.Match[str]) -> str:
 
 def read(text: str, catalogue: Catalogue) -> Reading:
     """Parse a text to its stances on genres and prices, by topic as text, and its unclear words."""
-    for pattern, replacement in _compile_simplifications(catalogue.genres):
+    for pattern, replacement in _compile_replacements(catalogue.genres):
         text = pattern.sub(functools.partial(_keep_genre, replacement), text)
     limit = max(MAX_CROWNS, catalogue.caps[1] + 1)
     numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < limit)

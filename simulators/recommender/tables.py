@@ -1,4 +1,4 @@
-"""Read CSV files that experiments name. Error messages are one line with file and row."""
+"""Readers of CSV files that experiments name. Error messages are one line with file and row."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_number(location: str, row: Row, column: str, largest: float) -> float:
         value = -1.0
     if not 0 <= value <= largest:
         shown = to_one_line(row[column], 40)
-        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': correct the cell")
+        raise ValueError(f"{location}: {column} must be a number from 0 to {largest:g}, not '{shown}': correct it")
     return value
 
 

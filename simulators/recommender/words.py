@@ -45,7 +45,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def make_title(number: int) -> str:
-    """Return the title of this number, from 0 up to but not including `TITLES`. Each number has a different title."""
+    """Return the title with this number, from 0 to below `TITLES`. Different numbers give different titles."""
     rest, adjective = divmod(number, len(ADJECTIVES))
     place, noun = divmod(rest, len(NOUNS))
     return f"The {ADJECTIVES[adjective]} {NOUNS[noun]} of {PLACES[place]}"
@@ -59,7 +59,8 @@ def hint_at(quality: float) -> str:
 def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return all names of each genre. A genre that is not in `GENRES` has only its own name.
 
-    A name that is itself a genre is removed from the other genres: if satire is a genre, it does not mean comedy.
+    A name that is itself a genre is removed from other genres: if comedy and satire are two genres, "satire" is no
+    name of comedy.
     """
     names = {*genres}
     return {

@@ -1,4 +1,4 @@
-"""Reference scores of a deal: the joy under an oracle that knows the users, and under random play. Match figures."""
+"""Reference scores of a deal (the joy of random play, and of an oracle that knows the users) and a match's figures."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def play_deal(deal: Deal, choose: Choose) -> float:
 
 
 def choose_best_page(service: Service) -> tuple[list[int], frozenset[int]]:
-    """Return the page with the most expected joy given the user's mindset, and its first item's genres as the reason.
+    """Return the page of highest expected joy given the user's mindset, and its first item's genres as the reason.
 
-    It ignores later pages. Items that the user would never choose are left out, unless there are no others.
+    The effect on later pages is ignored. Items that the user would never choose are left out unless no others remain.
     """
     visitor, items = service.visitor, service.items(service.candidates)
     values = {item.id: visitor.compute_click_probability(item) * visitor.compute_joy(item) for item in items}
@@ -116,7 +116,7 @@ class Tally:
         return genres / len(items)
 
     def count_instruction(self, followed: bool) -> None:
-        """Count a page that could follow an instruction, and whether it did."""
+        """Count a page that could follow an instruction, and whether it did (`followed`)."""
         self.judged, self.kept = self.judged + 1, self.kept + followed
 
     def figures(self, service: Service, reference: Yardstick) -> dict[str, float | bool | str]:

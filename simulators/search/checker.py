@@ -1,10 +1,10 @@
-"""Check written questions. A question that is wrong or cannot be checked is rejected.
+"""Checks of written questions. A question that is wrong or cannot be checked is rejected.
 
 `program`   the program has exactly one answer, the given one, and starts at a thing that the question names; a question
-            in the world's standard words asks the same
+            in the world's standard words has the same program
 `hops`      it has at least the required number of steps
 `absent`    the question does not contain the answer
-`evidence`  the writer has read the pages that the answer rests on
+`evidence`  the writer has read all pages that the answer depends on
 `gate`      a reader answers it from those pages mixed with others (SSP's RAG verification)
 """
 
@@ -31,6 +31,7 @@ from simulators.search.session import Session
 Check = Literal["program", "hops", "absent", "evidence", "gate"]
 CHECKS: tuple[Check, ...] = get_args(Check)
 MAX_CHAINS = 30
+"""Maximum chains that `find_chains` returns."""
 
 
 class CheckError(Exception):
@@ -39,7 +40,7 @@ class CheckError(Exception):
 
 @dataclass(frozen=True)
 class Requirements:
-    """Requirements for a question to be written: its answer, and its minimum number of hops (facts to combine)."""
+    """Requirements for a written question: its answer, and its minimum number of hops (facts to combine)."""
 
     answer: str
     hops: int
@@ -52,34 +53,34 @@ def read_checks(option: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(option)
 
 
-def check(text: str, program_text: str, wish: Requirements, work: Session, checks: Sequence[Check]) -> Question:
-    """Check a question in words (`text`) with its program and return it. Raises Rejected, with the reason, if it fails.
+def check(text: str, program_text: str, required: Requirements, work: Session, checks: Sequence[Check]) -> Question:
+    """Check a question in words (`text`) and return it. Raises CheckError, with the reason, if it fails.
 
-    `program_text` is the same question in formal notation, `work` the writer's session with the pages read, `checks`
-    the checks to apply. The gate, a reader who must answer it, comes later, because it needs noise pages.
+    `program_text` is the question in formal notation, `work` the writer's session with the pages read, and `checks` the
+    checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
     """
     library = work.library
     program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
     if "program" in checks and program is not None:
-        _check_program(text, program, wish, library)
-    if "hops" in checks and program is not None and program.hops < wish.hops:
-        raise CheckError(f"it takes {program.hops} hops, not {wish.hops}")
-    if "absent" in checks and contains_name(text, wish.answer, library.terse):
+        _check_program(text, program, required, library)
+    if "hops" in checks and program is not None and program.hops < required.hops:
+        raise CheckError(f"it takes {program.hops} hops, not {required.hops}")
+    if "absent" in checks and contains_name(text, required.answer, library.terse):
         raise CheckError("its answer stands in it")
     pages = find_evidence(program, library.world) if program and library.world else frozenset()
     if "evidence" in checks and (missing := sorted(pages - {*work.read})):
         raise CheckError(f"{len(missing)} of the {len(pages)} pages that it rests on were not read")
-    return Question(text, (wish.answer,), "written", program.hops if program else 0, pages, program)
+    return Question(text, (required.answer,), "written", program.hops if program else 0, pages, program)
 
 
 def require_readable(question: Question, texts: list[str], terse: bool) -> None:
-    """Raise Rejected unless a scripted reader of these texts finds a right answer to the question."""
+    """Raise CheckError unless a scripted reader of these texts finds a right answer to the question."""
     if not is_exact(find_answer(question.text, texts, terse), question.answers):
         raise CheckError("a reader does not find the answer on the pages that were read")
 
 
 def is_sound(question: Question, library: Library) -> bool:
-    """Return True if the question in words, evaluated on all facts, has exactly the claimed answer."""
+    """Return True if the question's text, parsed and evaluated on all facts, has the claimed answer and no other."""
     program = parse_question(question.text, library.terse)
     return program is not None and library.world is not None and evaluate(program, library.world) == {question.answer}
 
@@ -97,9 +98,9 @@ def _parse(program_text: str, library: Library) -> Program:
         raise CheckError(str(why)) from None
 
 
-def _check_program(text: str, program: Program, wish: Requirements, library: Library) -> None:
+def _check_program(text: str, program: Program, required: Requirements, library: Library) -> None:
     found = evaluate(program, library.world) if library.world else frozenset()
-    if found != {wish.answer}:
+    if found != {required.answer}:
         how = "no answer" if not found else f"{len(found)} answers" if len(found) > 1 else "another answer"
         raise CheckError(f"its program has {how}")
     if not all(contains_name(text, chain.start, library.terse) for chain in program.chains):
@@ -109,19 +110,19 @@ def _check_program(text: str, program: Program, wish: Requirements, library: Lib
         raise CheckError("it asks for something else than its program")
 
 
-def list_possible_programs(work: Session, wish: Requirements) -> list[Program]:
-    """Return chains of the wished number of hops to the wished answer over the pages read, as programs.
+def list_possible_programs(work: Session, required: Requirements) -> list[Program]:
+    """Return the programs that meet the requirements on the pages read: chains of facts that end at the answer.
 
-    Chains with fewer backward steps come first; a backward step may have further ends on unread pages.
+    Chains with fewer backward steps come first, because a backward step may have further ends on unread pages.
     """
     facts = [fact for text in work.texts for fact in read_facts(text)]
-    found = find_chains(wish.answer, Notes.of(work.texts), facts, wish.hops)
+    found = find_chains(required.answer, Notes.of(work.texts), facts, required.hops)
     found.sort(key=lambda chain: sum(step.startswith("^") for step in chain.steps))
     return [Program("chain", (chain,)) for chain in found]
 
 
 def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return the texts read and those of up to `count` random other pages, shuffled, for the gate's reader."""
+    """Return the pages read and up to `count` random other pages as texts, shuffled, for the reader of `gate`."""
     titles = work.library.titles
     others = [titles[int(n)] for n in rng.integers(len(titles), size=count)]
     texts = [*work.texts, *(work.library.pages[title] for title in others if title not in work.read)]
@@ -129,9 +130,9 @@ def mix_with_others(work: Session, count: int, rng: np.random.Generator) -> tupl
 
 
 def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
-    """Return up to 30 chains of `hops` steps that end at `answer`, along `facts`: (thing, relation, value) tuples.
+    """Return up to 30 chains of `hops` steps that end at `answer`. `facts` are (thing, relation, value) tuples.
 
-    Chains visit no thing twice, and `answer` is their only end on `notes`.
+    A chain visits no thing twice, and on `notes` it has no other end than `answer`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
     for subject, relation, value in facts:

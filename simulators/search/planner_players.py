@@ -20,7 +20,7 @@ Plan = Callable[[Any, int], Callable[[], str]]
 
 
 def measure_effort(game: LibraryGame) -> tuple[int, bool]:
-    """Return how many calls the player `reader` would make on this deal, and True if its answer would be right."""
+    """Return the number of calls of the player `reader` on this deal, and whether its answer would be right."""
     work = game.make_session()
     program = parse_question(game.question.text, game.terse)
     while program and (call := choose_next_call(program, work, game.terse)):
@@ -48,7 +48,7 @@ def _write_stop(game: LibraryGame) -> str:
 
 def _make_random_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     """Return a planner that searches up to three random names seen so far, opens nothing, and stops."""
-    rng = np.random.default_rng([seed, 1])  # other chance than the match's, where that has the same seed
+    rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     left = int(rng.integers(4))
 
     def act() -> str:

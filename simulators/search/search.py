@@ -79,7 +79,7 @@ class Search(PersonGame, LibraryGame):
         return self.asker.first_words if self.is_played else self.question.text
 
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
-        """Return the definitions of the solver's tools, none in terse mode."""
+        """Return the definitions of the solver's tools; () in terse mode and for the asker."""
         return [tool.definition for tool in make_tools(self.work)] if seat == SOLVER and not self.terse else ()
 
     def public(self) -> dict[str, Any]:
@@ -93,17 +93,17 @@ class Search(PersonGame, LibraryGame):
         return {"found": list(self.work.found)}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful calls, and answers from names seen so far, as acts; None for the asker. Others may be legal."""
+        """Return useful acts: calls, and answers from names seen so far. Others may be legal. None for the asker."""
         if seat == ASKER:
             return None
         names = self.list_names_read(self.work, self.question_text)
         return [*self.list_calls(self.work, names), *self.list_answers(names)]
 
     def play(self, seat: str, act: str) -> str:
-        """Run one call and return "", or score an answer, end the match and return the act.
+        """Play an act and return its text for the other seat: "" after a call, the text of an answer or a question.
 
-        The match also ends if no acts are left. Questions to a played asker, and its words, are returned for the other.
-        Raises IllegalAct for any other act.
+        An answer is scored and ends the match. The match also ends if no acts are left. Raises IllegalAct for other
+        texts.
         """
         if seat == ASKER:
             return self._hear(to_one_line(act, MAX_ANSWER))
@@ -119,7 +119,7 @@ class Search(PersonGame, LibraryGame):
         return to_one_line(act, MAX_ANSWER) if self.is_played else act.strip()
 
     def next_seat(self, seat: str) -> str:
-        """Return the asker's seat while its words are due, else the solver."""
+        """Return the asker's seat while it must speak, else the solver's."""
         return ASKER if self.is_played and self.asker.due else self.seats[0]
 
     def check_person(self, text: str) -> Faults:
@@ -138,7 +138,10 @@ class Search(PersonGame, LibraryGame):
         return f"ASK {text}"
 
     def _hear(self, text: str) -> str:
-        """Let an admitted text of the asker take effect. Its first is the question, which all see without a message."""
+        """Apply the asker's text if it is admitted, and return it for the solver.
+
+        Returns "" for a text that is not admitted, and for the first one, because all seats see the question.
+        """
         self.asker.turns += 1
         if not self.admit_text(text):
             return ""
@@ -158,14 +161,14 @@ class Search(PersonGame, LibraryGame):
         self.end("answered", "Right." if is_exact(text, self.question.answers) else "Wrong.")
 
     def final_answer(self, seat: str) -> str:
-        """Return the solver's answer as normalised for exact match; "" if it gave none."""
+        """Return the solver's answer, normalised for exact match; "" if it gave none."""
         return normalise(self.said or "") if seat == self.seats[0] else ""
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report: `score` and `success` (exact match), `f1`, and statistics of the search.
 
-        `recall` is the share of evidence pages that were read. Also `calls`, `searches` and `opens`, and the question's
-        `hops`, `sort` and right `answer`.
+        `recall` is the share of evidence pages that were read. The others are `calls`, `searches`, `opens`, and the
+        question's `hops`, `sort` and right `answer`.
         """
         question, work = self.question, self.work
         said = self.said or ""
@@ -185,29 +188,29 @@ class Search(PersonGame, LibraryGame):
         }
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the texts that give the answer away (`way`: answer, evidence titles) and, unless terse, the `program`.
+        """Return the texts that reveal the answer (`way`: answer, evidence titles) and, unless terse, the `program`.
 
-        Texts in the question or already shown are left out. Returns {} for a corpus's questions, comparisons and
-        counts.
+        Texts in the question or already shown are left out. Returns {} for comparisons, counts, and questions about a
+        corpus.
         """
         question, world = self.question, self.library.world
         if world is None or question.program is None or question.sort in ("compare", "count"):
             return {}
         secrets = {text for text in (*question.evidence, question.answer) if text != NONE and len(text) > 1}
-        if self.terse:  # single letters stand in any text: the words of its facts do not
+        if self.terse:  # any text contains single letters, but not the words of the facts
             secrets |= {word for fact in question.evidence for word in render(world, fact).split() if word[0].isupper()}
         texts = tuple(sorted(text for text in secrets if text not in question.text and not self.work.has_shown(text)))
         program = () if self.terse else (str(question.program),)
         return {"way": texts, "program": program}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of the same question with two right answers, which the seat never learns."""
+        """Return reset options of two deals with the same question but different right answers."""
         record = as_record(self.question)
         return {"question": {**record, "answers": ["one"]}}, {"question": {**record, "answers": ["two"]}}
 
     @property
     def floor(self) -> float:
-        """Probability that a random one of `list_candidates()` is right, averaged over 400 drawn questions."""
+        """Mean probability over 400 drawn questions that a random one of `list_candidates()` is right."""
         game, rng, total = self.clone(), np.random.default_rng(0), 0.0
         for _ in range(FLOOR_DEALS):
             game.choose_library(rng)

@@ -281,7 +281,7 @@ class SearchSelfplay(LibraryGame):
         raise IllegalAct(self.rejection)
 
     def _check(self, done: Act, noise: Sequence[str]) -> Question:
-        """Return the question if it passes all checks, except that of a reader seat. Raises Rejected otherwise."""
+        """Return the question if it passes all checks, except that of a reader seat. Raises CheckError otherwise."""
         work = self.works[PROPOSER]
         if any(done.text == question.text for question in self._accepted):
             raise CheckError("it was asked before")

@@ -1,4 +1,4 @@
-"""A world: a graph of facts about invented things, determined by its size and seed.
+"""World of the search game: a graph of facts about invented things, determined by its size and seed.
 
 Names are invented, so that no model knows them. No name contains another, and no word belongs to two kinds.
 """
@@ -28,10 +28,10 @@ SPARE = 4
 
 
 class World:
-    """Graph of facts about `size` invented things, drawn from `seed`: nodes are names, edge keys are relations.
+    """Graph of facts about `size` invented things, drawn from `seed`. Nodes are names, edge keys are relations.
 
-    Kind and numbers are node attributes. `of_kind` lists the names of each kind. In a terse world names have few
-    letters.
+    A thing's kind and numbers are attributes of its node. `of_kind` lists the names of each kind. In a terse world,
+    names have few letters.
     """
 
     def __init__(self, size: int, seed: int, terse: bool = False) -> None:
@@ -48,7 +48,7 @@ class World:
             self._draw_values(name, self.of_kind[relation.source], relation.target, rng)
 
     def _draw_values(self, relation: str, sources: list[str], target: str, rng: np.random.Generator) -> None:
-        """Give most things of a kind a random value of a relation or number. Mentors come from the earlier persons."""
+        """Draw a relation's or number's value for most things of a kind. A person's mentor is an earlier person."""
         missing = rng.random(len(sources)) < MISSING
         if not target:
             low, high = NUMBERS[relation] if not self.terse else DIGITS
@@ -135,7 +135,7 @@ def invent_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, 
 
 
 def invent_terse_names(counts: dict[str, int], rng: np.random.Generator) -> dict[str, list[str]]:
-    """Draw names by kind as `invent_names` does, but of as few consonants as their number allows (1 for up to 20)."""
+    """Draw distinct names by kind as `invent_names` does, but as short as possible: one letter for up to 20 names."""
     total, length = sum(counts.values()), 1
     while len(CONSONANTS) ** length < total:
         length += 1

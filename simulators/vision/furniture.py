@@ -24,9 +24,9 @@ MIN_THINGS, MAX_THINGS = 2, 5
 PILLAR = 4
 """Width and depth of the pillar."""
 AT_WALL, NEAR, FAR = 1, 2, 10
-"""Largest gap between a wall and a thing at it, and between things beside each other; least gap of things apart."""
+"""Maximum gap between a wall and a thing at it, and between things beside each other; minimum gap of things apart."""
 TRIES = 30
-"""Layouts that are tried, and places per thing."""
+"""Maximum number of layouts to try, and of positions per thing."""
 
 Places = Mapping[str, tuple[int, int]]
 """Left upper corners by thing."""
@@ -50,7 +50,7 @@ class Wish(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Content of a match."""
+    """Task of a match: things, wishes about them, and the room."""
 
     sizes: tuple[tuple[str, tuple[int, int]], ...]
     """Width and depth of each thing."""

@@ -13,14 +13,14 @@ import numpy as np
 from simulators.vision.drawing import COLOURS, pick
 
 ROOM, DOOR = 4000, 1200
-"""Width and depth of a room, and width of a doorway."""
+"""Side of a square room, and width of a doorway."""
 BODY, STEP = 150, 250
 """Radius of the walker, and length of a step."""
 HEADINGS, ONE = 24, 1024
 """Number of headings, and the length of the vectors in `DIRECTIONS`."""
 KINDS = ("pillar", "box", "ball")
 RADIUS = 250
-"""Half the width of a thing, which is square for the walker."""
+"""Half the side of the square that a thing occupies."""
 CORNER = 1100
 """Distance of things from the lines through a room's middle, in both axes."""
 DOORS = (1000, 2000, 3000)
@@ -28,9 +28,9 @@ DOORS = (1000, 2000, 3000)
 CELLS = ((0, 0), (1, 0), (1, 1), (0, 1))
 """Columns and rows of the rooms, in the order in which doorways join them."""
 CLEAR = 100
-"""Least distance of a start from walls and things, besides the walker's radius."""
+"""Minimum distance of a start from walls and things, in addition to the walker's radius."""
 APART = 1500
-"""Least distance of a start from the wanted thing."""
+"""Minimum distance of a start from the wanted thing."""
 
 _QUARTER = (1024, 989, 887, 724, 512, 265)
 DIRECTIONS: Sequence[tuple[int, int]] = tuple(
@@ -48,7 +48,7 @@ Rectangle = tuple[int, int, int, int]
 
 
 class Pose(NamedTuple):
-    """Place and heading of the walker."""
+    """Position and heading of the walker."""
 
     x: int
     y: int
@@ -56,7 +56,7 @@ class Pose(NamedTuple):
 
 
 class Thing(NamedTuple):
-    """Thing in a house, with its middle."""
+    """Object in a house: its kind, colour, and the position of its middle."""
 
     kind: str
     colour: str
@@ -68,7 +68,7 @@ class Thing(NamedTuple):
 
 
 class House(NamedTuple):
-    """Content of a match."""
+    """House of a match: rooms, doorways, things, and the walker's start."""
 
     rooms: int
     doors: tuple[int, ...]
@@ -76,13 +76,13 @@ class House(NamedTuple):
     tints: tuple[int, ...]
     """Number of each room's wall colour."""
     things: tuple[Thing, ...]
-    """The wanted thing, one of its kind in another colour, then things of other kinds."""
+    """The wanted thing, another one of its kind in another colour, then things of other kinds."""
     start: Pose
     heading: int
     """Heading of a start part-way."""
 
     def openings(self) -> list[tuple[bool, int, int]]:
-        """Return the doorways: True for one in a wall along the y axis, the wall's place, and the doorway's middle."""
+        """Return the doorways: (whether the wall runs along the y axis, the wall's position, the doorway's middle)."""
         found = []
         for (column, row), (column2, row2), door in zip(CELLS, CELLS[1:], self.doors, strict=False):
             is_upright = row == row2
@@ -91,7 +91,7 @@ class House(NamedTuple):
         return found
 
     def floors(self, margin: int) -> list[Rectangle]:
-        """Return where the walker's middle may be: the rooms' floors without a margin, and the doorways' middles."""
+        """Return the rectangles in which a body's middle may be: floors and doorways, less `margin` on each side."""
         found = [
             (column * ROOM + margin, row * ROOM + margin, (column + 1) * ROOM - margin, (row + 1) * ROOM - margin)
             for column, row in CELLS[: self.rooms]
@@ -103,7 +103,7 @@ class House(NamedTuple):
         return found
 
     def is_free(self, x: Any, y: Any, margin: int = BODY) -> Any:
-        """Return True where something of this radius touches no wall and no thing. Takes numbers or arrays of them."""
+        """Return True where a body of radius `margin` touches neither wall nor thing. x and y are numbers or arrays."""
         inside, reach = False, RADIUS + margin
         for left, top, right, bottom in self.floors(margin):
             inside |= (left <= x) & (x <= right) & (top <= y) & (y <= bottom)
@@ -112,31 +112,31 @@ class House(NamedTuple):
         return inside
 
     def step(self, pose: Pose) -> Pose:
-        """Return the pose after a step. A walker that hits something slides along it, or stays."""
+        """Return the pose after a step. A walker that hits something slides along it, or stays in place."""
         x, y, heading = ahead = step(pose)
         places = (ahead, Pose(x, pose.y, heading), Pose(pose.x, y, heading))
         return next((place for place in places if self.is_free(place.x, place.y)), pose)
 
 
 def step(pose: Pose) -> Pose:
-    """Return the pose a step straight ahead, whatever is there."""
+    """Return the pose one step straight ahead, ignoring obstacles."""
     dx, dy = ((STEP * axis + ONE // 2) // ONE for axis in DIRECTIONS[pose.heading])
     return Pose(pose.x + dx, pose.y + dy, pose.heading)
 
 
 def heading_to(pose: Pose, thing: Thing) -> int:
-    """Return the heading from a pose that comes nearest to a thing."""
+    """Return the heading that points most nearly from a pose to a thing."""
     dx, dy = thing.x - pose.x, thing.y - pose.y
     return max(range(HEADINGS), key=lambda one: DIRECTIONS[one][0] * dx + DIRECTIONS[one][1] * dy)
 
 
 def square_distance(one: Pose | Thing, other: Pose | Thing) -> int:
-    """Return the squared distance of two places."""
+    """Return the squared distance between two positions."""
     return (one.x - other.x) ** 2 + (one.y - other.y) ** 2
 
 
 def draw_house(rng: np.random.Generator, rooms: int, things: int) -> House:
-    """Draw a house, where exactly one other thing is of the wanted thing's kind, and the place of the start."""
+    """Draw a house and the walker's start. Exactly one other thing is of the wanted thing's kind."""
     kind, colours = pick(rng, KINDS), rng.permutation([*COLOURS]).tolist()
     others = [one for one in KINDS if one != kind]
     slots = rng.permutation(4 * rooms).tolist()

@@ -1,13 +1,15 @@
 """Lessons of `reach`, by kind.
 
-`colours`: the table after the word `colours`; labels of a 6 x 6 grid are the colours of blocks in it, or `none`.
-`completed`: a moment of an expert's match after the instruction and `completed?`; the answer is `yes` or `no`, each in
-half of the lessons.
-`segment`: after the words `go red`, a table with the hand on its way to some block; `yes` if the next act of an expert
-puts the hand down on the red one, in about half of the lessons. It teaches a process reward model (VLA-RL).
-`where`: after the words `where red`, or `where white` for the hand; the answer is its column and row, as bins.
-`way`: after the words `go red`, the hand anywhere, half of the time near the red block; the answer is the act of an
-expert on its way there, as bins. It is for tables without pushes, and teaches other policies than `segment`.
+`colours`: the word `colours` and a table. The labels of a 6 x 6 grid are the colours of the blocks, or `none`.
+`completed`: the instruction, `completed?`, and a picture of an expert's match. The answer is `yes` in half of the
+lessons, else `no`.
+`segment`: the words `go red` and a table whose hand is on its way to some block. The answer is `yes`, in about half of
+the lessons, if an expert's next act puts the hand down on the red block. It trains a process reward model (VLA-RL).
+`spots`: the word `colour` and a table. The labels of a 3 x 3 grid are the colours of blocks and hand, or `none`.
+`where`: the words `where red`, or `where white` for the hand, and a table. The answer is its column and row, as bins.
+`way`: the words `go red` and a table whose hand is anywhere, in half of the lessons near the red block. The answer is
+an expert's next act towards that block, as bins. It is for tables without pushes, and trains other policies than
+`segment`.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ KINDS = ("colours", "completed", "segment", "spots", "where", "way")
 GRID, COARSE = 6, 3
 HAND_COLOUR = "white"
 CLOSE = 6 * UNIT
-"""Largest distance of a hand from a block, along each axis, that is near it."""
+"""Maximum distance along each axis at which a hand counts as near a block."""
 LONGEST = 64
 """Maximum acts of an expert's match."""
 
 
 class TableGame(Protocol):
-    """Part of `reach` that draws tables of the split."""
+    """Protocol of the attributes of a `reach` game that lessons use to draw tables from its split."""
 
     task: str
     bins: int
@@ -112,13 +114,16 @@ def _draw_way(table: Table, rng: np.random.Generator, bins: int) -> GroundingLes
 
 
 def _locate_by_colour(table: Table) -> dict[str, Point]:
-    """Return the places in the picture of the hand and of blocks that are shown, by colour."""
+    """Return the positions in the picture of the hand and the visible blocks, by colour."""
     named = {HAND_COLOUR: table.hand, **dict(zip(table.layout.colours, table.blocks, strict=True))}
     return {name: place for name, point in named.items() if (place := table.locate_in_picture(point))}
 
 
 def _make_grid_lesson(text: str, table: Table, words: Mapping[str, str], answer: str = "") -> GroundingLesson:
-    """Return a lesson in whose 3 x 3 cells things of these colours have these words as labels, and the others none."""
+    """Return a lesson with the table's picture and the labels of a 3 x 3 grid.
+
+    `words` are the labels by colour of block or hand; cells without any of these are labelled `none`.
+    """
     album, cell = Album(), SIDE * UNIT // COARSE
     places = {(y // cell, x // cell): words[name] for name, (x, y) in _locate_by_colour(table).items() if name in words}
     labels: Labels = (((),),)
@@ -129,6 +134,6 @@ def _make_grid_lesson(text: str, table: Table, words: Mapping[str, str], answer:
 
 
 def write_instruction(layout: Layout, pushes: bool) -> str:
-    """Return the viewer's instruction."""
+    """Return the viewer's instruction, such as `reach the red block`."""
     block = f"the {layout.colours[layout.wanted]} block"
     return f"push {block} into the ring" if pushes else f"reach {block}"

@@ -15,15 +15,16 @@ from simulators.vision.drawing import COLOURS, INK, draw_ground, draw_mask, pick
 SIDE, UNIT = 48, 64
 """Width and height of the table in pixels, and units per pixel."""
 BINS, STILL, DOWN, STRIDE = 32, 16, 16, 24
-"""Bins of each number of an act; bin of no movement; least bin of a hand that is down; units per bin of movement."""
+"""Bins per number of an act; bin of no movement; lowest grip bin that puts the hand down; units of movement per bin."""
 BLOCK, HAND, BLOCKS = 4, 2, 3
 """Radii of a block and the hand in pixels, and the number of blocks."""
 CONTACT, NEAR = (BLOCK + HAND) * UNIT, 3 * UNIT
-"""Distance of hand and block when they touch, and largest distance that counts as reached, in units."""
+"""Distance of hand and block when they touch, and maximum distance that counts as reached, in units."""
 MARGIN, APART = 8, 10
-"""Least distance of hand, blocks and ring from the edges, and from each other, in pixels.
+"""Minimum distance of hand, blocks and ring from the edges, and from each other, in pixels.
 
-Four places never exclude the fifth: of nine points on the table (corners, edges, middle) each excludes two at most.
+There is always room for the fifth place: of nine points on the table (corners, edges, middle) each of the other four
+excludes at most two.
 """
 SUBSTEPS = 8
 
@@ -32,7 +33,7 @@ Point = tuple[int, int]
 
 
 class Layout(NamedTuple):
-    """Start of a match."""
+    """Initial state of a match: positions and colours."""
 
     hand: Point
     blocks: tuple[Point, ...]
@@ -41,23 +42,23 @@ class Layout(NamedTuple):
     wanted: int
     """Index of the block that the instruction names."""
     seed: int
-    """Seed of grain and tints."""
+    """Seed of the picture's noise: grain and tints."""
 
 
 def as_fine(number: int, bins: int) -> int:
-    """Return which of 32 bins a bin of `bins` stands for; the outermost may stand for 32."""
+    """Convert a bin of a scale with `bins` bins to one of 32 bins, centred at 16. The outermost may give 32."""
     half = bins // 2
     return STILL + (2 * (number - half) * STILL + half) // (2 * half)
 
 
 def as_coarse(number: int, bins: int) -> int:
-    """Return which of `bins` bins is nearest to one of 32."""
+    """Convert one of 32 bins to the nearest one of a scale with `bins` bins."""
     half = bins // 2
     return min(max(half + (2 * (number - STILL) * half + STILL) // (2 * STILL), 0), bins - 1)
 
 
 def draw_layout(rng: np.random.Generator) -> Layout:
-    """Draw the places of hand, blocks and ring, and the blocks' colours."""
+    """Draw the positions of hand, blocks and ring, the blocks' colours and the wanted block."""
     places: list[Point] = []
     while len(places) < BLOCKS + 2:
         x, y = (rng.integers(MARGIN, SIDE - MARGIN, 2) * UNIT).tolist()
@@ -74,11 +75,11 @@ def compute_distance(one: Point, other: Point) -> int:
 
 @dataclass
 class Table:
-    """State of a match."""
+    """State of a match: positions of the hand and the blocks on the table."""
 
     layout: Layout
     pushes: bool
-    """Whether a block is to be pushed to the ring, instead of being reached."""
+    """Whether the task is to push a block into the ring, instead of reaching it."""
     hand: Point = field(init=False)
     blocks: list[Point] = field(init=False)
     is_down: bool = False
@@ -89,7 +90,10 @@ class Table:
         self.hand, self.blocks = self.layout.hand, [*self.layout.blocks]
 
     def move(self, dx: int, dy: int, grip: int) -> None:
-        """Put the hand down or lift it, then move it, both as the bins tell. A hand that is down pushes blocks."""
+        """Put the hand down or lift it (`grip`), then move it by `dx` and `dy`; all three are bins of 32.
+
+        In a pushing task, a hand that is down pushes blocks.
+        """
         self.is_down = grip >= DOWN
         start, way = self.hand, ((dx - STILL) * STRIDE, (dy - STILL) * STRIDE)
         for step in range(1, SUBSTEPS + 1):
@@ -99,7 +103,7 @@ class Table:
                 self.blocks = [self._push(block) for block in self.blocks]
 
     def _push(self, block: Point) -> Point:
-        """Return where a block is moved by the hand: straight away from it until they only touch."""
+        """Return a block's position after a push: straight away from the hand until they only touch."""
         apart = compute_distance(self.hand, block)
         if apart >= CONTACT:
             return block
@@ -107,13 +111,13 @@ class Table:
         apart = max(apart, 1)
         return _clamp_to_table((self.hand[0] + x * CONTACT // apart, self.hand[1] + y * CONTACT // apart), BLOCK)
 
-    def left(self, block: int) -> int:
-        """Return the distance that is left until the task is done with this block, in units."""
+    def measure_remaining(self, block: int) -> int:
+        """Return the remaining distance, in units, until the task is done with this block."""
         reached = max(compute_distance(self.hand, self.blocks[block]) - (CONTACT if self.pushes else NEAR), 0)
         return reached + max(compute_distance(self.blocks[block], self.layout.ring) - NEAR, 0) * self.pushes
 
     def is_done(self, block: int) -> bool:
-        """Return True if the block is in the ring, or the hand is down on it."""
+        """Return True if the task is done with this block: it is in the ring, or the hand is down on it."""
         if self.pushes:
             return compute_distance(self.blocks[block], self.layout.ring) <= NEAR
         return self.is_down and compute_distance(self.hand, self.blocks[block]) <= NEAR
@@ -133,7 +137,7 @@ class Table:
         return padded[row : row + SIDE, column : column + SIDE]
 
     def locate_in_picture(self, point: Point) -> Point | None:
-        """Return the place of a point, in units from the picture's upper left corner; None if it is not shown."""
+        """Return a point's position in units from the picture's upper left corner, or None if it is not shown."""
         if not self.follows:
             return point
         x, y = (axis - hand // UNIT * UNIT + SIDE // 2 * UNIT for axis, hand in zip(point, self.hand, strict=True))
@@ -142,7 +146,7 @@ class Table:
 
 @lru_cache(maxsize=64)
 def _draw_without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool) -> Pixels:
-    """Draw the table with its blocks, and with the ring if it has one. Most acts move the hand alone."""
+    """Draw the table with its blocks and, if `has_ring`, the ring. Cached, because most acts move only the hand."""
     rng = np.random.default_rng(layout.seed)
     pixels = draw_ground(rng, SIDE, SIDE)
     if has_ring:
@@ -156,7 +160,7 @@ def _draw_without_hand(layout: Layout, blocks: tuple[Point, ...], has_ring: bool
 
 
 def _clamp_to_table(point: Point, radius: int) -> Point:
-    """Return the nearest point at which something of this radius, in pixels, is wholly on the table."""
+    """Return the nearest point at which a disc of this radius, in pixels, lies wholly on the table."""
     low, high = radius * UNIT, (SIDE - radius) * UNIT - 1
     return min(max(point[0], low), high), min(max(point[1], low), high)
 

@@ -17,18 +17,18 @@ from simulators.vision.rooms3d_acts import ACTS, MAX_ACTS, format_acts
 
 
 class Match(Protocol):
-    """Part of a match of `rooms3d` that its players read."""
+    """Protocol of the attributes of a `rooms3d` match that its players read."""
 
     house: House
     route: Route
 
 
 Plan = Callable[[Match, np.random.Generator], Iterator[Act]]
-"""Acts of a match, from its start on."""
+"""Function from a match and a random generator to the player's acts, from the start of the match."""
 
 
 def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
-    """Return a factory of players that write three acts of a plan in a turn."""
+    """Return a factory of players that follow a plan, three acts per turn."""
 
     def make(game: Match, seed: int) -> Answer:
         acts: Iterator[Act] | None = None
@@ -44,7 +44,7 @@ def _make_planner(plan: Plan) -> Callable[[Match, int], Answer]:
 
 
 def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of a player that goes to any thing of the wanted form, of either colour."""
+    """Return the acts of a player that goes to a random thing of the wanted form, whatever its colour."""
     *stations, last = game.route.stations
     wanted = game.house.things[last].kind
     chosen = pick(rng, [n for n, thing in enumerate(game.house.things) if thing.kind == wanted])
@@ -52,7 +52,7 @@ def _plan_to_form(game: Match, rng: np.random.Generator) -> Iterator[Act]:
 
 
 def _plan_blind(game: Match, rng: np.random.Generator) -> Iterator[Act]:
-    """Yield the acts of a player without pictures: it goes a typical distance and stops."""
+    """Return the acts of a player that ignores the pictures: it goes a typical distance and stops."""
     return iter([*[Act("go", LENGTHS[-1])] * 4, Act(STOP)])
 
 

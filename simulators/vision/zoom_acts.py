@@ -1,4 +1,7 @@
-"""Looks of `zoom`: a cell's letter, a box, or a point with a window around it, and how points are scored (ViGoRL)."""
+"""Looks, the acts of `zoom` that enlarge part of a picture, and the score of points (ViGoRL).
+
+A look is a cell's letter, a box, or a point with a window around it.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ Point = tuple[int, int]
 DOT, DOT_COLOUR = 2, (255, 0, 0)
 """Width of the dot at a point in pixels, and its colour."""
 APART = CELL
-"""Distance in pixels from all earlier points at which one more point is paid."""
+"""Minimum distance in pixels of a new point from all earlier new ones."""
 ANSWER, GROUNDED, EXTRA = 0.6, 0.4, 0.2
-"""ViGoRL's weights of a right answer and of the format, and the format bonus of an extra point."""
+"""ViGoRL's weights of a right answer and of the format score, and the format score of each extra point."""
 
 
 class LookGame(Protocol):
-    """Part of `zoom` that tells how looks are written."""
+    """Protocol of the options of a `zoom` game that determine how looks are written."""
 
     act: str
     bins: int
@@ -34,7 +37,7 @@ class LookGame(Protocol):
 
 
 class Look(NamedTuple):
-    """Look at a scene's picture."""
+    """Look at part of a scene's picture."""
 
     text: str
     """Act in normal form."""
@@ -44,14 +47,14 @@ class Look(NamedTuple):
 
 
 def describe_looks(game: LookGame) -> str:
-    """Return how looks are written, in words."""
+    """Describe in words how looks are written."""
     if game.act == "cell":
         return f"a letter, {game.names[0]} to {game.names[-1]}"
     return "x0 y0 x1 y1 from 0 to 999" if game.act == "box" else f"x y from 0 to {game.bins - 1}"
 
 
 def read_look(game: LookGame, text: str) -> Look | None:
-    """Return the look that an act names, by the game's kind of acts; None if it names none."""
+    """Parse an act as a look, by the game's kind of acts. Returns None if it is none."""
     size = game.cells * CELL
     if game.act == "box":
         box = read_box(text, size, size)
@@ -64,7 +67,7 @@ def read_look(game: LookGame, text: str) -> Look | None:
 
 
 def _look_around(place: Point, bins: int, size: int) -> Look:
-    """Return a look at the middle of a bin, whose window of a cell's size is moved into the picture."""
+    """Return a look at the middle of a bin, with a window of a cell's size that lies within the picture."""
     x, y = ((2 * number + 1) * size // (2 * bins) for number in place)
     left, top = (min(max(centre - CELL // 2, 0), size - CELL) for centre in (x, y))
     return Look(f"{place[0]} {place[1]}", (left, top, left + CELL, top + CELL), (x, y))
@@ -77,7 +80,7 @@ def _find_box(game: LookGame, cell: int) -> Box:
 
 
 def look_at(game: LookGame, cell: int) -> str:
-    """Return the act that shows exactly a cell, rounded in boxes and points."""
+    """Return the act that shows a cell; boxes and points are rounded to their units."""
     column, row = cell % game.cells, cell // game.cells
     if game.act == "point":
         x, y = ((2 * place + 1) * game.bins // (2 * game.cells) for place in (column, row))
@@ -89,7 +92,7 @@ def look_at(game: LookGame, cell: int) -> str:
 
 
 def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
-    """Return a look's part of a scene's picture, with a dot at its point."""
+    """Return the part of a scene's picture that a look shows, with a dot at its point, if any."""
     size = TILE if layout == "tiles" else CELL
     shown = crop(pixels, look.box, size, size)
     if look.point:
@@ -99,7 +102,7 @@ def crop_look(look: Look, pixels: Pixels, layout: str) -> Pixels:
 
 
 def mark_look(look: Look, overviews: Sequence[Image]) -> Mark:
-    """Return a look's place in the overview: in the one image, or in that of its tile."""
+    """Return a look's mark in the overview: its box or point in a single image, or the whole image of its tile."""
     if len(overviews) == 1:
         place = (*look.point, *look.point) if look.point else look.box
         return Mark(overviews[0].hash, *(edge / REDUCTION for edge in place))
@@ -109,7 +112,7 @@ def mark_look(look: Look, overviews: Sequence[Image]) -> Mark:
 
 
 def score_format(points: Sequence[Point]) -> float:
-    """Return ViGoRL's format score of readable points: 1, and `EXTRA` for each after the first that is new.
+    """Return ViGoRL's format score of readable points: 1, plus `EXTRA` for each new point after the first.
 
     A point is new if it is at least `APART` pixels from all new points before it.
     """

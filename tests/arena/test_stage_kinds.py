@@ -104,7 +104,7 @@ def test_failing_or_missing_kind_is_refused(kinds_file: Path) -> None:
         plan(make_pipeline(f"{kinds_file}:broken: {{}}"), Path("RUN"), print)
     with pytest.raises(ConfigError, match=r"longr"):
         make_pipeline(f"{kinds_file}:longr: {{}}")
-    with pytest.raises(ConfigError, match="makes no experiment that these settings could change"):
+    with pytest.raises(ConfigError, match="makes no experiment, so these settings would change nothing"):
         plan(
             make_pipeline("play: {iterations: 1}", f"{{{kinds_file}:copies: {{policy: player}}, with: {{seed: 1}}}}"),
             Path("R"),

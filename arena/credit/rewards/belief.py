@@ -1,4 +1,4 @@
-"""The stage `belief`: a frozen policy of the run scores an answer before each turn."""
+"""Credit stage `belief`: rewards for the change of a frozen policy's probability of an answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from arena.credit.rewards.columns import Columns
 from arena.parts.part_config import AskedPolicy
 from arena.records import Trajectory
 
-AT_ONCE = 1024
+MAX_CONTEXTS = 1024
 """Maximum contexts per scoring call."""
 
 
 class BeliefMeasurer:
-    """Frozen policy of a run that reads each turn's context and scores an answer to it."""
+    """Measurer of beliefs: a frozen policy's probability of a fixed answer, given each turn's context."""
 
     def __init__(
         self,
@@ -41,23 +41,23 @@ class BeliefMeasurer:
         self._asker, self._policy, self._answer, self._seats = context.asker, policy, answer, seats
         self._iteration = 0
         self._beliefs: dict[tuple[str, str], NDArray[np.float32]] = {}
-        """Beliefs of the iteration's trajectories by match and seat."""
+        """Beliefs of the iteration's trajectories, by match and seat."""
         self._figures: dict[int, dict[str, float]] = {}
 
     async def measure(self, k: int, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
         """Return the probability of the answer before each turn of each trajectory; 0 at other seats."""
         if k != self._iteration:
             self._iteration, self._beliefs = k, {}
-        own = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
-        new = [trajectory for trajectory in own if (trajectory.match, trajectory.seat) not in self._beliefs]
+        scored = [trajectory for trajectory in trajectories if self._seats is None or trajectory.seat in self._seats]
+        new = [trajectory for trajectory in scored if (trajectory.match, trajectory.seat) not in self._beliefs]
         for trajectory, beliefs in zip(new, await self._compute_beliefs(new), strict=True):
             self._beliefs[trajectory.match, trajectory.seat] = beliefs
-        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in own]
-        self._figures[k] = compare_with_payoffs(own, last)
+        last = [float(self._beliefs[trajectory.match, trajectory.seat][-1]) for trajectory in scored]
+        self._figures[k] = compare_with_payoffs(scored, last)
         return [self._beliefs.get((t.match, t.seat), np.zeros(len(t.turns), np.float32)) for t in trajectories]
 
     async def _compute_beliefs(self, trajectories: Sequence[Trajectory]) -> list[NDArray[np.float32]]:
-        """Return the beliefs by turn. A turn without tokens has the belief of the turn before it, or 0."""
+        """Return the belief before each turn. A turn without tokens has that of the turn before it, or 0."""
         frame = self._asker.frame(self._policy)
         answer, places = frame.encode(self._answer), list[tuple[int, int]]()
         streams = []
@@ -68,20 +68,24 @@ class BeliefMeasurer:
                     places.append((row, place))
                     streams.append(answer_stream(contexts[turn.index], [], answer, turn.index))
         beliefs = [np.full(len(trajectory.turns), np.nan, np.float32) for trajectory in trajectories]
-        for start in range(0, len(streams), AT_ONCE):
-            scores = await self._asker.score(self._policy, streams[start : start + AT_ONCE])
+        for start in range(0, len(streams), MAX_CONTEXTS):
+            scores = await self._asker.score(self._policy, streams[start : start + MAX_CONTEXTS])
             for (row, place), logprobs in zip(places[start:], scores, strict=False):
                 beliefs[row][place] = np.exp(logprobs.sum())
         return [_fill_forward(turn_beliefs) for turn_beliefs in beliefs]
 
     def report(self, k: int) -> dict[str, float]:
-        """Return the mean belief before last turns (`value`) and the payoff, with their agreement."""
+        """End iteration `k` and return the agreement of its beliefs before last turns with payoffs.
+
+        `value` is the mean belief, `payoff` the mean payoff, `agreement` and `correlation` are those of
+        `measure_agreement`.
+        """
         figures = self._figures.pop(k, {})
-        self._figures = {j: own for j, own in self._figures.items() if j > k}
+        self._figures = {j: later for j, later in self._figures.items() if j > k}
         return figures
 
     def state(self) -> dict[str, Any]:
-        """Return {}: all beliefs are of one iteration."""
+        """Return {}: beliefs are not kept between iterations."""
         return {}
 
 
@@ -92,7 +96,7 @@ def _fill_forward(beliefs: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _check(facts: ExperimentFacts, *, policy: str, seats: list[str] | None, **settings: Any) -> None:
-    """Raise ValueError unless the policy is a frozen one of the run with the token ids of the seats' policies."""
+    """Raise ValueError unless the policy is frozen and has the same token ids as the seats' trained policies."""
     if policy not in facts.frozen:
         raise ValueError(f"'{policy}' is no policy of the run, and an endpoint returns no probabilities")
     for seat in seats or ():
@@ -115,17 +119,17 @@ def belief(
     seats: list[str] | None = None,
     pays: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]{0,63}$")] = "process",
 ) -> dict[str, Floats]:
-    """Pay each turn what it adds to the belief of a frozen policy, as a process reward model with images or without.
+    """Reward each turn by the change of a frozen policy's belief in an answer: a process reward model, also for images.
 
-    P_k is the probability of the `answer`, as the first tokens of the policy's own reply to all that the seat reads
-    before turn k. Turn k gets P_{k+1} - P_k, and the last one, after which the seat reads nothing, 0. So they sum to
-    P_last - P_0, and staying where the answer seems right earns nothing. Ground the policy with lessons whose prompts
-    are those of the seat's role (stage `ground`), such as `segment` of `reach`. `seats` restricts who is paid. Adds the
+    P_k is the probability that the policy, given the seat's context before turn k, begins its reply with `answer`. Turn
+    k gets P_{k+1} - P_k, and the last turn 0, because no observation follows it. The rewards sum to P_last - P_0, so
+    staying in a state of high belief earns nothing. Train the policy first by the stage `ground`, with lessons in the
+    prompts of the seat's role, such as `segment` of `reach`. `seats` restricts the stage to these seats. Adds the
     reward `pays`.
 
-    Metrics have the mean belief before last turns (`value`) and the payoff with their agreement. Source: the robotic
-    process reward model of VLA-RL (Lu et al. 2025), which asks for each moment whether a part of the task is completed
-    and pays the answer itself. Zero: a policy that believes the same whatever it reads.
+    Metrics are the mean belief before last turns (`value`), the mean payoff, and their agreement. Source: the robotic
+    process reward model of VLA-RL (Lu et al. 2025), which asks at each step whether a part of the task is completed,
+    and pays the answer itself. Zero if the policy's belief does not depend on what it reads.
     """
     believed = batch.measure(f"belief.{pays}")
     gains, rows = np.zeros(len(believed)), np.flatnonzero(~batch.last)

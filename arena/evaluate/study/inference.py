@@ -1,7 +1,7 @@
 """P-values of a study's comparisons, corrections over a family of studies, and statistical power.
 
-The p-value of a comparison is the level at which its interval (`arena.statistics.paired_ci`) just touches the asked
-difference. So a verdict by intervals and one by p-values agree.
+The p-value of a comparison is the level at which its interval (`arena.statistics.paired_ci`) just touches the tested
+difference. So verdicts by intervals and by p-values agree.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ _NEGLIGIBLE = 1e-15
 
 
 class Tails(NamedTuple):
-    """One-sided p-values: small `above` is evidence for a mean above the value, small `below` for one below it."""
+    """One-sided p-values. A small `above` supports a mean above the tested value, a small `below` one below it."""
 
     above: float
     below: float
 
 
 def compute_tails(differences: Sequence[float], bounds: Bounds, value: float = 0.0) -> Tails:
-    """Return one-sided p-values of a mean of differences, each within `bounds`, against `value`; 1 for fewer than two.
+    """Return one-sided p-values of the mean of the differences against `value`; both are 1 for fewer than two.
 
-    Without bounds the test is Student's. Within bounds the interval's ends are all m with
-    (mean - m)² ≤ reach · m (1 - m), both as shares of the range, with reach = min(t² d, z²) / n and d the dispersion.
-    This solves for t and z at m = value.
+    The differences lie within `bounds`. Without bounds this is Student's test. With bounds, the interval is the set of
+    all m with (mean - m)² ≤ reach · m (1 - m), where mean and m are shares of the range, reach = min(t² d, z²) / n, and
+    d is the dispersion. This solves for t and z at m = value.
     """
     n = len(differences)
     if n < 2:
@@ -47,7 +47,7 @@ def _two_sided_p_value(mean: float, error: float, n: int, bounds: Bounds, value:
     if bounds == ANY or (error < _NEGLIGIBLE and mean not in bounds):
         return 0.0 if error < _NEGLIGIBLE else float(2.0 * t.sf(abs(mean - value) / error, n - 1))
     if not low < value < high:
-        return 0.0  # values that differ from a bound cannot have their mean there
+        return 0.0  # the mean cannot be at a bound if some values differ from it
     share, at = (mean - low) / (high - low), (value - low) / (high - low)
     reach = (share - at) ** 2 / (at * (1.0 - at))
     dispersion = n * (error / (high - low)) ** 2 / (share * (1.0 - share)) if 0.0 < share < 1.0 else 1.0
@@ -58,8 +58,8 @@ def _two_sided_p_value(mean: float, error: float, n: int, bounds: Bounds, value:
 def holm(ps: Sequence[float]) -> list[float]:
     """Return p-values corrected for the number of tests (Holm 1979), in the given order.
 
-    Rejecting those of at most α makes any error at all with chance at most α. The k-th smallest of m is multiplied by m
-    - k + 1, and none is below the one before it.
+    Rejecting all corrected p-values ≤ α keeps the familywise error rate ≤ α. The k-th smallest of m is multiplied by
+    m - k + 1, and is at least the corrected value of the next smaller one.
     """
     order, corrected, highest = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
     for rank, i in enumerate(order):
@@ -71,17 +71,17 @@ def holm(ps: Sequence[float]) -> list[float]:
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     """Return p-values corrected for the false discovery rate (Benjamini and Hochberg 1995), in the given order.
 
-    Of those of at most α, a share of at most α is wrong on average.
+    Rejecting all corrected p-values ≤ α keeps the expected share of false rejections ≤ α.
     """
     return [float(p) for p in false_discovery_control(ps)] if ps else []
 
 
 @lru_cache(4096)
 def smallest_difference(deviation: float, n: int, level: float = 0.95, power: float = 0.8) -> float:
-    """Return the mean difference that `n` seeds detect with chance `power`; NaN for fewer than two seeds.
+    """Return the smallest mean difference that `n` seeds detect with probability `power`; NaN for fewer than two.
 
-    `deviation` is the standard deviation of the differences by seed. The test is two-sided at 1 - `level`, by the
-    noncentral t distribution.
+    `deviation` is the standard deviation of the differences over seeds. The test is two-sided at level 1 - `level`; its
+    power follows from the noncentral t distribution.
     """
     if n < 2:
         return nan

@@ -1,4 +1,4 @@
-"""Guard around a user's rollout part: every fault of its code becomes one line that names the part."""
+"""Guard around a user's rollout part: turns every error in its code into a one-line ConfigError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class GuardedPart(RolloutPart):
-    """A user's rollout part. Its exceptions and unusable return values raise ConfigError."""
+    """Wrapper of a user's rollout part that raises ConfigError for its exceptions and unusable return values."""
 
     def __init__(self, part: Any, name: str) -> None:
         """Guard `part`, which the function `name` returned. Raises ConfigError unless it is a RolloutPart."""
@@ -30,8 +30,8 @@ class GuardedPart(RolloutPart):
         _require(isinstance(part, RolloutPart), f"{name} returned {_type_name(part)}, not a RolloutPart")
 
     @contextmanager
-    def blame(self, hook: str) -> Iterator[None]:
-        """Turn an exception in the block into a ConfigError that names the part and the hook.
+    def convert_errors(self, hook: str) -> Iterator[None]:
+        """Convert an exception in the block to a ConfigError that names the part and the hook.
 
         Errors of Arena's own calls, such as a dead engine, pass unchanged.
         """
@@ -56,14 +56,14 @@ class GuardedPart(RolloutPart):
         return [self._require_type(f"{hook}, in a list,", plan, MatchPlan) for plan in value]
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Return the part's plans."""
-        with self.blame("plan"):
+        """Return the plans that the part's `plan` makes of `plans`."""
+        with self.convert_errors("plan"):
             changed = await self.part.plan(k, list(plans))
         return self._plans("plan", changed)
 
     async def expand(self, k: int, progress: Progress) -> Expansion:
-        """Return the part's expansion."""
-        with self.blame("expand"):
+        """Return the result of the part's `expand`."""
+        with self.convert_errors("expand"):
             more = self._require_type("expand", await self.part.expand(k, progress), Expansion)
         is_count = isinstance(more.deals, int) and more.deals >= 0
         _require(is_count, f"{self.name}: expand asked for {more.deals!r} deals: it has to be 0 or more")
@@ -71,18 +71,18 @@ class GuardedPart(RolloutPart):
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
         """Return the part's control of the match, guarded."""
-        with self.blame("control"):
+        with self.convert_errors("control"):
             control = self.part.control(plan, game)
         return None if control is None else _GuardedControl(self, self._require_type("control", control, MatchControl))
 
     def observe(self, k: int, records: Sequence[MatchRecord]) -> None:
-        """Let the part learn from the records."""
-        with self.blame("observe"):
+        """Call the part's `observe`."""
+        with self.convert_errors("observe"):
             self.part.observe(k, records)
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the part's sections of metrics, each a mapping of finite numbers."""
-        with self.blame("metrics"):
+        """Return the part's metrics by section; every value must be a finite number."""
+        with self.convert_errors("metrics"):
             sections = self._require_type("metrics", self.part.metrics(records), dict)
         for name, section in sections.items():
             values = self._require_type(f"metrics, in '{name}',", section, dict).values()
@@ -91,26 +91,26 @@ class GuardedPart(RolloutPart):
 
     def state(self) -> Any:
         """Return the part's state. Raises ConfigError if JSON cannot hold it."""
-        with self.blame("state"):
+        with self.convert_errors("state"):
             state = self.part.state()
             json.dumps(state, allow_nan=False)
         return state
 
     def load(self, state: Any) -> None:
         """Restore the part's state."""
-        with self.blame("load"):
+        with self.convert_errors("load"):
             self.part.load(state)
 
 
 class _GuardedControl(MatchControl):
-    """Control of one match by a user's part."""
+    """Wrapper of the part's control of one match, with the same checks."""
 
     def __init__(self, guard: GuardedPart, control: MatchControl) -> None:
         self.guard, self.control = guard, control
 
     def before(self, view: View, act: Act) -> Decision:
         """Return the control's decision."""
-        with self.guard.blame("control.before"):
+        with self.guard.convert_errors("control.before"):
             decision = self.control.before(view, act)
         name = f"{self.guard.name}: control.before"
         if isinstance(decision, Continue):
@@ -127,7 +127,7 @@ class _GuardedControl(MatchControl):
 
     def after(self, seat: str, act: Act, valid: bool) -> str:
         """Return the control's reason to stop, or ""."""
-        with self.guard.blame("control.after"):
+        with self.guard.convert_errors("control.after"):
             reason = self.control.after(seat, act, valid)
         return self.guard._require_type("control.after", reason, str)
 

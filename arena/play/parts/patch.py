@@ -1,9 +1,9 @@
-"""Patches: an expert replaces learners' wrong acts (semi-online: UI-S1, Lu et al. 2025).
+"""Patches: an expert's acts replace a learner's wrong acts (semi-online RL: UI-S1, Lu et al. 2025).
 
-An expert acts at every turn of a learner, too. If the acts differ, the learner's becomes a turn of source `replaced`,
-which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy learns, and the
-learner continues as if it had written that. An act that agrees earns the reward `match` of 1, which is part of no
-payoff.
+At every turn of a learner, an expert also chooses an act. If the acts differ, the learner's becomes a turn of source
+`replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
+learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is
+not part of the payoff.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from arena.parts.paths import PolicyName
 from arena.plain import clean_text
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Replace, Stop
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learner_seats
 from arena.play.texts import normalise_act
 from arena.records import MatchRecord
 from games.contracts import CUT, Act, Game, View
 
 MATCH = "match"
-"""Name of the reward of 1 for an act equal to the expert's."""
+"""Name of the reward for an act equal to the expert's, which is 1."""
 
 
 def _check_tables(tables: Sequence[SeatedGame], policies: Mapping[str, bool], *, expert: str, most: int | None) -> None:
@@ -43,46 +43,46 @@ def patch(
 ) -> RolloutPart:
     """Replace learners' wrong acts by an expert's. After `most` patches the match stops at the next wrong act.
 
-    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. Every other act than its own is wrong.
-    `most` null is no limit; 0 stops at the first wrong act.
+    `expert` is a scripted policy, such as `oracle`, or path/to/file.py:function. An act is wrong if it differs from the
+    expert's. `most: null` means no limit; 0 stops the match at the first wrong act.
     """
     return Patch(expert, most)
 
 
 class Patch(RolloutPart):
-    """Replacement of learners' wrong acts by those of an expert."""
+    """Rollout part that replaces learners' wrong acts by an expert's."""
 
     def __init__(self, expert: str, most: int | None) -> None:
         self.expert, self.most = expert, most
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
-        """Return the patches of a match with learners, with an expert of its own for each of them."""
-        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learners(plan)}
+        """Return the control that patches a match, with one expert per learner, or None without learners."""
+        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learner_seats(plan)}
         return _Patches(self.expert, experts, self.most) if experts else None
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:
-        """Return the section `patches`; see `patch_metrics`."""
+        """Return the section `patches` of the metrics; see `patch_metrics`."""
         figures = patch_metrics(records)
         return {"patches": figures} if figures else {}
 
 
 class _Patches(MatchControl):
-    """Patches of one match."""
+    """Control that patches one match."""
 
     def __init__(self, name: str, experts: Mapping[str, ScriptedPolicy], most: int | None) -> None:
         self.name, self.experts, self.most = name, experts, most
         self.count = 0
 
     def before(self, view: View, act: Act) -> Decision:
-        """Replace a learner's act that differs from the expert's; reward one that does not.
+        """Reward a learner's act if it equals the expert's, else replace it, or stop the match after `most` patches.
 
-        Raises ScriptedPolicyError if the expert's act is no text.
+        Raises ScriptedPolicyError if the expert's act is not a text.
         """
         if (expert := self.experts.get(view.seat)) is None:
             return CONTINUE
         expected = expert.act(view)
         if not isinstance(expected, str):
-            raise ScriptedPolicyError(f"{self.name} has to answer with a text, not with {type(expected).__name__}")
+            raise ScriptedPolicyError(f"{self.name} must answer with a text, not with {type(expected).__name__}")
         if normalise_act(act.action) == normalise_act(expected := clean_text(expected)):
             return Continue({MATCH: 1.0})
         self.count += 1
@@ -92,11 +92,12 @@ class _Patches(MatchControl):
 
 
 def patch_metrics(records: Sequence[MatchRecord]) -> dict[str, float]:
-    """Return metrics of learners whose wrong acts are patched; {} without patches.
+    """Return metrics of learners whose wrong acts are patched; {} if no act was wrong.
 
-    `count` of patches per match and the share of acts that `agreed` with the expert's. Semi-online performance (UI-S1),
-    up to the first wrong act: `progress`, the share of the whole way that was right until then; `success`, 1 if all of
-    it was; and their mean, `sop`. The length of the way is the game's `shortest`, or the number of acts read.
+    `count` is the number of patches per match, `agreed` the share of acts equal to the expert's. Three metrics measure
+    semi-online performance (UI-S1): `progress`, the number of acts before the first wrong one as a share of the
+    solution's length; `success`, the share of matches finished without a wrong act; and `sop`, the mean of both. The
+    solution's length is the game's figure `shortest`, or else the number of acts that the game read.
     """
     turns = [[t for t in r.turns if r.seats[t.seat].trained] for r in records]
     sources = [[turn.source for turn in each] for each in turns]

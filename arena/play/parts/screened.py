@@ -1,8 +1,8 @@
-"""Screening of deals by a baseline's success: practise only those that it solves sometimes.
+"""Screening of deals by a baseline's success rate: play only those that it solves sometimes.
 
-A deal that the policy never solves teaches it nothing, and nor does one that it always solves. So a run is played first
-whose policy learns nothing (estimator `zero`), such as an earlier stage of a pipeline, and its log says how often each
-deal is solved. Source: ARPO for computer use (Lu et al. 2025), which keeps 128 tasks that its baseline solves at times.
+A policy learns nothing from deals that it never or always solves. So first play a baseline run without learning
+(estimator `zero`), such as an earlier stage of a pipeline. Its log shows how often each deal is solved. Source: ARPO
+for computer use (Lu et al. 2025), which keeps 128 tasks that its baseline solves at times.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _check(setup: Setup, *, log: str, above: float, least: float, most: float) -> None:
-    """Raise ValueError unless a success rate can lie above `least` and be at most `most`."""
+    """Raise ValueError if no success rate can lie within the bounds, or if the run has a pool of deals of its own."""
     if least >= most:
         raise ValueError(f"no success rate is above {least:g} and at most {most:g}: raise most")
     if setup.play.pool:
@@ -50,7 +50,7 @@ def screened(
 
 
 class Screening(RolloutPart):
-    """Deals of a baseline's run whose success rate lies within bounds."""
+    """Rollout part that plays only deals whose success rate in a baseline run lies within bounds."""
 
     def __init__(self, context: PartContext, log: str, above: float, least: float, most: float) -> None:
         self.context, self.folder, self.above, self.least, self.most = context, Path(log), above, least, most
@@ -59,7 +59,7 @@ class Screening(RolloutPart):
     def seeds(self) -> dict[str, list[int]]:
         """Seeds of the deals to play, by game, ascending. Raises StoreError if there are none."""
         outcomes: dict[tuple[str, int], list[bool]] = {}
-        for game, seed, success in self._matches():
+        for game, seed, success in self._read_outcomes():
             outcomes.setdefault((game, seed), []).append(success)
         seeds: dict[str, list[int]] = {}
         for (game, seed), successes in sorted(outcomes.items()):
@@ -70,8 +70,8 @@ class Screening(RolloutPart):
         self.context.note(f"practises {sum(map(len, seeds.values()))} of {len(outcomes)} screened deals")
         return seeds
 
-    def _matches(self) -> Iterator[tuple[str, int, bool]]:
-        """Yield game, seed and success of each finished match of the baseline's run."""
+    def _read_outcomes(self) -> Iterator[tuple[str, int, bool]]:
+        """Yield game, seed and success of each finished match of the baseline run."""
         reader = RunReader(self.folder).log
         for iteration in reader.iterations():
             for row in reader.read(iteration, streams=False):
@@ -81,16 +81,19 @@ class Screening(RolloutPart):
                     yield row["game"], row["seed"], mean > self.above
 
     async def plan(self, k: int, plans: list[MatchPlan]) -> list[MatchPlan]:
-        """Replace the seed of each planned deal by that of a screened deal of its game."""
+        """Replace the seed of each planned deal by that of a screened deal of the same game."""
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
-            own = list(deal)
-            epoch, seed = self._deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in own]
+            matches = list(deal)
+            epoch, seed = self._pick_deal(matches[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
         return planned
 
-    def _deal(self, game: str, number: int) -> tuple[int, int]:
-        """Return pass and seed of the run's deal of this number, from 0. Repeated deals differ in their pass."""
+    def _pick_deal(self, game: str, number: int) -> tuple[int, int]:
+        """Return (pass over the screened deals, seed) for the run's deal with this number, counted from 0.
+
+        The pass goes into the plan's draws, so that repeated deals get new randomness.
+        """
         if game not in self.seeds:
             raise StoreError(f"{self.folder}: no deal of {game} has a success rate within the bounds")
         seeds = self.seeds[game]

@@ -13,7 +13,7 @@ from simulators.desk.world import World
 FARES = ("basic", "standard", "flexible")
 MAX_BAGS = 3
 LATE_MINUTES = 180
-"""Minutes of delay from which a compensation is due."""
+"""Minimum delay in minutes for a compensation."""
 AIRPORTS = TOWNS[:10]
 UPGRADE = 40.0
 """Price of each step between fares."""
@@ -38,7 +38,7 @@ class AirlineTables(World):
     subject = "booking"
 
     def find_booking(self, booking: str) -> dict[str, Any] | None:
-        """Return the row of any customer's booking by its number, or None if there is none."""
+        """Return the row of the booking with this number, whoever owns it, or None."""
         return self.fetch_row("SELECT * FROM bookings WHERE id = ?", booking)
 
     def find_flight(self, flight: str) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class AirlineTables(World):
             self.insert_rows("bookings", [row])
 
     def _add_flights(self, rng: np.random.Generator) -> list[dict[str, Any]]:
-        """Add past and future flights from one airport to seven others. Returns one flight per route, to be booked."""
+        """Add flights from one airport to seven others, some in the past. Returns one per route, for bookings."""
         bookable = []
         origin, *others = (str(town) for town in rng.permutation(AIRPORTS))
         for index, destination in enumerate(others[:7]):

@@ -12,7 +12,7 @@ Service = Literal["calls", "data"]
 THINGS: Mapping[Service, str] = {"calls": "calls", "data": "mobile data"}
 """The customer's words for each service."""
 SERVICE = "service"
-"""Name of the failing service among the settings; its values are `WORKS` and `FAILS`."""
+"""Name under which the state of the failing service is stated, with the values `WORKS` and `FAILS`."""
 WORKS, FAILS = "works", "fails"
 
 
@@ -26,10 +26,11 @@ class Setting:
     words: tuple[str, ...]
     """Normalised phrases (`fold`) that name it in plain text."""
     for_calls: bool = False
-    """Whether calls fail with the bad value; `for_data` says the same of mobile data."""
+    """Whether calls fail with the bad value."""
     abroad: bool = False
     """Whether the setting matters only abroad."""
     for_data: bool = True
+    """Whether mobile data fails with the bad value."""
     good_words: tuple[str, ...] = ()
     """Further normalised words for setting the good value, besides on and off."""
 
@@ -39,7 +40,7 @@ class Setting:
         return self.good, self.bad
 
     def opposite(self, value: str) -> str:
-        """Return the other one of the setting's two values."""
+        """Return the setting's other value."""
         return self.bad if value == self.good else self.good
 
 
@@ -69,7 +70,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 def list_needed(service: Service, abroad: bool) -> list[str]:
-    """Return the names of the settings that must have their good value for a service to work."""
+    """Return the names of the settings that a service needs at their good value."""
     return [
         name
         for name, setting in SETTINGS.items()
@@ -87,7 +88,7 @@ def word_statement(name: str, value: str, service: Service) -> str:
 
 
 def _spell_claims() -> Iterator[tuple[str, list[str]]]:
-    """Yield each topic ("name value") with its phrasings."""
+    """Yield each topic, "name value", with the phrases that state it."""
     for name, setting in SETTINGS.items():
         for value in setting.values:
             other, phrases = setting.opposite(value), list[str]()
@@ -111,7 +112,10 @@ CLAIMS: Vocabulary = make_vocabulary(dict(_spell_claims()))
 
 
 def read_claims(text: str) -> list[tuple[str, str]]:
-    """Return the (name, value) pairs that a text states about settings and the service, without uncertain ones."""
+    """Return the settings' values and the service's state that a text claims, as (name, value).
+
+    A denied value counts as a claim of the opposite one. Uncertain statements are left out.
+    """
     found = []
     for topic, stance in CLAIMS.read(text).items():
         name, _, value = topic.partition(" ")

@@ -55,7 +55,7 @@ def read_step(verb: str, rest: str) -> Step:
 
 
 def read_steps(sentences: Sequence[str]) -> tuple[Step, ...]:
-    """Return the distinct instructions in plain sentences, in order, at most `MAX_STEPS`."""
+    """Parse the instructions to a customer in plain sentences: at most `MAX_STEPS` different steps, in order."""
     steps = [step for sentence in sentences for step in _read_sentence(sentence)]
     return tuple(dict.fromkeys(steps))[:MAX_STEPS]
 
@@ -86,7 +86,7 @@ def _read_sentence(sentence: str) -> Iterator[Step]:
 
 
 def _read_value(name: str, words: str) -> str:
-    """Return the value to which these words set a setting; "" if they name none, or both."""
+    """Return the value of the setting `name` that these words ask for; "" unless it is exactly one."""
     setting = SETTINGS[name]
     values = {value for value in setting.values if f" {value} " in words}
     values |= {setting.good} if any(f" {word} " in words for word in setting.good_words) else set()

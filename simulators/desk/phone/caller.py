@@ -1,6 +1,6 @@
 """Scripted customer with a phone: it follows the agent's instructions and reports what the phone shows.
 
-It does nothing else with the phone. Some personas may at first fail to find or change a setting.
+It does nothing else with the phone. Some personas may fail at first to find or change a setting, and report that.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from simulators.extractor import Reading
 from simulators.person import PERSONAS
 
 LOCKING = Step("sim_lock", SETTINGS["sim_lock"].bad)
-"""Step that no tool of the phone can do."""
+"""Step that the phone has no tool for, so it is ignored."""
 
 
 @dataclass(kw_only=True)
 class Caller(Customer):
-    """Scripted customer with a `handset`. It agrees to any repair of its line; its goal is that the service works."""
+    """Scripted customer with a phone (`handset`).
+
+    It agrees to any repair of its line. Its goal is fulfilled when the service works.
+    """
 
     handset: Handset
     tries_service: bool = False
@@ -59,7 +62,7 @@ class Caller(Customer):
         return useful, [self._tell(name, known) for name, known in found.items()]
 
     def make_consent(self, proposal: Proposal) -> Consent | None:
-        """Return the consent given by a yes to a proposed repair of its line; None for any other proposal."""
+        """Return the consent to a proposed write on the customer's line; None for any other proposal."""
         if not self._wants(proposal):
             return None
         tool = proposal.write.tool if proposal.write else min(proposal.tools)
@@ -74,7 +77,7 @@ class Caller(Customer):
         return self.tries_service and self.handset.is_working and outcome.told.keys() >= self.goal.facts.keys()
 
     def _follow_step(self, step: Step) -> bool:
-        """Do a step on the phone, possibly with an error. Returns False if the customer does not find the setting."""
+        """Do a step on the phone. The persona may err; returns False if it does not find the setting."""
         name, value = step
         phone, persona = self.handset, PERSONAS[self.record.persona]
         slips = min(1.0, SLIP * persona.slips) if persona.slips > 1 else 0.0

@@ -127,7 +127,7 @@ class Phone(PhoneTables):
         return []
 
     def list_lookups(self, numbers: Sequence[str], mentions: Sequence[str]) -> list[str]:
-        """Return helpful read calls as text."""
+        """Return read calls that help with a request about these lines, as text."""
         shows = [f'{tool}(line="{number}")' for number in numbers for tool in ("show_line", "list_bills")]
         return ["show_customer()", "list_lines()", *shows]
 

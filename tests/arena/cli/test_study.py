@@ -90,7 +90,7 @@ def test_failed_run_gives_one_line_and_others_continue(tmp_path: Path) -> None:
     assert (
         line.startswith("arena: mars, seed 0 failed") and "is not empty" in line and str(folder / "mars-0.log") in line
     )
-    assert "missing: mars-0" in result.out and "not judged: 0 of 1 runs of mars are there" in result.out
+    assert "missing: mars-0" in result.out and "not judged: 0 of 1 runs of mars are finished" in result.out
     assert len(RunReader(folder / "zero-0").metrics()) == ITERATIONS
 
 
@@ -217,7 +217,7 @@ def test_redraw_needs_only_the_record_and_keeps_the_first_arm(tmp_path: Path) ->
         (arm, seed): RecordedRun(arm=arm, seed=seed, seconds=1.0, curve=[0.5] * ITERATIONS, also=ALSO)
         for arm, seed in runs
     }
-    study_plan = replace(planned, kept=known)
+    study_plan = replace(planned, recorded=known)
     results.write(study_plan, results.collect(study_plan), {})
     folder.mkdir()
     (tmp_path / "one" / "study.json").rename(folder / "study.json")

@@ -51,7 +51,7 @@ def test_same_command_continues_a_killed_sweep(tmp_path: Path) -> None:
 
 def test_refusals_create_no_folder(tmp_path: Path) -> None:
     out = ["--out", tmp_path / "sweep"]
-    assert "what is to be tried?" in get_refusal("sweep", "negotiation-nano", *out)
+    assert "no values to try" in get_refusal("sweep", "negotiation-nano", *out)
     assert "unknown recipe 'negotiation-nan' — did you mean" in get_refusal("sweep", "negotiation-nan", *GRID, *out)
     line = get_refusal("sweep", "negotiation-nano", "--set", "learn.lrr=1,2", *out)
     assert "learn.lrr: unknown field — did you mean 'lr'?" in line
@@ -63,5 +63,5 @@ def test_refusals_create_no_folder(tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "mine.txt").write_text("mine")
     line = arena("sweep", "negotiation-nano", *GRID, *out).err.splitlines()[-1]
-    assert "is there and no folder of a study or sweep" in line
+    assert "exists and is no folder of a study or sweep" in line
     assert [file.name for file in (tmp_path / "sweep").iterdir()] == ["mine.txt"]

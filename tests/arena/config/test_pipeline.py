@@ -8,7 +8,7 @@ from arena import resume, run
 from arena.config.experiment import Experiment
 from arena.config.pipeline import read_pipeline
 from arena.config.sources import Layer, file_layer, set_layer, text_layer
-from arena.config.staging import Earlier, derive_stage_seed, plan
+from arena.config.staging import EarlierStages, derive_stage_seed, plan
 from arena.errors import ConfigError
 from arena.parts.part_config import accepts_any_setting
 from arena.parts.schedules import SCHEDULE
@@ -178,7 +178,7 @@ def test_seeds_differ_by_stage_and_repeat() -> None:
 
 
 def test_newest_weights_are_those_of_the_last_stage() -> None:
-    earlier = Earlier().plus("a", Path("a"), {"x": "1", "y": "2"}).plus("b", Path("b"), {"x": "3"})
+    earlier = EarlierStages().plus("a", Path("a"), {"x": "1", "y": "2"}).plus("b", Path("b"), {"x": "3"})
     assert earlier.newest == {"x": "3", "y": "2"} and list(earlier.folders) == ["a", "b"]
 
 

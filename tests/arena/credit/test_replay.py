@@ -138,7 +138,7 @@ def test_named_reward_can_be_the_score(tmp_path: Path) -> None:
 
 
 def test_removed_match_gives_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"has no match 0001-0005, which is to be replayed: it was removed$"):
+    with pytest.raises(StoreError, match=r"has no match 0001-0005, which replay needs: it was removed$"):
         load_recalled(write_log(tmp_path), [Entry(*KNOWN_ENTRY)])
 
 

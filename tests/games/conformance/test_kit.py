@@ -216,7 +216,7 @@ class Forging(KuhnPoker):
         (LeakyLegalActs, "secrets", "guesser sees more than the facts at the start"),
         (GlobalRandom, "determinism", "gave another match"),
         (Reseeding, "interleaving", "used the global generators"),
-        (RemembersMatches, "determinism", "played before"),
+        (RemembersMatches, "determinism", "a reused game"),
         (Seedless, "seeds", "every seed deals the same"),
         (CloneIsSelf, "clones", "playing a clone changed the original"),
         (CloneIsReset, "clones", "a clone differs from its original at once"),
@@ -309,7 +309,8 @@ def test_every_check_has_a_description():
 TRACE_SCRIPT = """
 import hashlib, sys, games
 from games.conformance.kit import _record_views
-print({name: hashlib.sha256(repr(_record_views(lambda: games.make(name), 7)).encode()).hexdigest() for name in games.CLASSES})
+views = {name: repr(_record_views(lambda: games.make(name), 7)) for name in games.CLASSES}
+print({name: hashlib.sha256(text.encode()).hexdigest() for name, text in views.items()})
 """
 
 

@@ -133,7 +133,7 @@ def test_pictures_do_not_depend_on_the_target() -> None:
 def test_a_match_by_hand() -> None:
     game = start_game()
     game.table = Table(HAND_LAYOUT, False)
-    game.wanted, game.start = 0, game.table.left(0)
+    game.wanted, game.start = 0, game.table.measure_remaining(0)
     game.step("31 16 0")
     (message,) = game.messages("viewer")
     (image,) = message.images
@@ -163,7 +163,7 @@ def test_progress_sums_to_one_and_is_not_paid(task: str) -> None:
     while not game.ended:
         game.step(" ".join(map(str, expert_act(game.table, game.wanted))))
         progress += game.infos["viewer"]["rewards"]["progress"]
-    remaining = game.table.left(game.wanted) / game.start
+    remaining = game.table.measure_remaining(game.wanted) / game.start
     assert progress == pytest.approx(1 - remaining) and game.payoffs() == {"viewer": pytest.approx(1.0)}
     assert "progress" in game.reward_parts and "progress" not in Reach().reward_parts
 

@@ -10,14 +10,14 @@ from simulators.recommender.wishes import Wish
 
 
 @dataclass
-class Chart:
+class UserHistory:
     """The recommender's observations of a user: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
     """Ids of shown items; True if the item was clicked when it was shown last."""
     wishes: list[Wish] = field(default_factory=list)
     last_enjoyed: int | None = None
-    """Most enjoyed item of the latest page with a click; visible as if the user had rated it."""
+    """Most enjoyed item of the latest page with a click, known as if from the user's ratings."""
 
     def record_page(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
         """Record a shown page, its clicked items, and its most enjoyed item (None without clicks)."""
@@ -30,7 +30,7 @@ class Chart:
             self.wishes = [each for each in self.wishes if not _replaces(each, wish)] + [wish]
 
     def count_clicks(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
-        """Return the numbers of (clicked, shown) items by genre index. Each item counts once, by its last showing."""
+        """Return the numbers of (clicked, shown) items by genre index. An item counts once, by its latest showing."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
             for genre in catalogue.items[item].genres:
@@ -39,7 +39,7 @@ class Chart:
         return counts
 
     def is_unwanted(self, item: Item) -> bool:
-        """Return True if the user's statements exclude the item's genre or price."""
+        """Return True if the user stated a dislike of one of its genres, or a price limit below its price."""
         return any(not wish.fits(item) for wish in self.wishes if wish.kind != "more")
 
     def is_wanted(self, item: Item) -> bool:
