@@ -36,7 +36,7 @@ class Clinic(PersonGame):
     disease. Questions and tests share a budget that is known from the start; a diagnosis ends the match. Symptoms,
     tests and diseases are given by name, or by number from 1. `simulators.clinic.patient` describes a patient's seat.
 
-    Options besides PersonGame's:
+    Options in addition to PersonGame's:
     diseases, symptoms: number of diseases and symptoms, 20 and 44 by default. table: seed of the sign frequencies.
     source: origin of the table, which is a simulation and never advice:
     "synthetic" (all invented); "pgmpy:child", "pgmpy:hepar2" or "pgmpy:asia" (a published Bayesian network of fixed

@@ -41,7 +41,7 @@ class Desk(PersonGame):
     plain text (`SAY text`), from which the same acts are parsed (`simulators.desk.speech`). The match ends with `DONE`,
     or when the customer leaves because its goals are settled or its patience is exhausted.
 
-    Options besides PersonGame's:
+    Options in addition to PersonGame's:
     domain: "shop", "airline" or "phone" (`simulators.desk.phone`: the customer has a phone, and the agent can also
     instruct it with `LOOK setting` and `SET setting value`). goals: number of goals in a match, or [low, high], at most
     4. The phone domain has one goal; there it is the number of faults, at most 3.

@@ -24,7 +24,7 @@ from simulators.desk.policy import CONFIRMATION, IDENTITY, Fact, Rule, Session
 from simulators.tools import Tool
 
 OTHERS = 6
-"""Number of customers besides the one at the desk."""
+"""Number of customers other than the one at the desk."""
 ADDRESS_LENGTH = 80
 MAX_GOALS = 4
 
@@ -123,7 +123,7 @@ class World:
         return None
 
     def list_possible_writes(self, numbers: Sequence[str]) -> list[Write]:
-        """Return the writes on these numbers to list for the agent, besides the goal's own writes."""
+        """Return the writes on these numbers to list for the agent, in addition to the goal's own writes."""
         return []
 
     def list_further_marks(self, goal: Goal) -> list[str]:

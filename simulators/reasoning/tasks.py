@@ -40,7 +40,7 @@ CALLS = ("gcd", "lcm")
 class Reasoning(TaskGame):
     """Single-seat game about a task of reasoning-gym. Acts: an answer, or a reply with code (protocol "code").
 
-    If a reply has both code and an answer, the first of them counts. Options besides Simulator's:
+    If a reply has both code and an answer, the first of them counts. Options in addition to Simulator's:
     task: a family of reasoning-gym, a list of families, or families with settings (`level`: a step of the curriculum).
     stage: draw tasks from this many families, the first ones; None for all.
     protocol: "single" (one answer), "retry" (the player is told if an answer is wrong and tries again; UFO), "correct"

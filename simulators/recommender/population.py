@@ -38,7 +38,7 @@ def assign_segments(users: int) -> list[int]:
 
 
 def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
-    """Draw each user's friends, as sorted user numbers. Several users need networkx, else ValueError is raised."""
+    """Draw each user's friends, as sorted user numbers. Raises ValueError for several users if networkx is missing."""
     users = len(segments)
     if users == 1:
         return ((),)

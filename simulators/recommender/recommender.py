@@ -220,7 +220,7 @@ class Recommender(PersonGame):
         return {**self.tally.figures(self.service, self.yardstick), **self.seat.figures()}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two users who behave alike but have other hidden properties; None for the user."""
+        """Return reset options of two users who behave alike but differ in hidden properties; None for `USER`."""
         if seat != RECOMMENDER:
             return None
         prices, keep_cap = [item.price for item in self.shelf.catalogue.items], self.can_steer

@@ -32,7 +32,7 @@ class Setting:
     for_data: bool = True
     """Whether mobile data fails with the bad value."""
     good_words: tuple[str, ...] = ()
-    """Further normalised words for setting the good value, besides on and off."""
+    """Normalised words for setting the good value, in addition to on and off."""
 
     @property
     def values(self) -> tuple[str, str]:
