@@ -85,7 +85,7 @@ class LibraryGame(Simulator):
         self.library: Library = load_library(self.key)
         """Pages and index; shared by all matches of the process."""
         super().__init__(penalty=penalty, talk=False, **options)
-        self.at = self.key
+        self.library_key = self.key
         self._check_split()
 
     # The deal.
@@ -98,8 +98,8 @@ class LibraryGame(Simulator):
 
     def choose_library(self, rng: np.random.Generator) -> None:
         """Draw one of the `worlds` editions for this match and set `library` to its pages and index."""
-        self.at = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
-        self.library = load_library(self.at)
+        self.library_key = self.key._replace(edition=self.key.edition + int(rng.integers(self.worlds)))
+        self.library = load_library(self.library_key)
 
     def draw_question(self, rng: np.random.Generator) -> Question:
         """Draw a question of the split from the match's library. Raises SimulatorFault after 10,000 failures."""
@@ -119,7 +119,7 @@ class LibraryGame(Simulator):
         if self.split == "all":
             return True
         about = question.program.chains[0].start if question.program else question.text
-        return is_held_out(f"search:{self.at.edition}:{about}") == (self.split == "test")
+        return is_held_out(f"search:{self.library_key.edition}:{about}") == (self.split == "test")
 
     def is_findable(self, question: Question) -> bool:
         """Return True if searching for each evidence page's title finds it, all within a seat's budget."""
@@ -146,13 +146,13 @@ class LibraryGame(Simulator):
             return "?words searches, with a relation's letter for that fact alone"
         return describe(make_tools(self.make_session()))
 
-    def call(self, seat: str, done: Act, session: Session) -> None:
+    def call(self, seat: str, act: Act, session: Session) -> None:
         """Run the tool call of an act in the seat's session and tell the seat the result.
 
         A successful call costs the seat `cost`, as the reward part "cost"; a failed one is free.
         """
         before = session.calls
-        self.tell(perform(done, session), seat, sender=TOOL)
+        self.tell(perform(act, session), seat, sender=TOOL)
         if self.cost and session.calls > before:
             self.pay(seat, "cost", -self.cost)
 

@@ -25,7 +25,7 @@ from games.plain_files import read_plain
 
 MAX_BYTES, MAX_FACT_LENGTH = 10**6, 300
 """Maximum bytes of a profile, and maximum characters of a fact."""
-SAID: Mapping[str, tuple[str, ...]] = {
+FACT_PATHS: Mapping[str, tuple[str, ...]] = {
     "location": ("Geography", "Location"),
     "border countries": ("Geography", "Land boundaries", "border countries"),
     "highest point": ("Geography", "Elevation extremes", "highest point"),
@@ -39,7 +39,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
     "internet country code": ("Communications", "Internet country code"),
 }
 """Facts on a page, with their path in a profile."""
-ASKED: Mapping[str, re.Pattern[str]] = {
+ANSWER_PATTERNS: Mapping[str, re.Pattern[str]] = {
     "capital": re.compile(r"[\w .'-]{2,40}"),
     "internet country code": re.compile(r"\.[a-z]{2}"),
     "highest point": re.compile(r"([^\W\d][^\d;(,]{2,40}?) [\d,]+ m"),
@@ -61,7 +61,7 @@ class Country(NamedTuple):
 
     def answer(self, fact: str) -> str:
         """Return the short answer to a question about a fact, or "" if the fact has no single short answer."""
-        found = ASKED[fact].fullmatch(self.facts.get(fact, ""))
+        found = ANSWER_PATTERNS[fact].fullmatch(self.facts.get(fact, ""))
         return (found[1] if found.groups() else found[0]).strip() if found else ""
 
     @property
@@ -94,7 +94,7 @@ def _read_country(file: Path) -> Country:
         _find_text(profile, ("Government", "Country name", f"conventional {form} form")) for form in ("short", "long")
     ]
     name = next((name for name in names if name and name != "none"), "")
-    facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in SAID.items()}
+    facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in FACT_PATHS.items()}
     return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
 
 
@@ -112,7 +112,7 @@ def make_rows(read: Mapping[str, Country]) -> Iterator[dict[str, Any]]:
     for one in read.values():
         near = read.get(one.neighbour)
         far = f"the neighbour with which {one.name} shares its longest border"
-        for fact in ASKED:
+        for fact in ANSWER_PATTERNS:
             if answer := one.answer(fact):
                 yield _make_question(f"What is the {fact} of {one.name}?", answer, [one.name])
             if near and (answer := near.answer(fact)):

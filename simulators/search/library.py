@@ -69,7 +69,7 @@ class Library:
 
 def load_library(key: Key) -> Library:
     """Return the library of this key, built at first use. Raises ValueError for an invalid file or a missing extra."""
-    return (_small if isinstance(key.source, int) and key.source <= SMALL else _large)(key)
+    return (_build_small if isinstance(key.source, int) and key.source <= SMALL else _build_large)(key)
 
 
 def _build(key: Key) -> Library:
@@ -87,5 +87,5 @@ def _build_index(pages: Mapping[str, str], key: Key) -> Index:
     return Index(texts, key.embedding, exact_words=key.terse)
 
 
-_small = functools.lru_cache(maxsize=MAX_CACHED)(_build)
-_large = functools.lru_cache(maxsize=MAX_CACHED_LARGE)(_build)
+_build_small = functools.lru_cache(maxsize=MAX_CACHED)(_build)
+_build_large = functools.lru_cache(maxsize=MAX_CACHED_LARGE)(_build)

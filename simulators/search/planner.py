@@ -52,16 +52,16 @@ class SearchPlanner(Search):
         team: bool = False,
         **options: Any,
     ) -> None:
-        self.reads = choice("reader", reader, "script", "seat") == "seat"
+        self.has_reader_seat = choice("reader", reader, "script", "seat") == "seat"
         self.team = flag("team", team)
-        if self.team and not self.reads:
+        if self.team and not self.has_reader_seat:
             raise ValueError('reader must be "seat" where team is true: a script is not paid')
         self.process, self.baseline = number("process", process), flag("baseline", baseline)
-        if self.reads:
+        if self.has_reader_seat:
             self.seats = (PLANNER, READER)
         super().__init__(**options)
         self.cooperative = self.team and not (self.process or self.cost)
-        if self.library.world is None and not self.reads:
+        if self.library.world is None and not self.has_reader_seat:
             raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -94,18 +94,18 @@ class SearchPlanner(Search):
         """
         if seat == PLANNER:
             return super().private(seat)
-        return {"pages": self.work.texts if self.stopped else []}
+        return {"pages": self.session.texts if self.stopped else []}
 
     def legal(self, seat: str) -> list[str] | None:
         """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
-        names = self.list_names_read(self.work, self.question.text)
+        names = self.list_names_read(self.session, self.question.text)
         if seat == READER:
             return self.list_answers(names)
-        return [*self.list_calls(self.work, names), "." if self.terse else "STOP"]
+        return [*self.list_calls(self.session, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
         """Return the seat to move: the planner, or after its stop the reader if that is a seat."""
-        return READER if self.stopped and self.reads else PLANNER
+        return READER if self.stopped and self.has_reader_seat else PLANNER
 
     def play(self, seat: str, act: str) -> str:
         """Run the planner's call or stop it, or score the reader's answer. Returns "".
@@ -116,26 +116,26 @@ class SearchPlanner(Search):
         if seat == READER:
             self._take_answer(require_kind(read_act(act, self.terse), ("answer",), "write your answer").text)
             return ""
-        done = require_kind(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
-        if done.kind == "call":
-            self._call(done)
-        if done.kind == "stop" or self.turns + 1 >= self.max_acts:
+        parsed = require_kind(read_act(act, self.terse), ("call", "stop"), "write one call, or stop")
+        if parsed.kind == "call":
+            self._call(parsed)
+        if parsed.kind == "stop" or self.turns + 1 >= self.max_acts:
             self.stopped = True
-            if not self.reads:
-                self._take_answer(find_answer(self.question.text, self.work.texts, self.terse))
+            if not self.has_reader_seat:
+                self._take_answer(find_answer(self.question.text, self.session.texts, self.terse))
         return ""
 
-    def _call(self, done: Any) -> None:
+    def _call(self, parsed: Any) -> None:
         """Run the planner's call, and pay it `process` times the share of the question's evidence pages newly read."""
         pages = self.question.evidence
-        before = len(pages & {*self.work.read})
-        self.call(PLANNER, done, self.work)
-        if self.process and (found := len(pages & {*self.work.read}) - before):
+        before = len(pages & {*self.session.read})
+        self.call(PLANNER, parsed, self.session)
+        if self.process and (found := len(pages & {*self.session.read}) - before):
             self.pay(PLANNER, "process", self.process * found / len(pages))
 
     def _take_answer(self, text: str) -> None:
         right = is_exact(text, self.question.answers)
-        self.said = text
+        self.answer_text = text
         for seat in self.seats if self.team else (PLANNER,):
             self.pay(seat, "answer", float(right and not (self.baseline and self._is_known())))
         self.end("answered", "Right." if right else "Wrong.")

@@ -75,15 +75,15 @@ def read_question(text: str) -> Program | None:
     """Parse a question worded as `word_question` words it; return its program, or None. Extra spaces do not matter."""
     text = " ".join(text.split())
     if asked := re.fullmatch(r"What is (.+)\?", text):
-        chain = _read_noun(asked[1])
+        chain = _parse_noun_phrase(asked[1])
         return (chain and chain.steps and Program("chain", (chain,))) or None
     if asked := re.fullmatch(r"How many (\w+) have (.+) as their ([\w ]+)\?", text):
-        inner, relation = _read_noun(asked[2]), _index_by_noun().get(asked[3])
+        inner, relation = _parse_noun_phrase(asked[2]), _index_by_noun().get(asked[3])
         if inner is None or relation is None or KINDS[RELATIONS[relation].source].plural != asked[1]:
             return None
         return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
     if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
-        one, two, number = _read_noun(asked[3]), _read_noun(asked[4]), _index_by_noun().get(asked[2])
+        one, two, number = _parse_noun_phrase(asked[3]), _parse_noun_phrase(asked[4]), _index_by_noun().get(asked[2])
         form: Form = "larger" if asked[1] == "larger" else "smaller"
         if one is not None and two is not None and number is not None and number in NUMBERS:
             return Program(form, (one, two), number)
@@ -98,7 +98,7 @@ def find_question(text: str) -> Program | None:
     starts = [place for place, word in enumerate(words) if word == "the"]
     spans = [(start, end) for start in starts for end in range(start + 4, len(words) + 1)]
     for start, end in sorted(spans, key=lambda span: span[0] - span[1]):
-        chain = _read_noun(" ".join(words[start:end]))
+        chain = _parse_noun_phrase(" ".join(words[start:end]))
         # A name is capitalised, so "the mentor of Ada Lom is" is no chain from a thing called "Ada Lom is".
         if chain is not None and chain.steps and chain.start.split()[-1][0].isupper():
             return Program("chain", (chain,))
@@ -111,18 +111,18 @@ def _index_by_noun() -> Mapping[str, str]:
 
 
 @functools.cache
-def _compile_openings() -> re.Pattern[str]:
+def _compile_noun_phrase() -> re.Pattern[str]:
     nouns = "|".join(relation.noun for relation in RELATIONS.values())
     return re.compile(rf"the ({nouns}) of (.+)|the ({'|'.join(KINDS)}) with (.+) as ({nouns})")
 
 
-def _read_noun(text: str, depth: int = 12) -> Chain | None:
+def _parse_noun_phrase(text: str, depth: int = 12) -> Chain | None:
     """Parse a nested noun phrase, such as "the mayor of the seat of NAME", to a chain; None if it is none."""
-    found = _compile_openings().fullmatch(text)
+    found = _compile_noun_phrase().fullmatch(text)
     if found is None or depth == 0:
         return Chain(text) if depth and re.fullmatch(r"\w[\w '-]{0,79}", text) and not text.startswith("the ") else None
     noun, of, kind, other, backwards = found.groups()
-    inner = _read_noun(of or other, depth - 1)
+    inner = _parse_noun_phrase(of or other, depth - 1)
     relation = _index_by_noun()[noun or backwards]
     if inner is None or (kind and RELATIONS[relation].source != kind):
         return None
