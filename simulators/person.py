@@ -135,7 +135,7 @@ class Renderings:
         self.unclear += unclear
         return not (wrong or extra or withheld or unclear)
 
-    def settle(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
+    def choose_text(self, text: str, template: str, read: Callable[[str], Reading]) -> str | None:
         """Return the text if it says the same as the template, None to request another, or the template.
 
         The first failure returns None, the next one the template, which counts as `replaced`. `read` extracts a text's

@@ -34,7 +34,7 @@ class CoqProof:
 
     def __init__(self, lemma: str, hidden_proof: Sequence[str]) -> None:
         self.lemma, self.hidden_proof, self.family = lemma, hidden_proof, lemma.rpartition(".")[0]
-        self.said: tuple[str, ...] = ()
+        self.accepted: tuple[str, ...] = ()
         self.goal = _attempt((), write_statement(lemma))[0]
         if not self.goal:
             raise SimulatorFault(f"prover: this Coq cannot state {lemma}")
@@ -61,16 +61,16 @@ class CoqProof:
     def apply(self, act: str) -> Step:
         """Send one tactic to Coq. Raises ValueError for a text that is not an allowed tactic."""
         sentence = read_sentence(act, self.lemma)
-        goal, error = _attempt((write_statement(self.lemma), *self.said), sentence)
+        goal, error = _attempt((write_statement(self.lemma), *self.accepted), sentence)
         if error:
             return Step(sentence, error)
-        self.said, self.goal = (*self.said, sentence), goal
+        self.accepted, self.goal = (*self.accepted, sentence), goal
         return Step(sentence, "")
 
     def hint(self) -> str:
         """Return the next sentence of the hidden proof; "" if the proof so far differs from it."""
-        done = len(self.said)
-        return self.hidden_proof[done] if self.said == tuple(self.hidden_proof[:done]) else ""
+        done = len(self.accepted)
+        return self.hidden_proof[done] if self.accepted == tuple(self.hidden_proof[:done]) else ""
 
     def draw_act(self, rng: np.random.Generator) -> str:
         """Return one of `GUESSES`."""

@@ -23,11 +23,11 @@ _HEAD = re.compile(r"[A-Za-z_]+")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
 
 
-def read_sentence(text: str, own_name: str) -> str:
+def read_sentence(text: str, lemma: str) -> str:
     """Return a tactic sentence in normal form: single blanks, the tactic in lower case, one full stop at the end.
 
     Raises ValueError, with the reason, for more than one sentence, a tactic that is not listed, a forbidden character
-    or word, and for the last part of `own_name`, the lemma to prove.
+    or word, and for the last part of `lemma`, the lemma to prove.
     """
     sentence = " ".join(text.split())
     if not sentence or len(sentence) > MAX_CHARACTERS:
@@ -42,7 +42,7 @@ def read_sentence(text: str, own_name: str) -> str:
     words = _WORD.findall(body)
     if unfit := [word for word in words if word in FORBIDDEN]:
         raise ValueError(f"{unfit[0]} is not allowed")
-    if own_name.rpartition(".")[2] in words:
+    if lemma.rpartition(".")[2] in words:
         raise ValueError("the theorem may not be used to prove itself")
     head = _HEAD.match(body)
     if not head or head[0].lower() not in HEADS:

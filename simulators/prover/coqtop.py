@@ -112,9 +112,9 @@ class Coqtop:
             self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
-        self.said: list[str] = []
+        self.accepted: list[str] = []
         self.states: list[int] = []
-        self.sent = 0
+        self.sent_count = 0
         try:
             self._read()
             for sentence in SETTINGS:
@@ -126,15 +126,17 @@ class Coqtop:
 
     def count_common(self, sentences: Sequence[str]) -> int:
         """Return the length of the common prefix of these sentences and those that the process has accepted."""
-        pairs = zip(self.said, sentences, strict=False)
-        return next((n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.said), len(sentences)))
+        pairs = zip(self.accepted, sentences, strict=False)
+        return next(
+            (n for n, (own, other) in enumerate(pairs) if own != other), min(len(self.accepted), len(sentences))
+        )
 
     def go_to(self, sentences: Sequence[str]) -> None:
         """Bring the process to the state after these sentences. Raises CoqFault if one of them is refused."""
         common = self.count_common(sentences)
-        if common < len(self.said):
+        if common < len(self.accepted):
             self._send(f"BackTo {self.states[common]}.")
-            del self.said[common:], self.states[common + 1 :]
+            del self.accepted[common:], self.states[common + 1 :]
         for sentence in sentences[common:]:
             if error := self.send(sentence).error:
                 raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
@@ -148,13 +150,13 @@ class Coqtop:
         if not found and sentence != "Qed.":  # Coq prints the goals only if it considers them changed
             state, text = self._send("Show.")
             found = _GOALS.search(text)
-        self.said.append(sentence)
+        self.accepted.append(sentence)
         self.states.append(state)
         return Attempt(_NUMBER.sub("", found[0]) if found else "", "")
 
     def _send(self, sentence: str) -> tuple[int, str]:
         """Send a sentence and return Coq's state number and answer. Raises CoqFault if there is no answer in time."""
-        self.sent += 1
+        self.sent_count += 1
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{sentence}\n".encode())
@@ -189,7 +191,7 @@ def _find_error(text: str) -> str:
 
 
 _IDLE: list[Coqtop] = []
-_LOCK, _ROOM = threading.Lock(), threading.Semaphore(MAX_PROCESSES)
+_LOCK, _SLOTS = threading.Lock(), threading.Semaphore(MAX_PROCESSES)
 _OWNER = os.getpid()
 
 
@@ -199,7 +201,7 @@ def attempt(before: Sequence[str], sentence: str) -> Attempt:
     If the sentence completes the proof, Coq's kernel checks the proof (`Qed`). The sentence counts as refused if that
     fails, or if the process ends or hangs. Raises CoqFault if the earlier sentences cannot be replayed.
     """
-    with _ROOM:
+    with _SLOTS:
         coqtop, is_intact = _take_process(before), False
         try:
             try:
@@ -244,7 +246,7 @@ def _take_process(before: Sequence[str]) -> Coqtop:
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
     """Keep a process for later attempts, or stop it if it is lost or has received too many sentences."""
-    if is_intact and coqtop.sent < MAX_SENTENCES:
+    if is_intact and coqtop.sent_count < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)
     else:

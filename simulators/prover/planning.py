@@ -38,19 +38,19 @@ def search(goal: Equation, budget: int, rng: np.random.Generator) -> Search:
     """Search for a proof of an equation, breadth first, with at most `budget` tactics."""
     if goal[0] == goal[1]:
         return Search((), 0)
-    queue, met, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
+    queue, seen, nodes = deque([(goal, tuple[str, ...]())]), {goal[0]}, 0
     while queue:
         here, proof = queue.popleft()
         near = list(list_successors(here, (0,)))
-        for which in rng.permutation(len(near)).tolist():
-            act, after = near[which]
+        for index in rng.permutation(len(near)).tolist():
+            act, after = near[index]
             if nodes == budget:
                 return Search(None, nodes)
             nodes += 1
             if after[0] == after[1]:
                 return Search((*proof, act), nodes)
-            if after[0] not in met:
-                met.add(after[0])
+            if after[0] not in seen:
+                seen.add(after[0])
                 queue.append((after, (*proof, act)))
     return Search(None, nodes)
 

@@ -46,13 +46,13 @@ def draw_theorem(rng: np.random.Generator, shape: Term, length: int) -> Theorem 
     """
     for _ in range(WALKS):
         term = start = _draw_leaves(rng, shape)
-        met, proof = {term}, list[str]()
+        seen, proof = {term}, list[str]()
         while len(proof) < length:
-            steps = [(act, after[0]) for act, after in list_successors((term, "a"), (0,)) if after[0] not in met]
+            steps = [(act, after[0]) for act, after in list_successors((term, "a"), (0,)) if after[0] not in seen]
             if not steps:
                 break
             act, term = steps[int(rng.integers(len(steps)))]
-            met.add(term)
+            seen.add(term)
             proof.append(act)
         else:
             return Theorem((start, term), tuple(proof))

@@ -87,7 +87,7 @@ class Seat:
         seat: any text passes, with the wish in its words or None, and costs nothing.
         """
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: read(said, catalogue))
+            heard = self.renderings.choose_text(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
             return None if heard is None else (heard, self.wish, 0.0 if heard == text else FINE)
         self.due, wish = False, read_wish(text, catalogue, visitor.record.cap)

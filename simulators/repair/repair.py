@@ -44,7 +44,7 @@ BANK: Mapping[str, Function] = {
     "squares": Function("the squares of a and b together", "a * a + b * b", ("(a + b) * (a + b)", "a * a * b * b")),
 }
 CANDIDATES = tuple(function.right for function in BANK.values())
-WORKED: Mapping[str, Callable[[int, int], int]] = {
+COMPILED: Mapping[str, Callable[[int, int], int]] = {
     expression: eval(f"lambda a, b: {expression}")  # trusted code, compiled once
     for function in BANK.values()
     for expression in (function.right, *function.bugs)
@@ -100,7 +100,7 @@ class Repair(Simulator):
         self.unseen = (
             self._draw_hidden_tests(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
         )
-        self._runs = self._edits = self._sensible = 0
+        self._runs = self._edits = self._plausible_edits = 0
         self._right = 0.0
 
     def _draw_hidden_tests(self, rng: np.random.Generator) -> dict[str, list[Case]]:
@@ -179,7 +179,7 @@ class Repair(Simulator):
             self._edits += 1
             if _is_plausible(body):
                 self.pay(seat, STEP, 1.0)
-                self._sensible += 1
+                self._plausible_edits += 1
         self.bodies[name] = body
         self._end_if_last_turn()
         return f"EDIT {name}: {body}"
@@ -191,7 +191,7 @@ class Repair(Simulator):
 
     def _run_tests(self) -> str:
         """Run the visible tests and return their output. Known expressions need no isolated process."""
-        if all(body in WORKED for body in self.bodies.values()):
+        if all(body in COMPILED for body in self.bodies.values()):
             cases = self._list_cases()
             return "\n".join(
                 f"{n}{c} is {_evaluate(self.bodies[n], c)} and should be {_compute_expected(n, c)}" for n, c in cases
@@ -212,7 +212,7 @@ class Repair(Simulator):
 
         Each function runs in a separate isolated process, so that none can affect another.
         """
-        if self._sensible:
+        if self._plausible_edits:
             self.pay(seat, SUBMITTED, 1.0)
         right = [self._passes(name) for name in self.names]
         self._right = sum(right) / len(right)
@@ -221,7 +221,7 @@ class Repair(Simulator):
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
-        if known := WORKED.get(self.bodies[name]):  # a known expression needs no cell
+        if known := COMPILED.get(self.bodies[name]):  # a known expression needs no cell
             return all(known(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
@@ -263,7 +263,7 @@ def _compute_expected(name: str, case: Case) -> int:
 
 def _evaluate(expression: str, case: Case) -> int:
     """Evaluate a known expression, never one of a model's, for these arguments (a, b)."""
-    return int(WORKED[expression](*case))
+    return int(COMPILED[expression](*case))
 
 
 def _draw_separating_cases(name: str, rng: np.random.Generator, count: int, others: Sequence[str]) -> list[Case]:

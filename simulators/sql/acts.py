@@ -129,26 +129,26 @@ class Result(NamedTuple):
     rows: Rows | None
 
 
-def read_answer(text: str, terse: bool) -> Result:
+def make_result(text: str, terse: bool) -> Result:
     """Parse the text that `run_sql` returned as an observation and a set of rows."""
     if text.startswith("Error"):
         missing = NO_COLUMN.search(text)
         if terse:
             return Result(f"bad {to_one_line(missing[1], CELL)}" if missing else "bad", None)
         return Result(to_one_line(text, OBSERVATION), None)
-    columns, rows, is_whole = read_result(text)
+    columns, rows, is_complete = read_result(text)
     if terse:
         shown = ", ".join(" ".join(map(_format_cell, row)) for row in rows[:SHOWN_ROWS])
         shown = shown if len(columns) > 1 else shown.replace(",", "")
-        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_whole else None)
-    return Result(_format_table(columns, rows, is_whole), to_result_set(rows) if is_whole else None)
+        return Result(to_one_line(shown, OBSERVATION) or "none", to_result_set(rows) if is_complete else None)
+    return Result(_format_table(columns, rows, is_complete), to_result_set(rows) if is_complete else None)
 
 
-def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_whole: bool) -> str:
+def _format_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], is_complete: bool) -> str:
     """Return a result as lines of cells. A result of over 2,000 characters or too many rows is cut to ten rows."""
     lines = [" | ".join(map(_format_cell, columns)), *(" | ".join(map(_format_cell, row)) for row in rows)]
-    if len("\n".join(lines)) > OBSERVATION or not is_whole:
-        count = f"{len(rows):,}" if is_whole else f"over {len(rows):,}"
+    if len("\n".join(lines)) > OBSERVATION or not is_complete:
+        count = f"{len(rows):,}" if is_complete else f"over {len(rows):,}"
         lines = [*lines[: SHOWN_ROWS + 1], f"({SHOWN_ROWS} of {count} rows)"]
     elif not rows:
         lines.append("(no rows)")

@@ -23,7 +23,7 @@ class Match(Protocol):
     """Attributes of a text-to-SQL match that scripted players read."""
 
     question: Question
-    named: frozenset[str]
+    linked_names: frozenset[str]
     terse: bool
 
     @property
@@ -108,7 +108,7 @@ def _make_flawed(game: Match, seed: int) -> Answer:
 
 def _choose_query(game: Match) -> str:
     """Return the true query, or a wrong one if the writer does not see all of its names."""
-    return game.question.sql if game.named.issuperset(game.question.names) else game.question.wrong[0]
+    return game.question.sql if game.linked_names.issuperset(game.question.names) else game.question.wrong[0]
 
 
 def _draw_flawed_names(game: Match, rng: np.random.Generator) -> tuple[str, ...]:

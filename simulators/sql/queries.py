@@ -11,12 +11,12 @@ from simulators.sql.schemas import Cell, Column, Schema, Table
 
 Operator = Literal["=", ">", "<"]
 AGGREGATES = {"max": "highest", "min": "lowest", "sum": "total", "avg": "average"}
-INSTEAD = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
+OTHER_AGGREGATE = {"max": "min", "min": "max", "sum": "avg", "avg": "sum"}
 FLIPPED: dict[Operator, Operator] = {"=": ">", ">": "<", "<": ">"}
-IS = {"=": "", ">": "above ", "<": "below "}
+OPERATOR_WORDS = {"=": "", ">": "above ", "<": "below "}
 TIGHT, OPENED = re.compile(r" ([=<>]) |(?<=\w) (\()"), re.compile(r"\((?=[a-z])")
 """Where terse SQL drops or adds a blank, so that a word is the same token everywhere for tiny models."""
-TERSE_IS = {"=": "", ">": "over ", "<": "less "}
+TERSE_OPERATOR_WORDS = {"=": "", ">": "over ", "<": "less "}
 
 
 class Condition(NamedTuple):
@@ -92,7 +92,8 @@ class Query:
     def _terse_text(self) -> str:
         words = f"{self.aggregate} {self.target.name}".strip() if self.target else f"how {self.table.name}"
         conditions = [
-            f"{c.column.name} {TERSE_IS[c.operator]}{'avg' if c.value is None else c.value}" for c in self.where
+            f"{c.column.name} {TERSE_OPERATOR_WORDS[c.operator]}{'avg' if c.value is None else c.value}"
+            for c in self.where
         ]
         if self.order:
             conditions.append(f"{'max' if self.order[1] else 'min'} {self.order[0].name}")
@@ -118,14 +119,14 @@ class Query:
     def _word_condition(self, condition: Condition) -> str:
         table, column, operator, value = condition
         right = f"the average {column.phrase}" if value is None else str(value)
-        says = f"{column.phrase} {IS[operator]}{right}"
+        says = f"{column.phrase} {OPERATOR_WORDS[operator]}{right}"
         if table == self.table:
             return f"with {says}"
         if table.name in self.table.parents:
             return f"whose {table.noun} has {says}"
         return f"that has a {table.noun} with {says}"
 
-    def list_nearly_right(self) -> Iterator[Query]:
+    def list_wrong_variants(self) -> Iterator[Query]:
         """Yield variants with one mistake: a condition omitted or reversed, another column, aggregate, order, bound."""
         for n, condition in enumerate(self.where):
             yield replace(self, where=self.where[:n] + self.where[n + 1 :])
@@ -135,14 +136,14 @@ class Query:
             others = [c for c in self.table.columns if c != self.target and (not self.aggregate or not c.is_text)]
             yield from (replace(self, target=other) for other in others)
         if self.aggregate:
-            yield replace(self, aggregate=INSTEAD[self.aggregate])
+            yield replace(self, aggregate=OTHER_AGGREGATE[self.aggregate])
         if self.order:
             yield replace(self, order=(self.order[0], not self.order[1]))
         if self.having is not None:
             yield replace(self, having=0)
             yield replace(self, having=self.having + 1)
 
-    def list_failing(self) -> Iterator[Query]:
+    def list_failing_variants(self) -> Iterator[Query]:
         """Yield variants that may fail with an SQL error: without the join, or with another table or its column."""
         if self.joined:
             yield replace(self, joined=None, having=None)

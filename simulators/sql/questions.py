@@ -49,12 +49,12 @@ def _make_question(world: World, level: int, query: Query) -> Question | None:
     rows = world.rows(query.sql())
     if rows <= {(None,), (0,)}:
         return None
-    wrong = tuple(dict.fromkeys(other.sql() for other in query.list_nearly_right()))
+    wrong = tuple(dict.fromkeys(other.sql() for other in query.list_wrong_variants()))
     if any(world.rows(sql) == rows for sql in wrong):
         return None  # a wrong query would count as right
     if query.order and _is_tied(world.values(query.table.name, query.order[0].name), highest=query.order[1]):
         return None
-    failing = tuple(sql for sql in (other.sql() for other in query.list_failing()) if _fails(world, sql))
+    failing = tuple(sql for sql in (other.sql() for other in query.list_failing_variants()) if _fails(world, sql))
     return Question(level, query.text(), query.sql(), rows, query.names(), wrong, failing)
 
 

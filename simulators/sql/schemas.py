@@ -88,10 +88,10 @@ class Schema(NamedTuple):
             if self.terse:
                 shown += ["|", *([f"{column} {table.name}" for column in columns] or [table.name])]
             else:
-                shown.append(f"{table.name}({', '.join(self._type_columns(table, columns))})")
+                shown.append(f"{table.name}({', '.join(self._declare_columns(table, columns))})")
         return (" " if self.terse else "\n").join(shown)
 
-    def _type_columns(self, table: Table, columns: list[str]) -> list[str]:
+    def _declare_columns(self, table: Table, columns: list[str]) -> list[str]:
         types = {column.name: "TEXT" if column.is_text else "INTEGER" for column in table.columns}
         types |= {self.table(parent).key: f"INTEGER REFERENCES {parent}" for parent in table.parents}
         types[table.key] = "INTEGER PRIMARY KEY"
@@ -159,7 +159,7 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     by_noun, most = {entity.noun: entity for entity in entities}, int(rng.integers(3, 7))
     chosen: set[str] = set()
     for noun in rng.permutation(list(by_noun)).tolist():
-        wanted = chosen | _add_parents(noun, by_noun)
+        wanted = chosen | _with_parents(noun, by_noun)
         if len(chosen) < 3 or len(wanted) <= most:
             chosen = wanted
     is_plural = bool(rng.integers(2))
@@ -175,8 +175,8 @@ def _draw_schema(index: int, rng: np.random.Generator) -> Schema:
     return Schema(index, False, tuple(tables))
 
 
-def _add_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
-    return {noun}.union(*(_add_parents(parent, by_noun) for parent in by_noun[noun].parents))
+def _with_parents(noun: str, by_noun: dict[str, Entity]) -> set[str]:
+    return {noun}.union(*(_with_parents(parent, by_noun) for parent in by_noun[noun].parents))
 
 
 def _make_plural(noun: str) -> str:

@@ -78,7 +78,7 @@ class EquippedGame(TextGame):
         self._toolsets = {seat: [each.open() for each in given] for seat, given in self.factories.items()}
         self._closing = weakref.finalize(self, _close, self._toolsets)
         self._in_a_row, self._calls, self._errors = dict.fromkeys(self.seats, 0), 0, 0
-        self._has_own: dict[str, bool] = {}
+        self._has_game_tools: dict[str, bool] = {}
         self._pictures: dict[str, bytes] = {}
         super().reset(seed, options)
         for seat in self._toolsets:
@@ -87,7 +87,7 @@ class EquippedGame(TextGame):
     def definitions(self, seat: str) -> Sequence[Mapping[str, Any]]:
         """Return the definitions of the game's own tools and of those that `equip` gave."""
         own = super().definitions(seat)
-        self._has_own[seat] = bool(own)
+        self._has_game_tools[seat] = bool(own)
         return [*own, *(tool.definition for tool in self._tools(seat))]
 
     def private(self, seat: str) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class EquippedGame(TextGame):
         if not tools or not isinstance(action, str):
             return []
         calls = read_calls(action)
-        if self._has_own[seat]:  # calls of other tools, and unreadable ones, are the game's
+        if self._has_game_tools[seat]:  # calls of other tools, and unreadable ones, are the game's
             given = {tool.name for tool in tools}
             return calls if all(call.name in given for call in calls) else []
         return calls

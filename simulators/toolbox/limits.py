@@ -29,7 +29,7 @@ class Limits:
 
     timeout: float | None
     retries: int
-    gate: threading.Semaphore = field(repr=False)
+    slots: threading.Semaphore = field(repr=False)
 
     def apply(self, tool: Tool) -> Tool:
         """Return the tool under these limits.
@@ -53,7 +53,7 @@ class Limits:
         return Tool(tool.shape, call_limited)
 
     def _attempt(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        with self.gate:
+        with self.slots:
             return run_in_thread(lambda: _call(tool.function, arguments), self.timeout, f"arena-tool-{tool.name}")
 
 

@@ -63,11 +63,11 @@ class McpServer:
         if address in REFUSED:
             raise ValueError(REFUSED[address])
         self.address = address
-        _check(address)
+        _check_address(address)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
-        self._last_words = ""
+        self._last_error_line = ""
         """Last line of the standard error of the last server process."""
         logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it logs a traceback for each unreadable line
 
@@ -135,7 +135,7 @@ class McpServer:
             return connected.result(START_SECONDS)
         except Exception as error:  # noqa: BLE001 the library raises errors of many kinds
             self.close()
-            why = self._last_words or _describe_error(error)
+            why = self._last_error_line or _describe_error(error)
             raise ServerEnded(f"its server does not start: {to_one_line(why, 200)}") from None
 
     def _run(self) -> None:
@@ -160,7 +160,7 @@ class McpServer:
                     _LIVE.add(self)
                     await self._closing.wait()
         finally:
-            self._last_words = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            self._last_error_line = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
 
     def _make_transport(self, errors: bytearray) -> Any:
         """Return the transport for the library. `errors` gets the end of a command's standard error."""
@@ -204,7 +204,7 @@ async def _list_tools(client: mcp.Client) -> list[mcp_types.Tool]:
     return list((await client.list_tools()).tools)
 
 
-def _check(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raise ValueError unless an address is a command, or a URL on loopback."""
     if "://" in address:
         try:

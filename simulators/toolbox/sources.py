@@ -172,7 +172,7 @@ def make_factory(value: Any) -> ToolsetFactory:
     source = parse(value)
     if source.mcp in REFUSED:
         raise ValueError(REFUSED[source.mcp])
-    return _make_function_factory(source.model_dump_json())
+    return _make_cached_factory(source.model_dump_json())
 
 
 def may_show_images(value: Any) -> bool:
@@ -186,12 +186,12 @@ def may_show_images(value: Any) -> bool:
 
 
 @functools.cache
-def _make_function_factory(text: str) -> ToolsetFactory:
+def _make_cached_factory(text: str) -> ToolsetFactory:
     source = ToolSource.model_validate_json(text)
-    gate = threading.Semaphore(source.at_once)
+    slots = threading.Semaphore(source.at_once)
     if source.mcp is not None:
-        return _make_server_factory(source, Limits(None, source.retries, gate))
-    limits = Limits(source.timeout, source.retries, gate)
+        return _make_server_factory(source, Limits(None, source.retries, slots))
+    limits = Limits(source.timeout, source.retries, slots)
     found = _import_function(source)
     if source.confined and (inspect.isclass(found) or source.function in BUILT_IN):
         raise ValueError(f"tools: {source.function} cannot be confined: only a function in a file can")

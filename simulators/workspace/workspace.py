@@ -21,7 +21,7 @@ AGENT = "agent"
 STATE, CALLS, INVALID = "state", "calls", "invalid"
 WEIGHTS: Mapping[str, float] = {STATE: 0.8, CALLS: 0.2}
 """Payoff for the wanted state, and for having called all required functions."""
-COST, MOST_COST = 0.05, 0.25
+COST, MAX_COST = 0.05, 0.25
 """Cost of an invalid call, and the maximum for a match."""
 ERROR = "Error: "
 
@@ -42,7 +42,7 @@ class Workspace(Simulator):
     name = "workspace"
     seats = (AGENT,)
     whole_acts = True
-    stakes = MOST_COST
+    stakes = MAX_COST
     metadata: ClassVar[dict[str, Any]] = {"name": "workspace_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
         STATE: "records as they should be", CALLS: "required functions were called", INVALID: "a call failed",
@@ -58,7 +58,7 @@ class Workspace(Simulator):
         """Draw the steps' templates and people, a workspace with these and other people, and the wanted state."""
         count = int(rng.integers(1, self.steps + 1))
         while True:
-            pairs = self._pairs(rng, count)
+            pairs = self._draw_pairs(rng, count)
             others = [name for name in self._names if name not in {person for _, person in pairs}]
             more = rng.choice(others, size=max(1, 3 - count) if self.terse else 4, replace=False).tolist()
             people = [str(name) for name in rng.permutation([person for _, person in pairs] + more)]
@@ -84,7 +84,7 @@ class Workspace(Simulator):
     def _names(self) -> tuple[str, ...]:
         return LETTERS if self.terse else NAMES
 
-    def _pairs(self, rng: np.random.Generator, count: int) -> list[tuple[str, str]]:
+    def _draw_pairs(self, rng: np.random.Generator, count: int) -> list[tuple[str, str]]:
         """Draw `count` pairs of template and person of the split, with different templates and people."""
         found: list[tuple[str, str]] = []
         while len(found) < count:
@@ -162,7 +162,7 @@ class Workspace(Simulator):
         self._calls += 1
         if result.startswith(ERROR):
             self._errors += 1
-            if self._errors * COST <= MOST_COST:
+            if self._errors * COST <= MAX_COST:
                 self.pay(seat, INVALID, -COST)
         else:
             self._called.add(next(full for full, short in SHORT.items() if name in (full, short)))
