@@ -27,7 +27,7 @@ Kind = Literal["call", "answer", "question", "stop"]
 
 
 class Act(NamedTuple):
-    """A parsed act: its kind, and its tool `calls`, or its `text` (an answer or question) and `program`."""
+    """Parsed act: `calls` of kind "call", `text` of an answer, or `text` and `program` of a question."""
 
     kind: Kind
     text: str = ""

@@ -1,4 +1,4 @@
-"""Asker of a solver's question: the person words the question, and explains it if the solver asks."""
+"""Seat of a simulated person who words the solver's question, and explains it if the solver asks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ NOUNS = tuple(relation.noun for relation in RELATIONS.values())
 
 @dataclass
 class Asker:
-    """Asker of one question, with its first words and whether it is its turn."""
+    """State of the asker's seat in one match."""
 
     question: Question
     library: Library
     first_words: str = ""
-    """Its first words, which are the question as the solver knows it."""
+    """The asker's first text, which is the question as the solver knows it; "" until then."""
     due: bool = True
+    """Whether the asker moves next."""
     turns: int = 0
+    """Number of the asker's texts."""
     gone: bool = False
+    """Whether the asker has said goodbye."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the seat's facts: the question, and the script's text (`template`)."""
+        """Return the asker's private facts: `question`, and `template`, the script's text ("" out of turn)."""
         return {"question": self.question.text, "template": self.question.text if self.due else ""}
 
     def check(self, text: str) -> Faults:
-        """Return the faults of a text.
+        """Return the faults of the asker's text.
 
-        Wrong are names of the library that the question does not contain, and another question in standard words.
-        Names and relations of the question are withheld if its first words lack them.
+        `wrong` lists names of the library that the question does not contain, or the text if it is another question in
+        standard words. `withheld` lists names and relations of the question that the first text lacks.
         """
         said, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
         other = read_question(text)
@@ -48,7 +51,7 @@ class Asker:
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
-    """Return the player with a part for the asker's seat, where it says the script's text."""
+    """Return a factory of players that say the script's text at the asker's seat, and else play like `player`'s."""
 
     def make_player(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
@@ -58,5 +61,5 @@ def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Ans
 
 
 def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:
-    """Return the players, each with a part for the asker's seat."""
+    """Apply `with_asker` to all player factories."""
     return {name: with_asker(player) for name, player in players.items()}

@@ -1,10 +1,10 @@
-"""Checks of written questions. A question that is wrong or cannot be checked is rejected.
+"""Checks of the questions that a proposer writes. A question that fails one, or cannot be checked, is rejected.
 
 `program`   the program has exactly one answer, the given one, and starts at a thing that the question names; a question
             in the world's standard words has the same program
 `hops`      it has at least the required number of steps
 `absent`    the question does not contain the answer
-`evidence`  the writer has read all pages that the answer depends on
+`evidence`  the proposer has read all pages that the answer depends on
 `gate`      a reader answers it from those pages mixed with others (SSP's RAG verification)
 """
 
@@ -57,8 +57,8 @@ def check(
 ) -> Question:
     """Check a question in words (`text`) and return it. Raises CheckError, with the reason, if it fails.
 
-    `program_text` is the question in formal notation, `session` the writer's session with the pages read, and `checks` the
-    checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
+    `program_text` is the question in formal notation, `session` the proposer's session with the pages read, and
+    `checks` the checks to apply. The check `gate` comes later (`require_readable`), because it needs noise pages.
     """
     library = session.library
     program = _parse(program_text, library) if {"program", "hops", "evidence"} & {*checks} else None
@@ -112,7 +112,7 @@ def _check_program(text: str, program: Program, requirements: Requirements, libr
 
 
 def list_possible_programs(session: Session, requirements: Requirements) -> list[Program]:
-    """Return the programs that meet the requirements on the pages read: chains of facts that end at the answer.
+    """Return the programs that the pages read support: chains of the required hops that end at the required answer.
 
     Chains with fewer backward steps come first, because a backward step may have further ends on unread pages.
     """
@@ -133,7 +133,7 @@ def mix_with_others(session: Session, count: int, rng: np.random.Generator) -> t
 def find_chains(answer: str, notes: Facts, facts: Sequence[tuple[str, str, str]], hops: int) -> list[Chain]:
     """Return up to 30 chains of `hops` steps that end at `answer`. `facts` are (thing, relation, value) tuples.
 
-    A chain visits no thing twice, and on `notes` it has no other end than `answer`.
+    A chain visits no thing twice and, evaluated on `notes`, ends only at `answer`.
     """
     steps: dict[str, list[tuple[str, str]]] = {}
     for subject, relation, value in facts:

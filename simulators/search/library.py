@@ -18,6 +18,7 @@ from simulators.search.world import World
 MAX_CACHED, MAX_CACHED_LARGE = 64, 2
 """Cached libraries per process: of up to 2,000 pages, and larger ones or corpora (up to 300 MB each)."""
 SMALL = 2_000
+"""Maximum number of pages of a small library."""
 
 
 class Key(NamedTuple):
@@ -52,7 +53,7 @@ class Library:
         return tuple(self.pages)
 
     def find_titles(self, text: str) -> tuple[str, ...]:
-        """Return the titles that occur in a text, without repeats, in order; the longest where several overlap."""
+        """Return the titles that occur in a text, in order and without repeats; of overlapping ones the longest."""
         words = [match.span() for match in re.finditer(r"\w[\w'-]*", text)]
         found, at = [], 0
         while at < len(words):

@@ -25,7 +25,7 @@ class SearchPlanner(Search):
 
     Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
     reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
-    process: reward for all evidence pages, paid by share to the calls that show them.
+    process: reward for reading all evidence pages; each call is paid for the share of them that it shows first.
     baseline: whether a right answer pays nothing if the scripted reader is right without any page.
     team: whether the reader's seat is also paid for a right answer.
 
@@ -55,14 +55,14 @@ class SearchPlanner(Search):
         self.has_reader_seat = choice("reader", reader, "script", "seat") == "seat"
         self.team = flag("team", team)
         if self.team and not self.has_reader_seat:
-            raise ValueError('reader must be "seat" where team is true: a script is not paid')
+            raise ValueError('reader must be "seat" if team is true: a script is not paid')
         self.process, self.baseline = number("process", process), flag("baseline", baseline)
         if self.has_reader_seat:
             self.seats = (PLANNER, READER)
         super().__init__(**options)
         self.cooperative = self.team and not (self.process or self.cost)
         if self.library.world is None and not self.has_reader_seat:
-            raise ValueError('reader must be "seat" where pages are a file\'s: the script reads generated ones alone')
+            raise ValueError('reader must be "seat" if pages is a file: the script reads only generated pages')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw a world and question as `Search` does, or take the option `question`. The planner moves first."""
@@ -70,10 +70,7 @@ class SearchPlanner(Search):
         self.stopped = False
 
     def is_in_split(self, question: Question) -> bool:
-        """Return True if a question is in the game's split, and searching for its evidence pages' titles finds them.
-
-        `is_findable` defines the latter, which includes a seat's budget.
-        """
+        """Return True if a question is in the split and its evidence can be found within the budget (`is_findable`)."""
         return super().is_in_split(question) and self.is_findable(question)
 
     def rules(self) -> str:
@@ -97,7 +94,7 @@ class SearchPlanner(Search):
         return {"pages": self.session.texts if self.stopped else []}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return the planner's useful calls and its stop, or the reader's likely answers. Others may be legal too."""
+        """Return the planner's useful calls and its stop, or the reader's likely answers. Other acts may be legal."""
         names = self.list_names_read(self.session, self.question.text)
         if seat == READER:
             return self.list_answers(names)
@@ -156,12 +153,11 @@ class SearchPlanner(Search):
     def compute_best(self) -> float:
         """Return the earnings of the better of two plans: reading as the player `reader` does, or stopping at once.
 
-        They are what the scripted reader's answer then pays, less the cost of the calls.
+        Earnings are the pay for the scripted reader's answer minus the cost of the calls.
         """
-        worth = float(not (self.baseline and self._is_known()))
-        at_once = worth * self._is_known()
+        pay = float(not (self.baseline and self._is_known()))
         calls, right = planner_players.measure_effort(self)
-        return max(at_once, worth * right - self.cost * calls)
+        return max(pay * self._is_known(), pay * right - self.cost * calls)
 
     @property
     def floor(self) -> float:

@@ -16,7 +16,7 @@ from simulators.search.scoring import is_exact
 
 READER = "reader"
 Plan = Callable[[Any, int], Callable[[], str]]
-"""Factory of a planner, a function that returns its next act, from the match's game and a seed."""
+"""Factory that takes the match's game and a seed, and returns a planner: a function that returns its next act."""
 
 
 def measure_effort(game: LibraryGame) -> tuple[int, bool]:
@@ -103,12 +103,12 @@ def _make_player(plan: Plan) -> Callable[[Any, int], Answer]:
     """Return a player of both seats: the planner follows `plan`, the reader answers from the planner's pages."""
 
     def make(game: LibraryGame, seed: int) -> Answer:
-        plans = plan(game, seed)
+        next_act = plan(game, seed)
 
         def act(view: View) -> str:
             if view.seat == READER:
                 return write_answer(find_answer(game.question.text, view.private["pages"], game.terse), game.terse)
-            return plans()
+            return next_act()
 
         return act
 

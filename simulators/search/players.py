@@ -19,7 +19,7 @@ from simulators.search.session import Session
 
 
 def parse_question(text: str, terse: bool) -> Program | None:
-    """Parse a question, in codes if `terse`, else in standard words, to its program. Returns None if that fails."""
+    """Parse a question (in codes if `terse`, else in standard words) to its program. Returns None if that fails."""
     if not terse:
         return read_question(text)
     try:

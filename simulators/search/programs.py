@@ -40,6 +40,7 @@ class Program:
     form: Form
     chains: tuple[Chain, ...]
     number: str = ""
+    """Number by which a comparison compares, such as "people"."""
 
     def __deepcopy__(self, memo: object) -> Program:
         """Return the same object: a program is immutable."""
@@ -160,8 +161,8 @@ def evaluate(program: Program, facts: Facts) -> frozenset[str]:
         return find_ends(program.chains[0], facts)
     if program.form == "count":
         *before, last = program.chains[0].steps
-        of = find_ends(Chain(program.chains[0].start, tuple(before)), facts)
-        return frozenset([str(len(facts.subjects(name, last[1:]))) for name in of]) if len(of) == 1 else frozenset()
+        ends = find_ends(Chain(program.chains[0].start, tuple(before)), facts)
+        return frozenset([str(len(facts.subjects(name, last[1:]))) for name in ends]) if len(ends) == 1 else frozenset()
     found = [find_ends(chain, facts) for chain in program.chains]
     if any(len(each) != 1 for each in found):
         return frozenset()

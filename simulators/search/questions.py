@@ -19,12 +19,13 @@ NONE = "none"
 """Right answer to an unanswerable question."""
 MAX_HOPS = 4
 TRIES = 2_000
+"""Maximum number of programs drawn for one question."""
 MAX_REQUEST = 60
-"""Words of a freely worded question that are read."""
+"""Maximum number of words read of a freely worded question."""
 
 
 class Question(NamedTuple):
-    """A question with its right answers, sort, hops (facts to combine), titles of evidence pages, and program."""
+    """A question with its right answers, the pages that support them, and its program, if it has one."""
 
     text: str
     answers: tuple[str, ...]
@@ -32,6 +33,7 @@ class Question(NamedTuple):
     sort: str
     """A `Sort`, or "given" for a file's questions."""
     hops: int
+    """Number of facts that the answer combines."""
     evidence: frozenset[str] = frozenset()
     """Titles of the pages that the answer rests on."""
     program: Program | None = None
@@ -83,10 +85,10 @@ def read_question(text: str) -> Program | None:
             return None
         return Program("count", (Chain(inner.start, (*inner.steps, f"^{relation}")),))
     if asked := re.fullmatch(r"Which has the (larger|smaller) ([\w ]+): (.+), or (.+)\?", text):
-        one, two, number = _parse_noun_phrase(asked[3]), _parse_noun_phrase(asked[4]), _index_by_noun().get(asked[2])
+        left, right, number = _parse_noun_phrase(asked[3]), _parse_noun_phrase(asked[4]), _index_by_noun().get(asked[2])
         form: Form = "larger" if asked[1] == "larger" else "smaller"
-        if one is not None and two is not None and number is not None and number in NUMBERS:
-            return Program(form, (one, two), number)
+        if left is not None and right is not None and number is not None and number in NUMBERS:
+            return Program(form, (left, right), number)
     return None
 
 
@@ -149,8 +151,8 @@ def draw_question(
 def make_question(world: World, program: Program, sort: Sort) -> Question | None:
     """Return the program as a question of this sort, or None if its answer does not suit the sort.
 
-    Unanswerable questions must have no answer, all others exactly one: in a chain it is not named in the question, and
-    a count is not 0.
+    Unanswerable questions must have no answer, all others exactly one. A chain's answer must not occur in the question,
+    and a count must not be 0.
     """
     found = evaluate(program, world)
     text = program.terse if world.terse else word_question(program)
@@ -158,7 +160,7 @@ def make_question(world: World, program: Program, sort: Sort) -> Question | None
     if sort == "unanswerable":
         return None if found else Question(text, (NONE,), sort, program.hops, pages, program)
     answer = next(iter(found), "")
-    if sort == "count" and answer == "0":  # half of all draws: a habit would be right too often
+    if sort == "count" and answer == "0":  # half of all draws: always answering 0 would be right too often
         return None
     named = sort == "chain" and re.search(rf"\b{re.escape(answer)}\b", text)
     right = len(found) == 1 and not named
@@ -179,13 +181,13 @@ class Walker(NamedTuple):
     def walk(self, start: str, hops: int, numbers: bool = True) -> tuple[Chain, str] | None:
         """Draw a chain of `hops` steps from a thing. Returns the chain and the value at its end, or None at a dead end.
 
-        Every step has a single end that was not visited before. Numbers come last only, and never if `numbers` is
-        False.
+        Every step has a single end that was not visited before. A number can only be last, and is excluded if `numbers`
+        is False.
         """
         here, steps, passed = start, [], {start}
-        for left in range(hops, 0, -1):
+        for remaining in range(hops, 0, -1):
             possible = _list_steps(self.world.kind(here), None if self.backwards else False)
-            step = self.pick([step for step in possible if (numbers and left == 1) or step not in NUMBERS])
+            step = self.pick([step for step in possible if (numbers and remaining == 1) or step not in NUMBERS])
             found = find_ends(Chain(here, (step,)), self.world)
             if len(found) != 1 or passed & found:
                 return None
@@ -206,8 +208,8 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
     if sort == "chain":
         return Program("chain", (chain,))
     # An unanswerable chain ends with a fact that is not stated, or a backward step without results.
-    way = True if sort == "count" else None if walker.backwards else False
-    last = _list_steps(walker.world.kind(end), way)
+    backwards = True if sort == "count" else None if walker.backwards else False
+    last = _list_steps(walker.world.kind(end), backwards)
     longer = (Chain(start, (*chain.steps, walker.pick(last))),) if last else None
     return longer and Program("count" if sort == "count" else "chain", longer)
 

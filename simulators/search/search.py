@@ -38,7 +38,7 @@ class Search(PersonGame, LibraryGame):
     seats: tuple[str, ...] = (SOLVER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "search_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "answer": "1 for the right answer", "cost": "of a call", "wrong": "the asker said what is not so",
+        "answer": "1 for the right answer", "cost": "of a call", "wrong": "false statements of the asker",
     }  # fmt: skip
     players: Mapping[str, Callable[[Any, int], Answer]] = with_askers(players.PLAYERS)
     person_seat = ASKER
@@ -48,7 +48,7 @@ class Search(PersonGame, LibraryGame):
         self.scoring = choice("pay", pay, "exact", "f1")
         super().__init__(**options)
         if self.is_played and self.terse:
-            raise ValueError('terse must be false where person is "played"')
+            raise ValueError('terse must be false if person is "played"')
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Draw the match's world and question, or take the option `question`, a dict from `as_record`."""
@@ -93,7 +93,7 @@ class Search(PersonGame, LibraryGame):
         return {"found": list(self.session.found)}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful acts: calls, and answers from names seen so far. Others may be legal. None for the asker."""
+        """Return useful calls, and answers from names seen so far. Other acts may be legal. None for the asker."""
         if seat == ASKER:
             return None
         names = self.list_names_read(self.session, self.question_text)

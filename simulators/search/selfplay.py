@@ -52,7 +52,7 @@ class SearchSelfplay(LibraryGame):
     name = "search_selfplay"
     metadata: ClassVar[dict[str, Any]] = {"name": "search_selfplay_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {
-        "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pay_rule`",
+        "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pay`",
         "rejected": "a question that does not count", "cost": "of a call",
     }  # fmt: skip
     players: Mapping[str, Callable[[Any, int], Answer]] = selfplay_players.PLAYERS
@@ -85,7 +85,7 @@ class SearchSelfplay(LibraryGame):
         if set(self.sorts) != {"chain"}:
             raise ValueError("sorts must be chain: a proposer is given the answer")
 
-    # What a game tells.
+    # The deal, rules and views.
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Start round 1: draw the answer to ask for, or take it from the option `example`, a question as a dict."""
@@ -150,7 +150,7 @@ class SearchSelfplay(LibraryGame):
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, question or answer and return "": others see nothing of it. Raises IllegalAct for other acts."""
+        """Play a call, question or answer. Returns "", because other seats see no acts. Raises IllegalAct for others."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
         parsed = require_kind(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")
@@ -191,7 +191,8 @@ class SearchSelfplay(LibraryGame):
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
         """Return {"example": program of the question that the proposer could ask}, or {} for one-letter answers."""
-        program = None if len(self.requirements.answer) == 1 else self.example.program  # letters stand in any text
+        # Any text contains single letters.
+        program = None if len(self.requirements.answer) == 1 else self.example.program
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -203,7 +204,7 @@ class SearchSelfplay(LibraryGame):
             other = self._draw_example()
         return {"example": as_record(self.example)}, {"example": as_record(other)}
 
-    floor = 0.0  # a proposer at random has read nothing that a question could rest on
+    floor = 0.0  # a random proposer has read no evidence page
 
     # The seats.
 

@@ -80,24 +80,27 @@ def _list_queries(game: LibraryGame) -> Iterator[str]:
         )
 
 
-def _make_player(propose: PlayerFactory, solve: PlayerFactory) -> Callable[[Any, int], Answer]:
-    """Return a player of all seats from a proposer and a solver; as the reader it answers from the pages shown."""
+def _make_player(make_proposer: PlayerFactory, make_solver: PlayerFactory) -> PlayerFactory:
+    """Return a factory of players of all seats from those of a proposer and a solver.
+
+    At the reader's seat they answer from the pages shown.
+    """
 
     def make(game: LibraryGame, seed: int) -> Answer:
-        proposes, solves = propose(game, seed), solve(game, seed)
+        propose, solve = make_proposer(game, seed), make_solver(game, seed)
 
         def act(view: View) -> str:
             if view.seat == READER:
                 pages = view.private["pages"]
                 return write_answer(find_answer(view.private["question"], pages, game.terse), game.terse)
-            return proposes(view) if view.seat == PROPOSER else solves(view)
+            return propose(view) if view.seat == PROPOSER else solve(view)
 
         return act
 
     return make
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, PlayerFactory] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_player(_make_random, SOLVERS["random"]),
     "oracle": _make_player(_make_oracle, SOLVERS["oracle"]),

@@ -14,12 +14,14 @@ SNIPPET = 80
 
 
 class Budget(NamedTuple):
-    """Limits of a seat: number of searches, number of page openings, and pages that one search returns."""
+    """Limits of a seat's use of the library."""
 
     searches: int
+    """Maximum number of searches."""
     opens: int
+    """Maximum number of pages opened."""
     results: int
-    """Pages returned by a search."""
+    """Maximum number of pages found by one search."""
 
 
 class Session:
