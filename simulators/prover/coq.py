@@ -25,7 +25,7 @@ GUESSES = (
 
 
 def write_statement(lemma: str) -> str:
-    """Return the sentence that states a library lemma as a new goal, by its type instead of its printed text."""
+    """Return the sentence that opens a library lemma's type as a goal."""
     return f"Goal ltac:(let t := type of (@Coq.{lemma}) in exact t)."
 
 
@@ -90,7 +90,7 @@ def _attempt(before: Sequence[str], sentence: str) -> tuple[str, str]:
 
 
 class CoqLibrary:
-    """Source of library lemmas with hidden proofs of `depth` tactics, a range. A lemma's module is its family."""
+    """Source of library lemmas whose hidden proofs have a number of tactics in the range `depth`."""
 
     def __init__(self, depth: tuple[int, int]) -> None:
         shortest, longest = depth
@@ -109,7 +109,7 @@ class CoqLibrary:
         )
 
     def deal(self, game: Simulator, rng: np.random.Generator) -> CoqProof:
-        """Draw a lemma whose module is in the game's split, and return its empty proof."""
+        """Draw a lemma whose module is in the game's split, and return its proof, not yet begun."""
 
         def draw() -> tuple[str, tuple[str, ...]]:
             return self.lemmas[int(rng.integers(len(self.lemmas)))]

@@ -1,9 +1,9 @@
 """Client of Coq's toplevel `coqtop`, a child process that is sent one sentence at a time.
 
-A proof is the list of its accepted sentences, so `attempt` depends on its arguments alone and proofs are cheap to copy.
-All matches share the processes: the one with the longest common prefix of sentences goes back to the end of that prefix
-(`BackTo`) and replays the rest. Each runs in its own cell, as model-written code does: without network, with read-only
-access to Coq's files alone, and with limits of memory and CPU time. They end with this process.
+A proof is the list of its accepted sentences, so the result of `attempt` depends only on its arguments and proofs are
+cheap to copy. All matches share the processes: the one with the longest common prefix of sentences goes back to the end
+of that prefix (`BackTo`) and replays the rest. Each process runs in its own cell, as model-written code does: without
+network, with read-only access to Coq's files only, and with limits on memory and CPU time. It ends with this process.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ COMMAND = "coqtop"
 SETTINGS = ("From Coq Require Import Arith List Lia Bool.", "Unset Lia Cache.", "Unset Nia Cache.")
 """First sentences of a process. Without the last two, `lia` would write its caches to files."""
 SECONDS = 3
-"""Seconds after which Coq itself interrupts a sentence."""
+"""Coq's own timeout for a sentence, in seconds."""
 ANSWER_SECONDS = 20.0
-"""Seconds of wall-clock time after which a process that does not answer is killed."""
+"""Wall-clock timeout for an answer, in seconds; then the process is killed."""
 MEMORY = 2 << 30
 """Maximum bytes of a process's address space. It uses 0.5 GB after the imports."""
 CPU_SECONDS = 600
@@ -139,7 +139,7 @@ class Coqtop:
             del self.accepted[common:], self.states[common + 1 :]
         for sentence in sentences[common:]:
             if error := self.send(sentence).error:
-                raise CoqFault(f"coqtop refused what it had accepted: {sentence[:80]}: {error[:200]}")
+                raise CoqFault(f"coqtop refused a sentence that it had accepted: {sentence[:80]}: {error[:200]}")
 
     def send(self, sentence: str) -> Attempt:
         """Send a sentence and return its result. A refused sentence changes nothing."""
@@ -245,7 +245,7 @@ def _take_process(before: Sequence[str]) -> Coqtop:
 
 
 def _give_back(coqtop: Coqtop, is_intact: bool) -> None:
-    """Keep a process for later attempts, or stop it if it is lost or has received too many sentences."""
+    """Keep a process for later attempts, or stop it if it is not intact or has received too many sentences."""
     if is_intact and coqtop.sent_count < MAX_SENTENCES:
         with _LOCK:
             _IDLE.append(coqtop)

@@ -33,7 +33,7 @@ class Prover(Simulator):
     raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as [shortest,
     longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules and
     refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn and
-    is reported; only text that is not a tactic is an illegal act. There is no talk: a "|" belongs to the act.
+    is reported; only text that is not a tactic is an illegal act. There is no talk, so an act may contain "|".
 
     The effect of an act depends only on what the seat sees, so players may search ahead on clones.
 
@@ -113,7 +113,7 @@ class Prover(Simulator):
         return {"proof": [one]}, {"proof": [one, two]}
 
     def play(self, seat: str, act: str) -> str:
-        """Apply a tactic to the goal in focus and show the new goal. Raises IllegalAct for text that is no tactic."""
+        """Apply a tactic to the goal in focus and show the new goal. Raises IllegalAct for other texts."""
         try:
             step = self.proof.apply(act)
         except ValueError as why:
@@ -133,7 +133,10 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, the numbers of applied `tactics` and `refused` ones, and the proof's `depth`."""
+        """Return `score`, `success`, the numbers of applied and of `refused` tactics, and the hidden proof's `depth`.
+
+        The number of applied ones is `tactics`.
+        """
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
 

@@ -21,8 +21,9 @@ ENGINEER = "engineer"
 PASSED, STEP, SUBMITTED = "passed", "step", "submitted"
 EDIT = re.compile(r"EDIT\s+(\w+)\s*:\s*(\S.{0,199})", re.IGNORECASE)
 VISIBLE, HIDDEN, LARGEST = 2, 6, 9
+"""Numbers of visible and hidden tests per function, and largest argument of a test."""
 SECONDS = 1.0
-"""CPU seconds per cell; the tests need almost none. A sleeping cell is stopped after 3 s of wall-clock time."""
+"""CPU seconds per isolated process; tests need almost none. One that sleeps is stopped after 3 s of wall-clock time."""
 
 
 class Function(NamedTuple):
@@ -57,11 +58,12 @@ class Repair(Simulator):
 
     Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options besides
     Simulator's: functions: number of functions, 1 to 4, all failing. max_turns: maximum number of acts, at least one
-    more than functions. There is no talk: a "|" belongs to an expression.
+    more than functions. There is no talk, so an expression may contain "|".
 
     Reward part "passed": on submitting, the share of functions that pass all hidden tests. Parts "step", 1 for every
     effective edit and every run, and "submitted", 1 for submitting edited functions, serve credit assignment only
-    (gated reward accumulation) and do not belong to the payoff. An edit that is no expression of a or b earns neither.
+    (gated reward accumulation) and do not belong to the payoff. An edit earns neither if its expression uses neither a
+    nor b, or an unknown name.
     """
 
     name = "repair"
@@ -96,9 +98,11 @@ class Repair(Simulator):
         self.bodies: dict[str, str] = self.draw_entity(draw, lambda bodies: repr(dict(sorted(bodies.items()))))
         self.names = tuple(self.bodies)
         self.tests = {name: _draw_separating_cases(name, rng, VISIBLE, [bug]) for name, bug in self.bodies.items()}
-        given = options.get("unseen")
+        unseen = options.get("unseen")
         self.unseen = (
-            self._draw_hidden_tests(rng) if given is None else {name: [*map(tuple, given[name])] for name in self.names}
+            self._draw_hidden_tests(rng)
+            if unseen is None
+            else {name: [*map(tuple, unseen[name])] for name in self.names}
         )
         self._runs = self._edits = self._plausible_edits = 0
         self._right = 0.0
@@ -221,8 +225,8 @@ class Repair(Simulator):
 
     def _passes(self, name: str) -> bool:
         cases = self.unseen[name]
-        if known := COMPILED.get(self.bodies[name]):  # a known expression needs no cell
-            return all(known(*case) == _compute_expected(name, case) for case in cases)
+        if function := COMPILED.get(self.bodies[name]):  # a known expression needs no isolated process
+            return all(function(*case) == _compute_expected(name, case) for case in cases)
         code = f"def f(a, b):\n    return {self.bodies[name]}\nprint([f(a, b) for a, b in {cases}])"
         outcome = slowly(run_python, code, seconds=SECONDS, output_bytes=2000)
         return outcome.stdout == f"{[_compute_expected(name, case) for case in cases]}\n"
@@ -262,7 +266,7 @@ def _compute_expected(name: str, case: Case) -> int:
 
 
 def _evaluate(expression: str, case: Case) -> int:
-    """Evaluate a known expression, never one of a model's, for these arguments (a, b)."""
+    """Evaluate a known expression, never a model-written one, for these arguments (a, b)."""
     return int(COMPILED[expression](*case))
 
 
@@ -287,8 +291,8 @@ def _make_random(game: Repair, seed: int) -> Answer:
         todo += ["RUN", n] if runs else [n]
 
     def act(view: View) -> str:
-        one = todo.pop(0) if todo else "SUBMIT"
-        return one if isinstance(one, str) else f"EDIT {view.public['names'][one]}: {rng.choice(CANDIDATES)}"
+        step = todo.pop(0) if todo else "SUBMIT"
+        return step if isinstance(step, str) else f"EDIT {view.public['names'][step]}: {rng.choice(CANDIDATES)}"
 
     return act
 

@@ -150,7 +150,7 @@ class SearchSelfplay(LibraryGame):
         return self._mover
 
     def play(self, seat: str, act: str) -> str:
-        """Play a call, question or answer. Returns "", because other seats see no acts. Raises IllegalAct for others."""
+        """Play a call, question or answer. Returns "": other seats see no acts. Raises IllegalAct for other acts."""
         last: Kind = "question" if seat == PROPOSER else "answer"
         kinds: tuple[Kind, ...] = (last,) if seat == READER else ("call", last)
         parsed = require_kind(read_act(act, self.terse), kinds, f"write {'one call or ' * (seat != READER)}your {last}")

@@ -14,7 +14,7 @@ from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
 
 SLIPS = 0.5
-"""Probability that the flawed writer's solution is wrong: the true query with one mistake."""
+"""Probability that the flawed writer's solution is the true query with one mistake."""
 OMITS, ADDS, MISJUDGES = 0.2, 0.25, 0.25
 """Probabilities that the flawed grounder omits a name, that it adds one, and that the flawed judge is wrong."""
 

@@ -59,7 +59,7 @@ class Sql(Simulator):
     seats: tuple[str, ...] = (WRITER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "sql_v0", "render_modes": ["ansi"]}
     blocks = True  # while queries run
-    whole_acts = True  # SQL may hold a bar
+    whole_acts = True  # SQL may contain "|"
     reward_parts: Mapping[str, str] = {
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
@@ -85,7 +85,7 @@ class Sql(Simulator):
         self.max_turns = whole_number("turns", turns, least=1, most=TURNS)
         self.team, self.terse = flag("team", team), flag("terse", terse)
         if self.team and seats != "all":
-            raise ValueError('seats must be "all" where team is true: the writer has no team')
+            raise ValueError('seats must be "all" if team is true: the writer alone is no team')
         self.cooperative = self.team
         self.judge_seat = JUDGE if JUDGE in self.seats else ""
         super().__init__(talk=False, **options)
@@ -172,11 +172,11 @@ class Sql(Simulator):
         return [write_sql(sql, self.terse, final) for sql in plain for final in (True, False)[: self.turns_left]]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
-        """Return the true query and its result. A short result, or one after an answered query, is left out."""
+        """Return the true query and its result. The result is left out if it is short or a query was answered."""
         rows = fold(" ".join(str(cell) for row in sorted(self.question.rows, key=str) for cell in row))
-        telling = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
+        is_secret = len(rows) >= MIN_PROBE_LENGTH and not self._was_answered
         secrets: dict[str, tuple[str, ...]] = {"query": (self.question.sql,)}
-        return secrets | ({"result": (rows,)} if telling else {})
+        return secrets | ({"result": (rows,)} if is_secret else {})
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return reset options for the same question with two different true queries."""
@@ -215,15 +215,15 @@ class Sql(Simulator):
         if act.kind == "query" and self.turns_left == 1:
             raise IllegalAct("=sql" if self.terse else "this is the last turn: write <solution>…</solution>")
         self._acts += 1
-        found = self._run_query(act.sql)
+        result = self._run_query(act.sql)
         if act.kind == "query":
             self._queries += 1
-            self._errors += found.rows is None
-            self._was_answered |= found.rows is not None
+            self._errors += result.rows is None
+            self._was_answered |= result.rows is not None
             left = "" if self.terse else f"\nYou have {self.turns_left} turn{'s'[: self.turns_left > 1]} left."
-            self.tell(f"{found.text}{left}", WRITER, sender=TOOL)
+            self.tell(f"{result.text}{left}", WRITER, sender=TOOL)
             return
-        self.solution, self.result = act, found
+        self.solution, self.result = act, result
         if JUDGE not in self.seats:
             self._finish()
 

@@ -1,4 +1,4 @@
-"""Scripted players of a workspace."""
+"""Scripted players of a workspace: oracle, flawed, random, noop."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def format_call(call: Call, terse: bool) -> str:
     """Return a call as text: `close_ticket(ticket=7)`, in terse mode `end(7)`."""
     if terse:
         return f"{SHORT[call.tool]}({','.join(json.dumps(value) for value in call.arguments.values())})"
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
-    return f"{call.tool}({given})"
+    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in call.arguments.items())
+    return f"{call.tool}({arguments})"
 
 
 def _make_player(acts: Callable[[Match, np.random.Generator], Iterator[str]]) -> Callable[[Match, int], Answer]:

@@ -1,6 +1,6 @@
 """Tasks of a workspace: templates of steps, each about one person, and the calls that carry them out.
 
-A step's plan is a function that makes calls and reads their results, so it works in any state that earlier steps leave.
+A step's plan is a function that makes calls and reads their results, so it works in the state after any earlier steps.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _find_oldest(do: Do, person: str) -> int:
 
 
 def _plan_close(draft: Draft, person: str) -> Step:
-    ages = sorted(one.days for one in draft.state.tickets.values() if one.owner == person and one.status == "open")
+    tickets = [ticket for ticket in draft.state.tickets.values() if ticket.owner == person and ticket.status == "open"]
+    ages = sorted(ticket.days for ticket in tickets)
     min_age = ages[-1] - 1 if len(ages) < 2 else int(draft.rng.integers(ages[0], ages[-1]))
 
     def plan(do: Do) -> None:
@@ -154,11 +155,15 @@ def _find_meeting(do: Do, person: str) -> int:
 
 
 def _plan_move(draft: Draft, person: str) -> Step:
-    """Return the step that moves a meeting to an hour, or to the next hour if that one is taken (half of the time)."""
+    """Return the step that moves a meeting to an hour, or to the next hour if that one is taken.
+
+    Half of the time it is the hour of another meeting.
+    """
     day, hour = draft.day(), int(draft.rng.integers(HOURS[0], HOURS[-1]))
-    taken = [one for one in draft.state.meetings.values() if one.person != person and one.hour < HOURS[-1]]
-    if taken and draft.rng.random() < 0.5:
-        day, hour = (one := draft.draw(taken)).day, one.hour
+    others = [other for other in draft.state.meetings.values() if other.person != person and other.hour < HOURS[-1]]
+    if others and draft.rng.random() < 0.5:
+        other = draft.draw(others)
+        day, hour = other.day, other.hour
 
     def plan(do: Do) -> None:
         number = _find_meeting(do, person)
@@ -178,7 +183,7 @@ def _plan_cancel(draft: Draft, person: str) -> Step:
 
 
 def _plan_book(draft: Draft, person: str) -> Step:
-    day = draft.draw([one.day for one in draft.state.meetings.values()])
+    day = draft.draw([meeting.day for meeting in draft.state.meetings.values()])
 
     def plan(do: Do) -> None:
         do("book_meeting", person=person, day=day, hour=do("free_hours", day=day)[0])
@@ -212,4 +217,4 @@ def solve(steps: list[Step], apps: Apps) -> list[Call]:
 
 def shuffle_numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
     """Yield the whole numbers from `low` to below `high` in random order."""
-    return iter(int(one) for one in rng.permutation(np.arange(low, high)))
+    return iter(int(number) for number in rng.permutation(np.arange(low, high)))

@@ -20,23 +20,23 @@ from simulators.workspace.world import LETTERS, NAMES, draw_state
 AGENT = "agent"
 STATE, CALLS, INVALID = "state", "calls", "invalid"
 WEIGHTS: Mapping[str, float] = {STATE: 0.8, CALLS: 0.2}
-"""Payoff for the wanted state, and for having called all required functions."""
+"""Payoff for reaching the wanted state, and for calling all required functions."""
 COST, MAX_COST = 0.05, 0.25
-"""Cost of an invalid call, and the maximum for a match."""
+"""Cost of an invalid call, and the maximum cost per match."""
 ERROR = "Error: "
 
 
 class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
-    A task has 1 to `steps` steps in words, each from a template about a person. `done`, also as a call, or act number
-    `max_turns` ends the match. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names of
-    tools, texts and results, letters as people; max_turns.
+    A task has 1 to `steps` steps in words, each from a template about a person. The match ends with `done` (as a word
+    or call) or after `max_turns` acts. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names
+    of tools, texts and results, people named by letters; max_turns.
 
     Reward parts at the end: `state`, 0.8 × (needed records that are as wanted - other changed records) / needed
     records, at least 0, where needed records are those that had to change; `calls`, 0.2 × the share of required
-    functions that were called without an error. At once: `invalid`, -0.05 for a call that is answered by an error, at
-    most -0.25 in a match. Success is a state equal to the wanted one. The split divides pairs of template and person.
+    functions that were called without an error. During play: `invalid`, -0.05 for each call that returns an error, at
+    most -0.25 per match. Success means that the wanted state was reached. The split is by pairs of template and person.
     """
 
     name = "workspace"
@@ -91,7 +91,7 @@ class Workspace(Simulator):
             pair = self.draw_entity(
                 lambda: (str(rng.choice(list(tasks.TEMPLATES))), str(rng.choice(self._names))), " ".join
             )
-            if all(pair[0] != one[0] and pair[1] != one[1] for one in found):
+            if all(pair[0] != other[0] and pair[1] != other[1] for other in found):
                 found.append(pair)
         return found
 
@@ -124,12 +124,12 @@ class Workspace(Simulator):
     def legal(self, seat: str) -> list[str]:
         """Return some legal acts: `done`, reads, and calls on shown numbers and paths. There are many others."""
         calls = [tasks.Call(name, {}) for name in ("list_files", "find_tickets", "list_meetings")]
-        for one in sorted(self.apps.shown, key=str):
-            if isinstance(one, int):
-                calls += [tasks.Call("close_ticket", {"ticket": one})] * (one in self.apps.state.tickets)
-                calls += [tasks.Call("cancel_meeting", {"meeting": one})] * (one in self.apps.state.meetings)
-            elif one in self.apps.state.files:
-                calls += [tasks.Call(name, {"path": one}) for name in ("read_file", "delete_file")]
+        for key in sorted(self.apps.shown, key=str):
+            if isinstance(key, int):
+                calls += [tasks.Call("close_ticket", {"ticket": key})] * (key in self.apps.state.tickets)
+                calls += [tasks.Call("cancel_meeting", {"meeting": key})] * (key in self.apps.state.meetings)
+            elif key in self.apps.state.files:
+                calls += [tasks.Call(name, {"path": key}) for name in ("read_file", "delete_file")]
         return [players.DONE, *(players.format_call(call, self.terse) for call in calls)]
 
     def hidden(self) -> dict[str, tuple[str, ...]]:
@@ -185,9 +185,9 @@ class Workspace(Simulator):
     def figures(self) -> dict[str, float | bool | str]:
         """Return figures for the report.
 
-        `score` is the payoff, at least 0; `success` is True if the state is the wanted one and the match did not end by
-        an illegal act. Also `state` (share of right records), `functions` (share of required functions), the number of
-        `collateral` records, of `tool_calls`, `invalid_calls` and `steps`, and the `templates`.
+        `score` is the payoff, at least 0; `success` is True if the wanted state was reached. A match that ended with an
+        illegal act has score 0 and no success. Also `state` (share of right records), `functions` (share of required
+        functions), the numbers of `collateral` records, `tool_calls`, `invalid_calls` and `steps`, and the `templates`.
         """
         difference, ended = self.difference, self.ended in ("done", "turns")
         return {
@@ -204,7 +204,7 @@ class Workspace(Simulator):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player of random listed acts, measured over 3,000 matches per option."""
+        """Success rate of the player `random`, measured over 3,000 matches per option."""
         return 0.003 if self.terse and self.steps == 1 else 0.001
 
 
