@@ -133,10 +133,7 @@ class Prover(Simulator):
         return step.act
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `score`, `success`, the numbers of applied and of `refused` tactics, and the hidden proof's `depth`.
-
-        The number of applied ones is `tactics`.
-        """
+        """Return `score`, `success`, `tactics` (number applied), `refused` (number refused) and the proof's `depth`."""
         done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
         return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
 

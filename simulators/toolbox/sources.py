@@ -103,7 +103,7 @@ class _MethodToolset(Toolset):
 class _ServerToolset(Toolset):
     """Tools of an MCP server that only this match uses, started at the first call.
 
-    All earlier calls are repeated on the server of a copy, and on one that is restarted after a fault.
+    The server of a copy, or one restarted after a fault, first repeats all earlier calls to restore their state.
     """
 
     is_stateful = True
@@ -145,11 +145,12 @@ CallRecord = tuple[str, dict[str, Any]]
 
 
 class ToolsetFactory(NamedTuple):
-    """Factory of a source's tools, which are opened for each match."""
+    """Factory of one source's toolsets, one per match."""
 
     names: tuple[str, ...]
     """Names of the tools."""
     open: Callable[[], Toolset]
+    """Function that returns a match's toolset."""
 
 
 def parse(value: Any) -> ToolSource:

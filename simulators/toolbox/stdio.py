@@ -1,8 +1,8 @@
 """Child process of an MCP server, as a transport for the client library.
 
 The library's own transport lets a server fill memory with one endless line and the disk with its standard error. Here a
-message has a maximum length, beyond which the connection ends, and only the end of the standard error is kept. When the
-connection ends, so does the server's process group: first by the end of its input, then by SIGTERM, then by SIGKILL.
+longer message than the maximum ends the connection, and only the end of the standard error is kept. With the connection
+ends the server's process group: its input is closed, then it gets SIGTERM, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 48 << 20
 """Maximum size of a server's message in bytes: four pictures of 8 MB in base64, and texts."""
 ERRORS = 2_000
-"""Number of bytes that are kept of the standard error."""
+"""Maximum number of bytes kept of the standard error."""
 END_SECONDS = 2.0
-"""Seconds for a server to end after the end of its input, and again after SIGTERM."""
+"""Seconds for a server to end after its input is closed, and again after SIGTERM."""
 PIECE = 1 << 16
 POLL = 0.01
 
@@ -63,7 +63,7 @@ async def server_process(command: Sequence[str], errors: bytearray) -> AsyncIter
 
 
 async def _receive(stdout: asyncio.StreamReader, received: MemoryObjectSendStream[Any]) -> None:
-    """Pass the server's messages on until one is too long or the session ends, and drop the rest of its output."""
+    """Forward the server's messages until one is too long or the session ends, and drop the rest of its output."""
     import anyio
 
     with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -120,7 +120,7 @@ async def _stop(process: Process) -> None:
 
 
 async def _has_ended(process: Process) -> bool:
-    """Wait for the end of a process and return whether it came in time. It may leave its pipes to children."""
+    """Wait up to `END_SECONDS` for the end of a process, whose children may keep its pipes. Returns whether it ended."""
     deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL)

@@ -1,4 +1,4 @@
-"""The three apps of a workspace (files, tickets, calendar) as tools. A tool returns data, or refuses by ValueError."""
+"""Files, tickets and calendar of a workspace as typed tools, which return data or raise ValueError to refuse a call."""
 
 from __future__ import annotations
 
