@@ -1,7 +1,7 @@
 """Base class of simulators: games with a hidden record, a verifiable outcome and reference players.
 
-The world is a function of the options and the match's seed. Hidden facts belong to an entity (a patient, a customer, a
-task). The train/test split is by entity, never by row, so that no entity occurs in both.
+The options and the match's seed determine the world. Hidden facts belong to an entity (a patient, a customer, a task).
+The train/test split is by entity, so that no entity occurs in both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MIXED = "mixed"
 TEST_SHARE = 5
 """One entity in this many belongs to the test split."""
 DRAWS = 10_000
-"""Draws after which a split counts as empty."""
+"""Number of unsuccessful draws after which a split counts as empty."""
 
 
 class SimulatorFault(Exception):
-    """Raised for a fault of the simulator itself. It fails the match with this reason instead of scoring 0."""
+    """Raised for a fault of the simulator itself. The match then fails with this reason instead of scoring 0."""
 
 
 Answer = Callable[[View], str]

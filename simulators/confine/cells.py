@@ -1,6 +1,6 @@
-"""Start and stop of cells, which are isolated processes for model-written code.
+"""Start and stop cells, which are isolated processes for model-written code.
 
-`cell.py` runs inside them, `code.py` runs code in one. `start_program` starts a long-lived program that communicates
+`cell.py` builds a cell, `code.py` runs code in one. `start_program` starts a long-lived program that communicates
 through its standard streams.
 """
 
@@ -109,7 +109,7 @@ def start_program(
     """
     started: Future[subprocess.Popen[bytes]] = Future()
 
-    def attend() -> None:  # a cell ends with the thread that started it, so this one stays
+    def attend() -> None:  # a cell ends with the thread that started it, so this thread waits for the cell's end
         try:
             cell = _start(command, shown, environment, limits)
         except BaseException as error:  # noqa: BLE001 raised in the waiting thread

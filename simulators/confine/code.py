@@ -1,8 +1,8 @@
 """Run model-written Python in an isolated child process; `cell.py` builds the isolation.
 
-No network, no files except a fresh scratch directory and the interpreter's own (without site-packages), no other
-processes; limits on time, memory, threads, files and output. Raises ConfineError if isolation is unavailable: code
-never runs without it. Needs Linux on x86_64 or aarch64.
+Code has no network, no files except an empty scratch directory and the interpreter's own (without site-packages), and
+no other processes. Time, memory, threads, files and output are limited. Code never runs without isolation: if that is
+unavailable, ConfineError is raised. Needs Linux on x86_64 or aarch64.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ print(*wrong, sep=", ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a run: its outputs, wall-clock seconds, and `reason`, why it was stopped, "" if it ended by itself."""
+    """Result of a run."""
 
     stdout: str
     stderr: str
     reason: Reason
+    """Reason why the run was stopped; "" if it ended by itself."""
     seconds: float
+    """Wall-clock time."""
 
     def observation(self) -> str:
         """Return output, error output and a note on why the run was stopped as one text for the model."""
@@ -72,12 +74,11 @@ class Outcome:
 def run_python(
     code: str, *, seconds: float = 5.0, memory_mb: int = 512, output_bytes: int = 10_000, stdin: str = ""
 ) -> Outcome:
-    """Run model-written code in an isolated process, to its end or a limit, and return its output.
+    """Run model-written code in an isolated process until it ends or reaches a limit, and return its output.
 
     Limits: `seconds` of CPU, twice that plus 1 s of wall-clock time (so that the load of the machine hardly matters),
-    MB of address space, and bytes of output in total. Code that is too long is not run: `reason` is "refused". Raises
-    ConfineError if this system cannot confine code, and ValueError for invalid limits. No process remains when this
-    returns.
+    MB of address space, and bytes of output in total. Code that is too long is not run: `reason` is "refused". No
+    process remains. Raises ConfineError if this system cannot confine code, and ValueError for invalid limits.
     """
     obstacle = find_obstacle()
     if obstacle:
@@ -86,7 +87,7 @@ def run_python(
 
 
 def find_obstacle() -> str:
-    """Return the reason why code cannot be confined here and what to do, or "" if a trial run shows that it can."""
+    """Return "" if a trial run shows that code can be confined here, else the reason why not and what to do."""
     try:
         return _try_escape()
     except ConfineError as error:
@@ -97,19 +98,19 @@ def find_obstacle() -> str:
 def _try_escape() -> str:
     """Run code that tries to break out of isolation. Returns "" if it cannot, else the problem. Cached.
 
-    Raises ConfineError, which is not cached, if the trial was ended before it could tell.
+    Raises ConfineError, which is not cached, if the trial run was stopped before it had a result.
     """
     if not sys.platform.startswith("linux") or platform.machine() not in MACHINES:
         return f"running generated code needs Linux on {' or '.join(MACHINES)}, this is {platform.platform()}"
     trial = _run(TRIAL, cells.START_SECONDS, 256, 1_000, "")
     if trial.reason in ("killed", "timeout"):
-        raise ConfineError(f"generated code cannot be confined here: a trial was ended: {trial.observation()[-200:]}")
+        raise ConfineError(f"generated code cannot be confined here: a trial was stopped: {trial.observation()[-200:]}")
     if trial.reason or trial.stderr:
         return f"generated code cannot be confined here: a trial failed: {trial.observation()[-200:]}"
     if trial.stdout.strip():
         return (
-            f"generated code cannot be confined here: a trial got through to {trial.stdout.strip()}; "
-            "run as an ordinary user, or as a root beside whom user 65534 exists"
+            f"generated code cannot be confined here: a trial had access to {trial.stdout.strip()}; "
+            "run as an ordinary user, or as root where user 65534 exists"
         )
     return ""
 
@@ -135,7 +136,7 @@ def _run(code: str, seconds: float, memory_mb: int, output_bytes: int, stdin: st
 
 
 class _CellMonitor:
-    """Outside observer of one cell (isolated process): collects its output and stops it at time or output limit."""
+    """Monitor of one cell: collects its output, and stops it at the time or output limit."""
 
     def __init__(self, seconds: float, output_bytes: int) -> None:
         self.seconds, self.output_bytes = seconds, output_bytes

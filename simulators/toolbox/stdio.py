@@ -1,8 +1,8 @@
 """Child process of an MCP server, as a transport for the client library.
 
 The library's own transport lets a server fill memory with one endless line and the disk with its standard error. Here a
-longer message than the maximum ends the connection, and only the end of the standard error is kept. With the connection
-ends the server's process group: its input is closed, then it gets SIGTERM, then SIGKILL.
+message over the maximum length ends the connection, and only the end of the standard error is kept. When the connection
+ends, the server's process group is stopped: its input is closed, then it gets SIGTERM, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ async def _stop(process: Process) -> None:
 
 
 async def _has_ended(process: Process) -> bool:
-    """Wait up to `END_SECONDS` for the end of a process, whose children may keep its pipes. Returns whether it ended."""
+    """Wait up to `END_SECONDS` for a process and return whether it ended. Its children may still hold its pipes."""
     deadline = asyncio.get_running_loop().time() + END_SECONDS
     while process.returncode is None and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL)
