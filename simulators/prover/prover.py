@@ -22,6 +22,7 @@ from simulators.prover.theorems import MAX_PROOF
 SEAT = "prover"
 PROVED = "proved"
 SPARE_TURNS = 4
+"""Default number of turns beyond the longest hidden proof."""
 FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
 """Number of matches of the player `random` that measure the floor."""
 

@@ -10,6 +10,7 @@ from simulators.prover.rules import list_successors
 from simulators.prover.terms import LEAVES, OPERATORS, Equation, Term
 
 MAX_PROOF = 8
+"""Maximum number of tactics of a hidden proof."""
 WALKS = 20
 """Maximum number of random walks for a theorem of one shape."""
 SHAPES = 1000

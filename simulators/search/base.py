@@ -22,6 +22,7 @@ from simulators.search.world import MAX_THINGS, MIN_THINGS
 from simulators.tools import describe
 
 SPARE_ACTS = 4
+"""Number of acts beyond the budget of calls."""
 LISTED = 12
 """Maximum number of names in listed acts."""
 

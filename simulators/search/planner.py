@@ -122,11 +122,11 @@ class SearchPlanner(Search):
                 self._take_answer(find_answer(self.question.text, self.session.texts, self.terse))
         return ""
 
-    def _call(self, parsed: Any) -> None:
+    def _call(self, act: Any) -> None:
         """Run the planner's call, and pay it `process` times the share of the question's evidence pages newly read."""
         pages = self.question.evidence
         before = len(pages & {*self.session.read})
-        self.call(PLANNER, parsed, self.session)
+        self.call(PLANNER, act, self.session)
         if self.process and (found := len(pages & {*self.session.read}) - before):
             self.pay(PLANNER, "process", self.process * found / len(pages))
 

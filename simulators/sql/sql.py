@@ -30,6 +30,7 @@ from simulators.tools import Tool
 GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MAX_SCHEMAS, LISTED = 5, 10_000, 12
+"""Maximum number of the writer's acts, of databases, and of names in listed acts."""
 MIN_PROBE_LENGTH = 10
 """Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
