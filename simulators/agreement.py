@@ -140,7 +140,7 @@ LEXICON = frozenset(
 def read_agreement(text: str) -> Stance | None:
     """Classify a reply to a proposal: "inform" accepts it, "deny" refuses it, "unknown" is unclear.
 
-    Returns None if the reply is no answer to the proposal. Mixed, conditional or withdrawn assent is "unknown".
+    Returns None if the reply does not answer the proposal. Mixed, conditional or withdrawn assent is "unknown".
     """
     stances: set[Stance] = set()
     is_question = is_acknowledged = is_limited = False

@@ -103,6 +103,6 @@ class Simulator(TextGame):
 
 
 def is_held_out(entity: str) -> bool:
-    """Return True if the hash of this identity is in the test split: about one in five are, the same everywhere."""
+    """Return True if this identity's hash assigns it to the test split: about one in five, on all machines alike."""
     digest = hashlib.blake2b(entity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % TEST_SHARE == 0

@@ -174,7 +174,7 @@ def _validate(shape: Shape, call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _decode(shape: Shape, texts: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode arguments whose parameter accepts no text: from JSON, or Python's True, False and None.
+    """Decode arguments whose parameter does not accept text: from JSON, or Python's True, False and None.
 
     Texts that cannot be decoded, and arguments whose parameter accepts text, stay unchanged.
     """
@@ -237,7 +237,7 @@ def _build_shape(function: Callable[..., Any]) -> Shape:
 
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of a tool's parameters and result. Raises ValueError for an annotation that is not defined."""
+    """Return the types of a tool's parameters and result by name. Raises ValueError for an unresolvable annotation."""
     try:
         return typing.get_type_hints(function)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:

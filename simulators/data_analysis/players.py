@@ -54,7 +54,7 @@ def _read_value(text: str) -> str:
 
 
 def _make_random(game: Match, seed: int) -> Answer:
-    """Return a player that answers a random label of a group column or a whole number below 10."""
+    """Return a player that answers with a random label of a group column or a random integer below 10."""
     rng = np.random.default_rng([seed, 1])
 
     def act(view: View) -> str:

@@ -80,7 +80,7 @@ class Data:
 
 
 def draw_tables(identity: int, terse: bool) -> Data:
-    """Generate the tables that `identity`, a whole number, determines.
+    """Generate the tables that the integer `identity` determines.
 
     With `terse`, they have five to eight rows, no dates, and names and texts of one letter.
     """

@@ -21,7 +21,7 @@ PLANNER, READER = "planner", "reader"
 
 
 class SearchPlanner(Search):
-    """Game of a planner, which searches and reads pages, and a reader, which answers from these pages alone.
+    """Game of a planner, which searches and reads pages, and a reader, which answers only from these pages.
 
     Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
     reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
@@ -101,11 +101,11 @@ class SearchPlanner(Search):
         return [*self.list_calls(self.session, names), "." if self.terse else "STOP"]
 
     def next_seat(self, seat: str) -> str:
-        """Return the seat to move: the planner, or after its stop the reader if that is a seat."""
+        """Return the seat to move: the planner, or once it has stopped the reader, if that is a seat."""
         return READER if self.stopped and self.has_reader_seat else PLANNER
 
     def play(self, seat: str, act: str) -> str:
-        """Run the planner's call or stop it, or score the reader's answer. Returns "".
+        """Run the planner's call, let it stop, or score the reader's answer. Returns "".
 
         A scripted reader answers as soon as the planner stops, or has no acts left. Raises IllegalAct for an act of
         another kind.

@@ -215,7 +215,7 @@ def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:
 
 
 def _draw_comparison(walker: Walker, start: str, hops: int) -> Program | None:
-    """Draw a comparison of two things of a kind by a number at the end of the same steps; None at a dead end."""
+    """Draw a comparison, by a number, of the ends of two chains with the same steps; None at a dead end."""
     world, walked = walker.world, walker.walk(start, hops, numbers=False)
     if walked is None:
         return None

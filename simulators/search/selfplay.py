@@ -137,7 +137,7 @@ class SearchSelfplay(LibraryGame):
         return own
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return useful calls with likely answers or the proposer's valid questions; None for the reader or if none."""
+        """Return useful calls, likely answers or the proposer's valid questions. None for the reader or if empty."""
         if seat == READER:
             return None
         asked = self.question.text if self.question and seat != PROPOSER else self.requirements.answer
@@ -196,7 +196,7 @@ class SearchSelfplay(LibraryGame):
         return {"example": (program.terse if self.terse else str(program),)} if program else {}
 
     def twin_deals(self, seat: str, rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Return reset options of two deals with different answers, which only the proposer may know; None for it."""
+        """Return reset options of two deals with different answers. None for the proposer, which knows the answer."""
         if seat == PROPOSER:
             return None
         other = self._draw_example()

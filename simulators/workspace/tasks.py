@@ -216,5 +216,5 @@ def solve(steps: list[Step], apps: Apps) -> list[Call]:
 
 
 def shuffle_numbers(rng: np.random.Generator, low: int, high: int) -> Iterator[int]:
-    """Yield the whole numbers from `low` to below `high` in random order."""
+    """Return an iterator over the integers from `low` to below `high` in random order."""
     return iter(int(number) for number in rng.permutation(np.arange(low, high)))
