@@ -159,13 +159,13 @@ def build_root(job: dict[str, Any]) -> None:
     for name, text in job["texts"].items():
         with open(f"{BASE}/{name}", "w", encoding="utf-8", newline="") as file:
             file.write(text)
-    for here, inside in job["folders"]:
+    for outside, inside in job["folders"]:
         os.makedirs(BASE + inside)
-        mount(here, BASE + inside, flags=BIND | RECURSIVE)
-    for here, inside in job["files"]:
+        mount(outside, BASE + inside, flags=BIND | RECURSIVE)
+    for outside, inside in job["files"]:
         os.makedirs(os.path.dirname(BASE + inside), exist_ok=True)
         os.close(os.open(BASE + inside, os.O_CREAT | os.O_WRONLY, 0o644))
-        mount(here, BASE + inside, flags=BIND)
+        mount(outside, BASE + inside, flags=BIND)
     for inside in job["hidden"]:
         mount(BASE + SCRATCH, BASE + inside, flags=BIND)
     call_system(

@@ -69,8 +69,8 @@ class CoqProof:
 
     def hint(self) -> str:
         """Return the next sentence of the hidden proof; "" if the proof so far differs from it."""
-        done = len(self.accepted)
-        return self.hidden_proof[done] if self.accepted == tuple(self.hidden_proof[:done]) else ""
+        count = len(self.accepted)
+        return self.hidden_proof[count] if self.accepted == tuple(self.hidden_proof[:count]) else ""
 
     def draw_act(self, rng: np.random.Generator) -> str:
         """Return one of `GUESSES`."""

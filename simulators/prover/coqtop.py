@@ -77,7 +77,7 @@ class Installation(NamedTuple):
     """Installed Coq: the program's path, and the files that it reads as (outside, inside the sandbox) paths."""
 
     program: str
-    shown: tuple[tuple[str, str], ...]
+    readable: tuple[tuple[str, str], ...]
 
 
 @functools.cache
@@ -92,24 +92,24 @@ def find_installation() -> Installation:
     except (OSError, subprocess.SubprocessError) as error:
         raise CoqFault(f"the files of {COMMAND} cannot be found: {error}") from None
     libraries = Path(where.strip()).resolve().parent  # its sibling coq-core has the plugins
-    shown = {program: program, str(libraries): str(libraries)}
+    readable = {program: program, str(libraries): str(libraries)}
     for path in _LINKED.findall(linked):  # the loader itself is found by its full path
-        shown[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
+        readable[path] = path if os.path.basename(path).startswith("ld") else f"{LIBRARIES}/{os.path.basename(path)}"
     for settings in (_FINDLIB, str(libraries / "findlib.conf")):
         if os.path.isfile(settings):
-            shown[settings] = settings
-    return Installation(program, tuple(shown.items()))
+            readable[settings] = settings
+    return Installation(program, tuple(readable.items()))
 
 
 class Coqtop:
     """Coqtop process, with the sentences accepted since the imports and Coq's state number after each."""
 
     def __init__(self) -> None:
-        program, shown = find_installation()
+        program, readable = find_installation()
         environment = {"HOME": "/nonexistent", "LD_LIBRARY_PATH": LIBRARIES}
         try:
             allowed = make_limits(MEMORY, CPU_SECONDS, file_bytes=0)
-            self._process = start_program([program, "-q", "-emacs"], shown, environment, allowed)
+            self._process = start_program([program, "-q", "-emacs"], readable, environment, allowed)
         except ConfineError as error:
             raise CoqFault(str(error)) from None
         self.accepted: list[str] = []

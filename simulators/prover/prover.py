@@ -135,8 +135,8 @@ class Prover(Simulator):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score`, `success`, `tactics` (number applied), `refused` (number refused) and the proof's `depth`."""
-        done = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
-        return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **done}
+        counts = {"tactics": self._changed, "refused": self._refused, "depth": len(self.proof.hidden_proof)}
+        return {"score": float(self.proof.is_proved), "success": self.proof.is_proved, **counts}
 
     @property
     def floor(self) -> float:

@@ -238,8 +238,8 @@ class Repair(Simulator):
 
     def figures(self) -> dict[str, float | bool | str]:
         """Return `score` (share of correct functions), `success` (all are), `edits`, `runs`, and `submitted` (bool)."""
-        done = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
-        return {"score": self._right, "success": self._right == 1.0, **done}
+        counts = {"edits": self._edits, "runs": self._runs, "submitted": self.ended == "submitted"}
+        return {"score": self._right, "success": self._right == 1.0, **counts}
 
     @property
     def floor(self) -> float:

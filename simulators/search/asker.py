@@ -41,13 +41,13 @@ class Asker:
         `wrong` lists names of the library that the question does not contain, or the text if it is another question in
         standard words. `withheld` lists names and relations of the question that the first text lacks.
         """
-        said, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
+        named, names = set(self.library.find_titles(text)), set(self.library.find_titles(self.question.text))
         other = read_question(text)
-        wrong = sorted(said - names)
+        wrong = sorted(named - names)
         if not wrong and other and self.question.program and other != self.question.program:
             wrong = [text]
         nouns = [noun for noun in NOUNS if noun in self.question.text and noun not in text.lower()]
-        return Faults(wrong, (), [] if self.first_words else [*sorted(names - said), *nouns])
+        return Faults(wrong, (), [] if self.first_words else [*sorted(names - named), *nouns])
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:

@@ -182,8 +182,8 @@ class LibraryGame(Simulator):
         world = self.library.world
         known = self.library.find_titles(question)
         if world is not None:
-            said = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
-            known = (*known, *session.found, *said)
+            named = (value for text in session.texts for _, _, value in read_facts(text) if world.kind(value))
+            known = (*known, *session.found, *named)
         return list(dict.fromkeys([*known, *session.found]))[-LISTED:]
 
 

@@ -57,7 +57,7 @@ class Country(NamedTuple):
     @property
     def text(self) -> str:
         """Text of the page, one sentence per fact."""
-        return " ".join(f"The {fact} of {self.name}: {said}." for fact, said in self.facts.items())
+        return " ".join(f"The {fact} of {self.name}: {text}." for fact, text in self.facts.items())
 
     def answer(self, fact: str) -> str:
         """Return the short answer to a question about a fact, or "" if the fact has no single short answer."""
@@ -94,7 +94,7 @@ def _read_country(file: Path) -> Country:
     ]
     name = next((name for name in names if name and name != "none"), "")
     facts = {fact: _find_text(profile, place).rstrip(".") for fact, place in FACT_PATHS.items()}
-    return Country(name, {fact: said for fact, said in facts.items() if said and said != "none"})
+    return Country(name, {fact: text for fact, text in facts.items() if text and text != "none"})
 
 
 def _find_text(profile: Any, path: tuple[str, ...]) -> str:

@@ -55,18 +55,18 @@ def _find_missing_call(
     chain: Chain, number: str, notes: Notes, session: Session, terse: bool
 ) -> tuple[str, str] | None:
     """Return a chain's next missing call, as `choose_next_call` does; None if its end is known or out of reach."""
-    here: frozenset[str] = frozenset([chain.start])
+    names: frozenset[str] = frozenset([chain.start])
     for step in (*chain.steps, *([number] if number else [])):
         if step.startswith("^"):
-            for name in sorted(here):
+            for name in sorted(names):
                 query = write_backward_query(name, step[1:], terse)
                 if query not in session.queries:
                     return "search", query
                 if unread := _find_unread_hit(session, query):
                     return "open", unread
-            here = frozenset(each for name in here for each in notes.subjects(name, step[1:]))
+            names = frozenset(each for name in names for each in notes.subjects(name, step[1:]))
             continue
-        for name in sorted(here):
+        for name in sorted(names):
             if terse and not notes.value(name, step):
                 query = f"{name} {RELATIONS[step].code}"
                 return None if query in session.queries else ("search", query)
@@ -78,7 +78,7 @@ def _find_missing_call(
                     if name not in session.queries
                     else None
                 )
-        here = frozenset(notes.value(name, step) for name in here) - {""}
+        names = frozenset(notes.value(name, step) for name in names) - {""}
     return None
 
 

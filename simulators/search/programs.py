@@ -140,15 +140,15 @@ def _check_chain(chain: Chain) -> Chain:
 
 def find_ends(chain: Chain, facts: Facts) -> frozenset[str]:
     """Return the values at the end of a chain: several after backward steps, none if facts are missing."""
-    here = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
+    names = frozenset([chain.start]) if facts.kind(chain.start) or chain.steps else frozenset()
     for step in chain.steps:
-        here = frozenset(
+        names = frozenset(
             end
-            for name in here
+            for name in names
             for end in (facts.subjects(name, step[1:]) if step[0] == "^" else [facts.value(name, step)])
             if end
         )
-    return here
+    return names
 
 
 def evaluate(program: Program, facts: Facts) -> frozenset[str]:
@@ -178,13 +178,13 @@ def find_evidence(program: Program, facts: Facts) -> frozenset[str]:
     """Return the titles of the pages that state the facts behind a program's answer."""
     pages: set[str] = set()
     for chain in program.chains:
-        here = frozenset([chain.start])
+        names = frozenset([chain.start])
         for step in chain.steps:
             if step[0] == "^":
-                here = frozenset(each for name in here for each in facts.subjects(name, step[1:]))
-                pages |= here or {name for name in [chain.start] if program.form == "count"}
+                names = frozenset(each for name in names for each in facts.subjects(name, step[1:]))
+                pages |= names or {name for name in [chain.start] if program.form == "count"}
             else:
-                pages |= {name for name in here if facts.value(name, step)}
-                here = frozenset(facts.value(name, step) for name in here) - {""}
-        pages |= here if program.number else set()
+                pages |= {name for name in names if facts.value(name, step)}
+                names = frozenset(facts.value(name, step) for name in names) - {""}
+        pages |= names if program.number else set()
     return frozenset(pages)

@@ -62,15 +62,15 @@ def word_question(program: Program) -> str:
 
 
 def _word_chain(chain: Chain) -> str:
-    said = chain.start
+    phrase = chain.start
     for step in chain.steps:
         relation = RELATIONS[step.removeprefix("^")]
-        said = (
-            f"the {relation.source} with {said} as {relation.noun}"
+        phrase = (
+            f"the {relation.source} with {phrase} as {relation.noun}"
             if step[0] == "^"
-            else f"the {relation.noun} of {said}"
+            else f"the {relation.noun} of {phrase}"
         )
-    return said
+    return phrase
 
 
 def read_question(text: str) -> Program | None:
@@ -184,17 +184,17 @@ class Walker(NamedTuple):
         Every step has a single end that was not visited before. A number can only be last, and is excluded if `numbers`
         is False.
         """
-        here, steps, passed = start, [], {start}
+        thing, steps, visited = start, [], {start}
         for remaining in range(hops, 0, -1):
-            possible = _list_steps(self.world.kind(here), None if self.backwards else False)
+            possible = _list_steps(self.world.kind(thing), None if self.backwards else False)
             step = self.pick([step for step in possible if (numbers and remaining == 1) or step not in NUMBERS])
-            found = find_ends(Chain(here, (step,)), self.world)
-            if len(found) != 1 or passed & found:
+            found = find_ends(Chain(thing, (step,)), self.world)
+            if len(found) != 1 or visited & found:
                 return None
-            here = next(iter(found))
-            passed.add(here)
+            thing = next(iter(found))
+            visited.add(thing)
             steps.append(step)
-        return Chain(start, tuple(steps)), here
+        return Chain(start, tuple(steps)), thing
 
 
 def _draw_program(walker: Walker, sort: Sort, hops: int) -> Program | None:

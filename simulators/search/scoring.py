@@ -21,8 +21,8 @@ def normalise(text: str) -> str:
 
 def is_exact(answer: str, right: Iterable[str]) -> bool:
     """Return True if the normalised answer is not empty and equals a normalised right answer."""
-    said = normalise(answer)
-    return bool(said) and any(said == normalise(each) for each in right)
+    normalised = normalise(answer)
+    return bool(normalised) and any(normalised == normalise(each) for each in right)
 
 
 def compute_f1(answer: str, right: Iterable[str]) -> float:

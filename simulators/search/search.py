@@ -173,13 +173,13 @@ class Search(PersonGame, LibraryGame):
         question's `hops`, `sort` and right `answer`.
         """
         question, session = self.question, self.session
-        said = self.answer_text or ""
-        right = is_exact(said, question.answers)
+        answer = self.answer_text or ""
+        right = is_exact(answer, question.answers)
         recall = len(question.evidence & set(session.read)) / len(question.evidence) if question.evidence else 1.0
         return {
             "score": float(right),
             "success": right,
-            "f1": compute_f1(said, question.answers),
+            "f1": compute_f1(answer, question.answers),
             "recall": recall,
             "calls": session.calls,
             "searches": len(session.queries),

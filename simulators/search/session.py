@@ -40,7 +40,7 @@ class Session:
         self.read: dict[str, str] = {}
         """Text shown of each page, by title."""
         self.opened = 0
-        self.shown: list[str] = []
+        self.observations: list[str] = []
         """Texts returned by the tools."""
 
     @property
@@ -89,10 +89,10 @@ class Session:
 
     def has_shown(self, text: str) -> bool:
         """Return True if a tool's result has contained this text."""
-        return any(text in each for each in self.shown)
+        return any(text in each for each in self.observations)
 
     def _show(self, text: str) -> str:
-        self.shown.append(text)
+        self.observations.append(text)
         return text
 
     def _format_entry(self, title: str, query: str) -> str:

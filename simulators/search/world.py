@@ -92,8 +92,10 @@ class World:
 @functools.cache
 def _list_reserved_words() -> frozenset[str]:
     """Return the words of page and question templates in lower case, which no invented name may use."""
-    said = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
-    return frozenset(re.findall("[a-z]+", " ".join([*said, *KINDS, *(kind.plural for kind in KINDS.values())]).lower()))
+    templates = [sentence for relation in RELATIONS.values() for sentence in (*relation.sentences, relation.noun)]
+    return frozenset(
+        re.findall("[a-z]+", " ".join([*templates, *KINDS, *(kind.plural for kind in KINDS.values())]).lower())
+    )
 
 
 def _invent_words(rng: np.random.Generator) -> Iterator[str]:
