@@ -1,8 +1,8 @@
 """The chat frame: the only owner of tokenisation.
 
-A conversation alternates frame and content. The frame (who speaks, where a turn ends) is cut once out of the
-tokenizer's chat template and is the only source of control ids. Content of any origin is encoded by a copy of the
-tokenizer without added tokens. Ids are concatenated; a stream is never rendered or tokenised again.
+A conversation alternates frame and content. The frame (who speaks, where a turn ends) is extracted once from the
+tokenizer's chat template and is the only source of control ids. All content is encoded by a copy of the tokenizer
+without added tokens. Ids are concatenated; a stream is never rendered or tokenised again.
 """
 
 import json
@@ -35,7 +35,7 @@ from games.contracts import Image
 
 
 class Head(NamedTuple):
-    """Token ids that a chat template puts before a content, and trailing blanks to encode with its first word."""
+    """Token ids that a chat template puts before a content, and trailing spaces to encode with its first word."""
 
     ids: list[int]
     lead: str
@@ -70,13 +70,14 @@ class ChatFrame:
         blank = find_blank_tokens(added, backend)
         ids = {token["id"] for token in added if token not in blank}
         self.control_ids: frozenset[int] = frozenset(ids | set(tokenizer.all_special_ids))
-        """Ids of all added and special tokens, except runs of blanks, which some tokenizers add as text."""
+        """Ids of all added and special tokens, except runs of whitespace, which some tokenizers add as text."""
         special = set(tokenizer.all_special_ids)
         plain = (token for token in added if not token["special"] and token["id"] in ids - special)
         self.tags: dict[int, str] = {token["id"]: token["content"] for token in plain}
         """Texts of added tokens that are not special. They are decoded when sampled but never encoded from content."""
         self._plain = build_tokenizer(blueprint, blank, backend.model)
-        # A Unigram model reads the text "<0x0A>" as the byte: spelled out, only true bytes come from it.
+        # A Unigram model encodes the text "<0x0A>" as that byte. Forbidden ids are spelled out, so only true bytes
+        # become byte tokens.
         raw = backend.get_vocab() if blueprint["model"]["type"] == "Unigram" else {}
         self._forbidden_ids = self.control_ids | {raw[byte] for byte in BYTE_TOKENS if byte in raw}
         self._system, self._user = self._encode_head(parts.system_head), self._encode_head(parts.user_head)
@@ -118,7 +119,7 @@ class ChatFrame:
 
     @property
     def vocabulary_size(self) -> int:
-        """Size of the vocabulary that encodes contents, without added tokens (except blanks)."""
+        """Size of the vocabulary that encodes contents, without added tokens (except whitespace)."""
         return int(self._plain.get_vocab_size())
 
     @property
@@ -141,7 +142,7 @@ class ChatFrame:
         system: str,
         examples: Sequence[tuple[str, str]] = (),
         tools: Sequence[Definition] = (),
-        asks: bool = False,
+        keep_open: bool = False,
     ) -> list[int]:
         """Return the ids that open a conversation: the system text and the (observation, reply) examples as turns.
 
@@ -152,7 +153,7 @@ class ChatFrame:
         """
         parts, user = self.parts, self._user
         if tools and self.tools:
-            return self._open_with_tools(system, examples, tools, asks)
+            return self._open_with_tools(system, examples, tools, keep_open)
         if parts.system == "turn":
             ids = self._encode_after(self._system, system) + self._encode_frame(parts.system_tail)
         elif not system and parts.system_head.endswith(parts.user_head):
@@ -257,8 +258,8 @@ class ChatFrame:
     def decode(self, ids: Iterable[int], marks: bool = False) -> str:
         """Return the text of sampled ids. Control ids are dropped, and broken UTF-8 becomes U+FFFD.
 
-        Added tokens that are not special, such as <think> in some models, become their text; with `marks` those of
-        tool calls too, special or not.
+        Added tokens that are not special, such as <think> in some models, become their text. With `marks`, so do the
+        marks of tool calls, special or not.
         """
         tags = self.tags | self._call_marks if marks else self.tags
         kept = (token for token in ids if token in tags or token not in self.control_ids)
@@ -269,7 +270,7 @@ class ChatFrame:
         return "".join(text for piece in pieces for text in piece)
 
     def knows(self, ids: Iterable[int]) -> bool:
-        """Return True if all ids exist in the vocabulary, control ids included; an edited log may contain others."""
+        """Return True if all ids exist in the vocabulary, including control ids. An edited log may contain others."""
         return all(token >= 0 and self._framing.id_to_token(token) is not None for token in ids)
 
     @cached_property
@@ -279,7 +280,7 @@ class ChatFrame:
         return {token: mark for mark, token in ids.items() if token in self.control_ids}
 
     def _open_with_tools(
-        self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], asks: bool
+        self, system: str, examples: Sequence[tuple[str, str]], tools: Sequence[Definition], keep_open: bool
     ) -> list[int]:
         before, between = self._render_definitions(tools, system)
         inside = not between.endswith(self.parts.user_head)
@@ -287,7 +288,7 @@ class ChatFrame:
         ids = self._encode_after(self._encode_head(before), system)
         if not inside:
             ids += self._encode_frame(between.removesuffix(self.parts.user_head))
-        elif asks and not examples:
+        elif keep_open and not examples:
             return ids + self._encode_frame(between)
         return ids + self._encode_exchanges(first, examples or ([("", ACKNOWLEDGED)] if inside else []))
 

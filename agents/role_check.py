@@ -1,4 +1,4 @@
-"""Preview a role before it plays and warn about probable mistakes."""
+"""Preview of a role before it plays, with warnings about probable mistakes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from agents.templates import find_items, find_names
 from games.contracts import Message, View
 
 WORDS = "You have won"
+"""Sample text of a message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ def _check_settings(role: Role) -> Iterable[str]:
 
 
 def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Yield a warning each for private and public facts in the views that no template shows."""
+    """Yield one warning for the views' private facts that no template shows, and one for the public facts."""
     for name, consequence in (
         ("private", "will not know its own secrets"),
         ("public", "knows them from rules and messages alone"),
@@ -69,7 +70,7 @@ def _check_facts(role: Role, views: Sequence[View]) -> Iterable[str]:
 
 
 def _check_senders(role: Role, views: Sequence[View]) -> Iterable[str]:
-    """Yield a warning if the turn does not show a message's sender: a player could pose as referee or forge a fact."""
+    """Yield a warning if the turn template shows messages without their senders: players could pose as the referee."""
     for view in views[:1]:
         samples = [Message.of(who, WORDS) for who in ("referee", f"not {view.seat}")]
         first, second = (role.render_turn(view._replace(messages=(one,)), first=False) for one in samples)

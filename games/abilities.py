@@ -106,7 +106,7 @@ class Marks(Ability, Protocol):
 Labels = tuple[tuple[tuple[str, ...], ...], ...]
 """Grid of labels over an image: rows of cells, top row first, each with its words; () is a cell without a label.
 
-A cell's words belong, in order, to the image tokens that lie in it. They are bare, without blanks around them.
+A cell's words belong, in order, to the image tokens that lie in it. They have no spaces around them.
 """
 
 
@@ -118,9 +118,9 @@ class GroundingLesson(NamedTuple):
     pictures: Mapping[str, bytes]
     """Bytes of the images by hash."""
     labels: tuple[Labels, ...]
-    """Grid of each image, in the order of the images."""
+    """Label grid of each image, in the order of the images."""
     answer: str = ""
-    """Text that follows the prompt. "" if only labels are learned."""
+    """Text to learn after the prompt; "" if only the labels are learned."""
 
 
 @runtime_checkable
@@ -195,7 +195,7 @@ class Judged(Ability, Protocol):
     """Presence of a judge seat, which judges another seat's answer by yes or no."""
 
     judge_seat: str
-    """Name of the judging seat; "" if the game's options leave it out."""
+    """Name of the judging seat; "" if the game's options omit it."""
 
 
 @runtime_checkable

@@ -13,15 +13,16 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(GameWithDraws):
-    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1; option draw: what a draw pays both.
+    """Connect four. Acts: DROP n (column n from the left). Payoffs: 1 for the winner, -1 for the loser.
 
-    Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
+    Additional options: draw, the payoff of both sides for a draw; rows and columns; connect, the number of discs in a
+    line that win. Smaller boards are easier.
     """
 
     name = "connect_four"
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "connect_four_v0", "render_modes": ["ansi"]}
-    # By rows x columns. The full board is a win of the first, too (Allis 1988); a test of ours cannot prove that.
+    # By rows x columns. The first player also wins on the full board (Allis 1988), but our tests cannot prove that.
     theory: ClassVar[Mapping[str, float]] = {"value_4x4": 0.0, "value_connect_3_on_4x4": 1.0}
     perfect_information = True
 
@@ -48,5 +49,5 @@ class ConnectFour(GameWithDraws):
         return {"board": str(self.state).rstrip().upper().replace("\n", "/")}
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return the seat's `mark`, X or O. It is no secret."""
+        """Return the seat's `mark`, X or O, which is not secret."""
         return {"mark": "X" if seat == "first" else "O"}

@@ -47,8 +47,8 @@ class TradeComm(OpenSpielGame):
         give, get = divmod(action - self.num_items, self.num_items)
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
-    def heard_by_others(self, action: int, word: str) -> str:
-        """Return the text of a said letter; "" for a trade, which stays hidden until the end."""
+    def text_for_others(self, action: int, word: str) -> str:
+        """Return the text of a said letter, or "" for a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 
     def public(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Conversations of an agent program with a policy, as token streams of one seat in one match.
 
-A request that extends an earlier conversation continues its stream. A request that parts from it (a rewritten history,
-a second agent) opens a new stream, which repeats the ids of the common beginning as context. So every sampled token is
-recorded once, in its true context, whatever the program does with the texts.
+A request that extends an earlier conversation continues its stream. A request that diverges from all of them (a
+rewritten history, a second agent) opens a new stream, which repeats the ids of the longest common prefix as context. So
+every sampled token is recorded once, in its true context, whatever the program does with the texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agents.tool_values import Definition
 
 
 class Mark(NamedTuple):
-    """Place in a conversation after one of the policy's replies: numbers of messages and ids, and the reply's end."""
+    """Position after a policy's reply: the number of messages and of ids so far, and the reply's finish reason."""
 
     messages: int
     ids: int
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 @dataclass(eq=False)
 class Conversation:
-    """Messages of a conversation and the stream of its tokens, which ends with the policy's latest reply."""
+    """Conversation: its messages, and the stream of its tokens, which ends with the policy's latest reply."""
 
     key: str
     """Name of the stream in the engine."""
@@ -43,13 +43,14 @@ class Conversation:
     stream: Stream = field(default_factory=Stream)
     marks: list[Mark] = field(default_factory=list)
     first_turn: int = -1
+    """Turn of the first reply."""
     is_busy: bool = False
     """Whether a reply is being sampled."""
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """Request placed in a conversation: the ids that it adds to the stream before the reply."""
+    """Request assigned to a conversation, with the ids that it adds to the stream before the reply."""
 
     conversation: Conversation
     request: AgentRequest
@@ -73,7 +74,7 @@ class Conversations:
     """Conversations of one seat in one match, one token stream each."""
 
     def __init__(self, frame: ChatFrame, key: str) -> None:
-        """Start without conversations. `frame` is the policy's; `key` begins the streams' names."""
+        """Start without conversations. `frame` is the policy's; `key` is the prefix of the streams' names."""
         self.frame, self.key = frame, key
         self.all: list[Conversation] = []
         self._opened = 0
@@ -84,7 +85,7 @@ class Conversations:
         return [one.stream for one in sorted(self.all, key=lambda one: one.first_turn)]
 
     def record(self, placed: Continuation, reply: ChatMessage, completion: Completion, turn: int) -> None:
-        """Append a placed request's ids and the reply that was sampled to it in this turn to the stream."""
+        """Append to the stream a placed request's ids and the reply sampled in this turn."""
         held = placed.conversation
         if not held.marks:
             self.all.append(held)
@@ -95,9 +96,9 @@ class Conversations:
         held.marks.append(Mark(len(held.messages), len(held.stream), completion.finish))
 
     def place(self, request: AgentRequest) -> tuple[Continuation, str]:
-        """Return the request as the continuation of a conversation, and the reason for opening a new one.
+        """Return the request as the continuation of a conversation, and the reason if that is a new one.
 
-        The reason is "" if the request extends a conversation, or is the first. Raises RequestError if the chat
+        The reason is "" if the request extends a conversation or is the first one. Raises RequestError if the chat
         template cannot express a message.
         """
         tools = json.dumps(list(request.tools), sort_keys=True)
@@ -116,12 +117,12 @@ class Conversations:
                 media = find_image_spans(self.frame, new, request.messages, request.pictures.__getitem__)
         except ChatError as error:
             raise RequestError(str(error), param="messages") from None
-        why = self._describe_difference(request.messages, tools)
+        why = self._explain_divergence(request.messages, tools)
         self._opened += 1
         return Continuation(Conversation(f"{self.key}/{self._opened}", tools), request, tuple(new), tuple(media)), why
 
     def _find_origin(self, messages: Sequence[ChatMessage], tools: str) -> tuple[Conversation | None, Mark | None]:
-        """Return the conversation, and the place in it, with the longest common beginning that ends in a reply."""
+        """Return the conversation, and the position in it, with the longest common prefix that ends in a reply."""
         best: tuple[Conversation | None, Mark | None] = None, None
         for one in self.all:
             common = _count_common(one.messages, messages) if one.tools == tools else 0
@@ -132,7 +133,7 @@ class Conversations:
                     best = one, marks[-1]
         return best
 
-    def _describe_difference(self, messages: Sequence[ChatMessage], tools: str) -> str:
+    def _explain_divergence(self, messages: Sequence[ChatMessage], tools: str) -> str:
         """Describe how the messages differ from the most similar conversation; "" if there is none."""
         if not self.all:
             return ""
@@ -153,15 +154,15 @@ class Conversations:
     def _encode(
         self, messages: Sequence[ChatMessage], tools: Sequence[Definition] = (), after: ChatMessage | None = None
     ) -> list[int]:
-        """Return the ids of messages up to the head of the reply to sample; see `write_chat`."""
+        """Return the ids of messages, up to and including the head of the next reply; see `write_chat`."""
         return [token for ids, _ in write_chat(self.frame, messages, tools, after) for token in ids]
 
 
 def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
     """Describe how a continued conversation's stream differs from the chat template's rendering; "" if it does not.
 
-    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy
-    another context.
+    The stream keeps what was sampled. A server that renders the whole chat for each request would show the policy a
+    different context.
     """
     replies = [message for message in request.messages if message.role == "assistant"]
     parts = frame.tools
@@ -184,7 +185,7 @@ def describe_drift(frame: ChatFrame, request: AgentRequest) -> str:
 
 
 def _count_common(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> int:
-    """Return the number of messages with which both conversations begin."""
+    """Return the length of the common prefix of two conversations, in messages."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(one), len(other)))
 

@@ -36,7 +36,7 @@ class Exchange:
     media: tuple[MediaSpan, ...] = ()
     """Images in `seen`."""
     results: tuple[ToolResult, ...] = ()
-    """Native results of tools in `seen`."""
+    """Native tool results in `seen`."""
     content: Content = ""
     """Texts and images that follow the results in `seen`."""
 
@@ -79,7 +79,7 @@ class ChatPlayer:
         """Names of the streams, under which an engine may keep attention caches."""
         self._history: list[Exchange] = []
         self._first = 0
-        """Index of the present stream's first exchange."""
+        """Index of the current stream's first exchange."""
         self._summaries = 0
         self._summed_up = False
         """Whether the last exchange is a summary, so that a new stream starts with it."""
@@ -210,7 +210,7 @@ class ChatPlayer:
         )
 
     def _append_reply(self, view: View, stream: Stream, completion: Completion) -> str:
-        """Append a reply to its stream, record the weights' version, and return the reply's text."""
+        """Append a reply to its stream, record the version of the weights, and return the reply's text."""
         stream.append_sampled(completion.ids, completion.logprobs, view.turn, completion.entropy)
         self.version = completion.version
         return self.frame.decode(completion.ids, marks=self.calls is not None)
@@ -269,7 +269,7 @@ class ChatPlayer:
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
-        """Write a summary at the end of the present stream and return it as an act that the game does not see."""
+        """Sample a summary at the end of the current stream, and return it as an act that the game does not see."""
         memory = self.role.memory
         stream, closing, _ = self._select_stream(view)
         asked = tuple(self.frame.ask(memory.ask))
@@ -310,20 +310,20 @@ class ChatPlayer:
         return True
 
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
-        """Raise ContextFull if the context has no room for `new` tokens after the `used` ones, and for a reply.
+        """Raise ContextFull if the context has no room for `used` and `new` tokens and a reply.
 
-        Raises RoleError if even a fresh stream has no room for a turn.
+        Raises RoleError if a stream that starts anew (`fresh`) has no room even without the new tokens.
         """
         if self._count_missing(used + new) <= 0:
             return
         if fresh and (missing := self._count_missing(used)) > 0:
             if self.context == self.role.memory.context:
                 raise RoleError(
-                    f"role {self.role.role}: memory.context: {self.context} tokens have no room for what a "
-                    f"match begins with, a reply and a summary: raise it by more than {missing}"
+                    f"role {self.role.role}: memory.context: {self.context} tokens have no room for the "
+                    f"opening of a match, a reply and a summary: raise it by more than {missing}"
                 )
             raise RoleError(
-                f"role {self.role.role}: what a match begins with has {used:,} tokens, which with a reply of up to "
+                f"role {self.role.role}: the opening of a match has {used:,} tokens, which with a reply of up to "
                 f"{self.role.sampling.max_tokens:,} is {missing:,} more than the model holds, {self.context:,}: "
                 "lower sampling.max_tokens, or shorten the role"
             )
@@ -342,7 +342,7 @@ class ChatPlayer:
 
 
 class ScriptedPlayer:
-    """Player of a seat by a scripted policy, without tokens or streams."""
+    """Player of one seat that follows a scripted policy, without tokens or streams."""
 
     streams: Sequence[Stream] = ()
     stream_keys: Sequence[str] = ()

@@ -50,11 +50,11 @@ class ScaledTrainer:
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Return the plan of an update on the samples, split across all ranks."""
-        return self._planner.update(samples, rng, clock, self._state["steps"], len(self._ranks))
+        return self._planner.plan_update(samples, rng, clock, self._state["steps"], len(self._ranks))
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Return the plan of supervised learning on the samples, split across all ranks."""
-        return self._planner.imitation(samples, spec, rng, len(self._ranks))
+        return self._planner.plan_imitation(samples, spec, rng, len(self._ranks))
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run a plan on all ranks and return their common metrics. Calls `stepped` once per step, at the end."""
@@ -72,7 +72,7 @@ class ScaledTrainer:
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return each stream's log-probabilities and entropies of sampled tokens. Ranks share the work."""
-        shares = self._planner.scoring(streams, len(self._ranks))
+        shares = self._planner.plan_scoring(streams, len(self._ranks))
         given = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
         found: dict[int, StreamScores] = {}
         for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", given):

@@ -29,12 +29,12 @@ from games.conformance.random_acts import TALK, draw_legal_act, find_legal_acts
 from games.pictures import check_picture
 
 STARTS = 20
-"""Seeds whose first views are compared if there are no twin deals."""
+"""Number of seeds whose first views are compared if there are no twin deals."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one conformance check, with a one-line `detail`. `ok` is None if the check was inconclusive."""
+    """Result of a conformance check, with a one-line `detail`. `ok` is None if the check was inconclusive."""
 
     name: str
     ok: bool | None
@@ -47,8 +47,8 @@ def check(
 ) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
-    `seeds` is the number of matches of most checks, `acts` that of acts of the fuzz check. Calls `on_finding` after
-    each check. Checks that play legal acts are inconclusive if hardly any was found.
+    Most checks play `seeds` matches; the fuzz check plays `acts` acts. Calls `on_finding` after each check. Checks
+    that need legal acts are inconclusive if a search finds hardly any.
     """
     findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
@@ -61,14 +61,14 @@ def check(
 
 
 def _explain_missing_acts(make: Make) -> str:
-    """Return why random matches test little of this game, or "" if a tenth of the searches find legal acts."""
+    """Return why random matches hardly test this game, or "" if enough searches for legal acts succeed (`ENOUGH`)."""
     try:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks report it
         return ""
     if found >= ENOUGH * tried:
         return ""
-    return f"only refusals were looked at, as {tried - found} of {tried} searches found no legal act"
+    return f"only illegal acts were tested, as {tried - found} of {tried} searches found no legal act"
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
@@ -102,9 +102,9 @@ def _play_match(game: TextGame, seed: int) -> Iterator[str]:
 
 
 def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
-    """Play the match to its end, and yield all seats' views after each act, then payoffs and report, as JSON.
+    """Play the match to its end, and yield as JSON all seats' views after each act, and then payoffs and report.
 
-    Equal generators give equal acts. Raises BrokenPromise if the match does not end.
+    Equal generators draw equal acts. Raises BrokenPromise if the match does not end.
     """
     while not game.ended:
         if game.turns > LONGEST:
@@ -148,7 +148,7 @@ def _check_determinism(make: Make, seeds: int) -> str:
         if one != _record_views(make, seed):
             raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
         if one != _record_views(make, seed, used):
-            raise BrokenPromise(f"seed {seed}: a game that was played before plays another match than a new one")
+            raise BrokenPromise(f"seed {seed}: a reused game plays another match than a new one")
     return f"{seeds} seeds thrice, {views} views the same to the byte"
 
 
@@ -164,7 +164,7 @@ def _check_interleaving(make: Make, seeds: int) -> str:
             for views, view in zip(together, pair, strict=True):
                 views += [] if view is None else [view]
         if together != [before, after]:
-            raise BrokenPromise(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
+            raise BrokenPromise(f"seeds {seed} and {seed + 1}: interleaved matches differ from the same matches alone")
         if _read_global_states() != outside:
             raise BrokenPromise(f"seed {seed}: a match used the global generators of random or numpy")
     return f"{seeds} pairs of matches by turns; global generators untouched"
@@ -214,7 +214,7 @@ def _check_secrets(make: Make, seeds: int) -> str:
 
 
 def _compare_first_views(game: TextGame) -> str:
-    """Check that seats with equal facts before the first act have equal rules and legal acts, and return a summary.
+    """Check that a seat with equal facts before the first act has equal rules and legal acts, and return a summary.
 
     Raises BrokenPromise if a seat's rules or legal acts reveal more than its facts.
     """
@@ -285,7 +285,7 @@ def _check_clones(make: Make, seeds: int) -> str:
         if _dump_views(game) != before:
             raise BrokenPromise(f"seed {seed}: playing a clone changed the original")
         if list(_play_to_end(game, random.Random(-seed))) != played:
-            raise BrokenPromise(f"seed {seed}: a clone played on otherwise than its original")
+            raise BrokenPromise(f"seed {seed}: a clone continued differently from its original")
     return f"{seeds} clones in mid-match: equal, and independent"
 
 
@@ -329,17 +329,17 @@ def _check_messages(game: TextGame, place: str) -> None:
 
 PROMISES = {
     "pettingzoo": "PettingZoo's own tests of a turn-based environment pass",
-    "determinism": "the same seed and acts give the same match: all is set up in set_up, by chance from its rng",
-    "interleaving": "matches played by turns do not touch each other: no globals, no class attributes that change",
-    "seeds": "a game that deals secrets deals others from another seed",
+    "determinism": "the same seed and acts give the same match: set_up sets up everything, with chance from its rng",
+    "interleaving": "interleaved matches do not affect each other: no globals, no class attributes that change",
+    "seeds": "a game that deals secrets deals different ones from different seeds",
     "secrets": "no seat sees what only others know: write twin_deals (docs/new-game.md#secrets)",
     "clones": "clone() is equal and independent: state is plain values, or __deepcopy__ is written",
-    "facts": "public(), private() and legal() give fresh values that JSON has, and talk arrives harmless",
+    "facts": "public(), private() and legal() return fresh JSON values, and hostile talk arrives harmless",
     "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
 }
-"""Promise of each check, and where to look when it fails."""
+"""What each check verifies, and where to look if it fails."""
 PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
-"""Checks that play legal acts and are inconclusive if none is found. The fuzz check counts its own."""
+"""Checks that are inconclusive if hardly any legal acts are found. The fuzz check counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _check_pettingzoo,
     "determinism": _check_determinism,

@@ -127,7 +127,9 @@ class Outcome(NamedTuple):
     why: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
+    """Highest possible sum of payoffs."""
     nash: tuple[Deal, ...]
+    """Payoffs of the Nash bargaining solutions."""
     perfect: Deal | None
     """Subgame-perfect deal; None if theory gives none."""
 

@@ -1,8 +1,9 @@
-"""Questions about tables: a measure of the rows that meet up to two conditions, in words, SQL, Python and pandas.
+"""Questions about tables: a statistic (measure) of the rows that meet up to two conditions.
 
-Taxonomy: conditions are filter (a value or a bound), since (a date), join (an attribute in the side table) and nested
-(a bound that is itself a mean); measures are aggregate (count, sum, mean, min, max), group (the group with the largest
-sum), trend (the month or year with the largest sum) and correlation. The depth is 1 + the number of conditions.
+Each exists in words, SQL, Python and pandas. Kinds of conditions: filter (a value or a bound), since (a date), join (an
+attribute in the side table) and nested (a bound that is itself a mean). Kinds of measures: aggregate (count, sum, mean,
+min, max), group (the group with the largest sum), trend (the month or year with the largest sum) and correlation. The
+depth is 1 + the number of conditions.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Measure:
 
     kind: str
     words: str
+    """Question without the conditions and the question mark."""
     short: str
     """Short form for tiny models."""
     sql: tuple[str, str]
@@ -91,7 +93,7 @@ class Question:
         return len(self.kinds)
 
     def is_right(self, text: str) -> bool:
-        """Return True for the right answer: a number within `TOLERANCE`, or the same text in any case."""
+        """Return True for the right answer: a number within `TOLERANCE`, or the same text, ignoring case."""
         text = text.strip().rstrip(".").strip("\"'`").rstrip(".").strip()
         if isinstance(self.answer, str):
             return text.casefold() == self.answer.casefold()
@@ -291,7 +293,7 @@ def _find_top(sums: pd.Series) -> Value | None:
 
 
 def _to_value(value: float) -> Value | None:
-    """Return a number as an int or float of Python; None for NaN."""
+    """Convert a number to a Python int or float. Returns None for NaN."""
     value = float(value)
     return None if math.isnan(value) else int(value) if value.is_integer() else value
 

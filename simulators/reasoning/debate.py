@@ -72,7 +72,7 @@ class Debate(TaskGame):
         self._right: list[dict[str, bool]] = [{}]
 
     def rules(self) -> str:
-        """Return the rules as text, equal for all seats."""
+        """Return the rules as text, which is the same for all seats."""
         says = f"{len(self.seats)} debaters answer the same question: write {replies.SHOWN_ANSWER[self.answer]}."
         if self.rounds == 1:
             return f"{says} The majority decides."

@@ -28,14 +28,14 @@ WHOLE = re.compile(r"[+-]?\d{1,400}(?:\.0*)?", re.ASCII)
 
 @dataclass(frozen=True)
 class TypedTask:
-    """A checked task: normal form (`text`), question, integer answer, count of numbers, and digits of the largest."""
+    """Checked task with its question and answer."""
 
     text: str
     """Normal form. Tasks that differ only in blanks have the same."""
     question: str
     answer: int
     terms: int
-    """Count of numbers in the task."""
+    """Number of numbers in the task."""
     digits: int
     """Digits of the largest number."""
 
@@ -59,7 +59,7 @@ class Family(ABC):
     name: ClassVar[str]
     form: ClassVar[str]
     """Form of a proposal, in words."""
-    asks: ClassVar[tuple[str, str]]
+    wording: ClassVar[tuple[str, str]]
     """Words of the question before and after the task."""
     limits: ClassVar[Limits]
     """Default, minimum and maximum of each setting."""
@@ -79,7 +79,7 @@ class Family(ABC):
             raise ValueError(f"a task has at most {MAX_CHARACTERS} characters")
         plain, numbers, answer = self.read(text)
         digits = max(len(str(abs(number))) for number in numbers)
-        return TypedTask(plain, plain.join(self.asks), answer, len(numbers), digits)
+        return TypedTask(plain, plain.join(self.wording), answer, len(numbers), digits)
 
     def draw(self, rng: np.random.Generator) -> TypedTask:
         """Draw a random task within the limits."""
@@ -120,7 +120,7 @@ class Chain(Family):
 
     @functools.cached_property
     def allowed_tokens(self) -> frozenset[str]:
-        """Tokens that a task may contain besides unsigned numbers."""
+        """Tokens that a task may contain in addition to unsigned numbers."""
         return frozenset(self.operators)
 
     def _check_limits(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ class ChainSum(Chain):
 
     name, operators = "chain_sum", "+-"
     form = "numbers joined by + and -, such as [8 + 3]"
-    asks = ("State the final answer to the following arithmetic problem: ", " =")
+    wording = ("State the final answer to the following arithmetic problem: ", " =")
 
 
 class Products(Chain):
@@ -144,16 +144,16 @@ class Products(Chain):
 
     name, operators = "products", "*"
     form = "numbers joined by *, such as [8 * 3]"
-    asks = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
+    wording = ("Solve the following multiplication: ", ". Give only the result as your final answer.")
     limits: ClassVar[Limits] = {"max_terms": (2, 2, 6), "max_digits": (2, 1, 6)}
 
 
 class BasicArithmetic(Chain):
-    """Sums, differences and products with signs and parentheses; multiplication binds first."""
+    """Sums, differences and products with signs and parentheses; multiplication takes precedence."""
 
     name, operators = "basic_arithmetic", "+-*"
     form = "numbers joined by +, - and *, with parentheses, such as [8 - 2 * 3]"
-    asks = ("Calculate ", ".")
+    wording = ("Calculate ", ".")
     limits: ClassVar[Limits] = {"max_terms": (4, 2, 8), "max_digits": (2, 1, 6)}
 
     @functools.cached_property
@@ -208,7 +208,7 @@ class Gcd(Numbers):
 
     name, combine = "gcd", staticmethod(math.gcd)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = (
+    wording = (
         "Find the Greatest Common Divisor (GCD) of these numbers: ",
         ". Give only the GCD as your final answer.",
     )
@@ -219,7 +219,7 @@ class Lcm(Numbers):
 
     name, combine = "lcm", staticmethod(math.lcm)
     form = "whole numbers with commas between them, such as [12, 18]"
-    asks = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
+    wording = ("Find the Least Common Multiple (LCM) of these numbers: ", "")
 
 
 FAMILIES: Mapping[str, type[Family]] = {kind.name: kind for kind in (ChainSum, Products, BasicArithmetic, Gcd, Lcm)}
@@ -251,8 +251,8 @@ def make_families(option: object) -> dict[str, Family]:
 
 def strip_wording(family: str, question: str) -> str:
     """Return a reasoning-gym question without the family's wording, or the whole question if its wording differs."""
-    asks = {name: kind.asks for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
-    before, after = asks.get(family, ("", ""))
+    wordings = {name: kind.wording for name, kind in FAMILIES.items()} | {"spell_backward": SPELL_BACKWARD}
+    before, after = wordings.get(family, ("", ""))
     if not (question.startswith(before) and question.endswith(after)):
         return question
     return question[len(before) : len(question) - len(after)]

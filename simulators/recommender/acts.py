@@ -25,7 +25,7 @@ class Act(NamedTuple):
 
 
 def read_act(text: str, names: Mapping[str, int], slate: int, terse: bool) -> Act:
-    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, for any other."""
+    """Parse an act; `names` maps the names of items to ids. Raises IllegalAct, with the correct form, for others."""
     said, _, words = text.partition("|")
     if terse:
         text = "".join(said.split())
@@ -69,7 +69,7 @@ def format_act(act: Act, names: Mapping[int, str], terse: bool) -> str:
 
 
 def rules(slate: int, days: int, pages: int, terse: bool, codes: bool, free: bool) -> str:
-    """Return the rules of the acts; in terse mode only the codes. `free`: users may say anything."""
+    """Return the rules of the acts, or only the codes in terse mode. `free` means that users may say anything."""
     if terse:
         return f"show {slate} or {' '.join(TERSE)}"
     called = "code" if codes else "n"

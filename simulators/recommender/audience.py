@@ -25,13 +25,13 @@ CLICK, MOOD, RETURN = 0, 1, 3
 LOW_PATIENCE = 1.2
 """Patience below which a user states an instruction."""
 QUESTION_COST = 0.3
-"""Patience that a question costs."""
+"""Patience lost by answering a question."""
 ANNOYANCE = 0.1
 """Patience lost for each item that is too expensive or of a disliked genre."""
 SMOOTHING = 0.3
 """Weight of the latest page in a user's satisfaction."""
 FULL_JOY = 0.6
-"""Joy of a page that satisfies fully."""
+"""Joy of a page that gives full satisfaction."""
 FATIGUE_DECAY = 0.9
 """Share of fatigue left after a page. A night halves fatigue."""
 

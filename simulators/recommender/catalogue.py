@@ -93,14 +93,14 @@ def generate(size: int, seed: int, genres: tuple[str, ...] = tuple(GENRES)) -> C
 
 
 def describe(name: str, genres: list[str], price: float, remark: str) -> str:
-    """Return an item's text for the recommender. `remark` is a hint at its quality or a text of its own."""
+    """Return an item's text for the recommender. `remark` is a hint at its quality, or the item's own text."""
     return f"{name}: {' with a touch of '.join(genres)}. {price:g} crowns. {remark}"
 
 
 def load(path: str) -> Catalogue:
     """Load a catalogue from a CSV file with columns name, genre (`a|b` for several), price, quality in [0, 1], [text].
 
-    The users' range of price caps is set from the prices. Raises ValueError with the first invalid row and a remedy.
+    The prices determine the users' range of price caps. Raises ValueError with the first invalid row and a remedy.
     """
     file = tables.expand_path(path, "catalogue")
     rows = list(itertools.islice(_read_rows(file), MAX_ITEMS + 1))
@@ -115,7 +115,7 @@ def load(path: str) -> Catalogue:
 
 
 def _choose_caps(prices: list[float]) -> tuple[int, int]:
-    """Return a range of price caps that make part of the items too expensive, if prices differ enough."""
+    """Return a range of price caps that makes some of the items too expensive, if prices differ enough."""
     low, high = (max(1, math.floor(price)) for price in np.quantile(prices, BUYABLE))
     return low, high
 

@@ -1,4 +1,4 @@
-"""Validate the options of deals, and draw the users of a match so that knowing them gains enough."""
+"""Validation of a deal's options, and the draw of users whom it is worth knowing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulators.recommender.record import Floats, Record
 from simulators.recommender.service import Deal, Limits
 
 DEALS = 200
-"""Number of draws after which a valuable deal counts as impossible."""
+"""Maximum draws of a deal. If none is valuable, the options count as impossible."""
 
 Draw = Callable[[np.random.Generator, Floats, int], Record]
 """Function that draws a user from a generator, its segment's Dirichlet parameters [genres] and the segment."""
@@ -36,9 +36,9 @@ class DealSettings:
     """Dirichlet parameters [genres] of the population's tastes."""
 
     def deal(self, rng: np.random.Generator, draw: Draw) -> tuple[Deal, yardstick.Yardstick]:
-        """Draw a deal in which knowing the users gains enough joy, and return it with its reference scores.
+        """Draw a deal in which knowing the users gains enough joy (`MARGIN`). Returns it with its reference scores.
 
-        The gain must hold for patient and impatient users alike. The users of a seed are therefore independent of the
+        The gain must hold both for patient and for impatient users. A seed therefore has the same users for every
         persona, unless the persona is mixed and drawn too. Raises SimulatorFault after `DEALS` draws.
         """
         for _ in range(DEALS):
@@ -57,7 +57,7 @@ class DealSettings:
         return Deal(self.shelf, self.limits, records, draw_friendships(assign_segments(len(records)), graph), key)
 
     def _choose_yardstick(self, dealt: Deal, sticks: Mapping[str, yardstick.Yardstick]) -> yardstick.Yardstick:
-        """Return the deal's reference scores. Those in `sticks` are reused if all users are impatient, or none is."""
+        """Return the deal's reference scores. Reuses those in `sticks` if all users are impatient, or none is."""
         hasty = {record.persona == "impatient" for record in dealt.records}
         if len(hasty) > 1:
             return yardstick.measure(dealt)
@@ -67,7 +67,7 @@ class DealSettings:
 def make_shelf_key(
     catalogue: int | str, edition: int, embedding: Embedding, ratings: str, steepness: float | None
 ) -> tuple[Key, tuple[float, ...]]:
-    """Validate options; return the shelf's key and the Dirichlet parameters fitted to ratings, () without any.
+    """Validate options. Returns the shelf's key, and the Dirichlet parameters fitted to ratings (() without ratings).
 
     Raises ValueError for an invalid option or file.
     """
@@ -85,7 +85,7 @@ def make_shelf_key(
 
 
 def make_limits(days: int, pages: int, slate: int, candidates: int, terse: bool) -> Limits:
-    """Return the validated sizes of a match. Raises ValueError, such as for fewer candidates than `slate`."""
+    """Return the validated sizes of a match. Raises ValueError, for example, for fewer candidates than `slate`."""
     slate_size = whole_number("slate", slate, 1, 10)
     return Limits(
         days=whole_number("days", days, 1, 100),

@@ -31,16 +31,14 @@ def describe_candidates(service: Service, codes: bool) -> list[str]:
 def mark_page(service: Service) -> str:
     """Return the page in few tokens, for tiny models: codes of the topics that the user stated, then the candidates.
 
-    The codes are those of `TERSE`, or "." for none. A candidate is its mark (`Chart.mark`), its main genre's letter, a
-    hint of its quality (w to z) and its number. The number comes last and shares no token with the rest, so that a tiny
-    model only has to copy it.
+    The codes are those of `TERSE`, or "." for none. A candidate is its mark (`UserHistory.mark`), its main genre's
+    letter, a hint of its quality (w to z) and its number. The number comes last and shares no token with the rest, so
+    that a tiny model only has to copy it.
     """
-    taps, told = (
-        service.chart.count_clicks(service.deal.shelf.catalogue),
-        {TOPIC_OF[wish.kind] for wish in service.chart.wishes},
-    )
+    history = service.history
+    taps, told = history.count_clicks(service.deal.shelf.catalogue), {TOPIC_OF[wish.kind] for wish in history.wishes}
     heard = "".join(code for code, topic in TERSE.items() if topic in told)
     return f"{heard or '.'} " + "".join(
-        f"{service.chart.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
+        f"{history.mark(item, taps)}{LETTERS[item.genres[0]]}{PRAISE[HINTS.index(hint_at(item.quality))]}{number}"
         for number, item in enumerate(service.items(service.candidates), 1)
     )

@@ -1,4 +1,4 @@
-"""Scripted players of the recommender: random, popularity, bandits with and without the user's statements, oracle.
+"""Scripted players of the recommender: random, popularity, bandits that use or ignore users' statements, oracle.
 
 Bandits see what any recommender sees (genres and prices of the candidates, clicks, statements) and, like `popular`, the
 exact quality of an item instead of the hint in its text. At the user's seat, `oracle` repeats the script, `noop` says
@@ -17,7 +17,7 @@ from simulators.base import Answer
 from simulators.recommender import yardstick
 from simulators.recommender.acts import Act, format_act
 from simulators.recommender.catalogue import Item
-from simulators.recommender.chart import Chart
+from simulators.recommender.history import UserHistory
 from simulators.recommender.service import Service
 from simulators.recommender.wishes import TOPIC_OF, TOPICS
 
@@ -63,7 +63,7 @@ def at_random(game: Match, seed: int) -> Answer:
 
 
 def oracle(game: Match, seed: int) -> Answer:
-    """Return a player that knows the user's mindset and shows the page of most expected joy, with genres as reason."""
+    """Return a player that knows the user's mindset and shows the page of highest expected joy, naming its genres."""
 
     def serve(service: Service) -> Act:
         slate, named = yardstick.choose_best_page(service)
@@ -82,7 +82,7 @@ def deaf_bandit(game: Match, seed: int) -> Answer:
     """Return a bandit that samples genres by each user's clicks (Thompson sampling) and ignores users' statements."""
     rng = random.Random(seed)
     return _make_player(
-        game, lambda service: _best_page(service, _sample_value(service, service.chart, rng, listens=False))
+        game, lambda service: _best_page(service, _sample_value(service, service.history, rng, listens=False))
     )
 
 
@@ -95,22 +95,23 @@ def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, var
     asked: set[tuple[int, str]] = set()
 
     def serve(service: Service) -> Act:
-        chart = replace(service.chart, wishes=[wish for wish in service.chart.wishes if TOPIC_OF[wish.kind] in topics])
-        known = {TOPIC_OF[wish.kind] for wish in chart.wishes}
+        wishes = [wish for wish in service.history.wishes if TOPIC_OF[wish.kind] in topics]
+        history = replace(service.history, wishes=wishes)
+        known = {TOPIC_OF[wish.kind] for wish in wishes}
         unasked = [topic for topic in ASKS if (service.user_index, topic) not in asked and topic in {*topics} - known]
         if unasked and service.page == 0:
             asked.add((service.user_index, unasked[0]))
             return Act("ask", words=unasked[0])
-        return _best_page(service, _sample_value(service, chart, rng, listens=True), variety)
+        return _best_page(service, _sample_value(service, history, rng, listens=True), variety)
 
     return _make_player(game, serve)
 
 
-def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: bool) -> Callable[[Item], float]:
+def _sample_value(service: Service, history: UserHistory, rng: random.Random, listens: bool) -> Callable[[Item], float]:
     """Return an item's value function: genre rates drawn from Beta(clicks, misses), adjusted by statements."""
     catalogue = service.deal.shelf.catalogue
-    taps = chart.count_clicks(catalogue)
-    asked_for = {wish.value for wish in chart.wishes if wish.kind == "more"} if listens else set()
+    taps = history.count_clicks(catalogue)
+    asked_for = {wish.value for wish in history.wishes if wish.kind == "more"} if listens else set()
     drawn = []
     for genre in range(len(catalogue.genres)):
         hits, shows = taps.get(genre, (0, 0))
@@ -118,16 +119,16 @@ def _sample_value(service: Service, chart: Chart, rng: random.Random, listens: b
 
     def value(item: Item) -> float:
         believed = sum(drawn[genre] for genre in item.genres) / len(item.genres)
-        return (0.4 + 0.6 * item.quality) * believed - (listens and chart.is_unwanted(item))
+        return (0.4 + 0.6 * item.quality) * believed - (listens and history.is_unwanted(item))
 
     return value
 
 
 def _best_page(service: Service, value: Callable[[Item], float], variety: float = 0.0) -> Act:
-    """Return a full page of the candidates of the highest value.
+    """Return the act that shows the candidates of highest value, picked one by one.
 
-    Each is worth `variety` less if its genre is on the page already (maximal marginal relevance, Carbonell and
-    Goldstein 1998).
+    A candidate's value falls by `variety` if its main genre is already on the page (maximal marginal relevance,
+    Carbonell and Goldstein 1998).
     """
     left, page = service.items(service.candidates), list[Item]()
     while len(page) < service.deal.limits.slate:

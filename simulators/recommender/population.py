@@ -22,7 +22,7 @@ MAX_SEGMENTS = 8
 TELL = 10
 """Key of the random draw of telling a friend."""
 MIN_TIP_JOY = 0.4
-"""Joy from which a user recommends an item to friends."""
+"""Minimum joy for recommending an item to friends."""
 INSIDE, OUTSIDE = 6.0, 1.0
 """Mean number of friends within the segment and outside."""
 LIKENESS = 8.0
@@ -52,7 +52,7 @@ def draw_friendships(segments: Sequence[int], seed: int) -> Friends:
 
 
 def spread_word(teller: Visitor, item: int, audience: Sequence[Visitor], friends: Friends) -> list[int]:
-    """Recommend an item to the teller's friends, each with probability 1/2; return the numbers of those told."""
+    """Recommend an item to the teller's friends, each with probability 1/2, and return the numbers of those told."""
     listeners = [number for number in friends[teller.number] if uniform(teller.key, TELL, item, number) < 0.5]
     for number in listeners:
         audience[number].heard_of.setdefault(item, teller.number)

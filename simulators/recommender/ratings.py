@@ -21,7 +21,7 @@ from simulators.recommender.words import LETTERS
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MIN_LIKED_STARS = 4.0
-"""Stars from which a rating counts as liking."""
+"""Minimum stars of a rating that counts as liking."""
 MIN_LIKED_RATINGS = 10
 """Minimum liked ratings of a user whose taste is used."""
 NO_GENRE = "(no genres listed)"

@@ -40,7 +40,7 @@ WEIGHTS = {"click": 0.1, "instruction": 0.1, "retention": 0.5, "diversity": 0.1}
 
 
 class Recommender(PersonGame):
-    """Recommender game: pages of books for users with hidden tastes, who come back if they are pleased.
+    """Recommender game: show pages of books to users with hidden tastes, who return if they are satisfied.
 
     Acts: SHOW n n n | words (candidates by number, and why), ASK genre|price|dislikes, FIND words. A page's joy changes
     the user's patience, which determines whether the user comes back: `simulators.recommender.audience`.
@@ -58,9 +58,9 @@ class Recommender(PersonGame):
     person: for a user with a seat see `simulators.recommender.seat`.
     terse: acts and facts in as few tokens as possible, for tiny models; no FIND.
 
-    Parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest `instruction`
-    of the visit; .5 for each visit after which the user would return (`retention`); .1 times the share of a page's
-    items whose genre is new on it (`diversity`).
+    Reward parts: `satisfaction`, the joy of a page; .1 for each `click`; .1 for a page that follows the latest
+    `instruction` of the visit; .5 for each visit after which the user is willing to return (`retention`); .1 times the
+    number of different main genres on a page divided by its items (`diversity`).
     """
 
     name = "recommender"
@@ -165,7 +165,7 @@ class Recommender(PersonGame):
             return self.seat.facts(self.service.visitor, self.shelf.catalogue)
         if self.terse:
             return {"marks": page.mark_page(self.service)}
-        statements = self.service.chart.facts(self.shelf.catalogue)
+        statements = self.service.history.facts(self.shelf.catalogue)
         return {
             "candidates": page.describe_candidates(self.service, self.codes),
             **statements,
@@ -294,7 +294,7 @@ class Recommender(PersonGame):
             self._say(answer_question(self.service.visitor, topic))
 
     def _continue_visit(self) -> bool:
-        """Return True if the visit goes on; else pay the retention reward and start the next visit or end the match."""
+        """Return True if the visit continues. Else pay for retention, and start the next visit or end the match."""
         visitor = self.service.visitor
         if self.service.continue_visit():
             return True
@@ -365,7 +365,7 @@ class Recommender(PersonGame):
         if wish is None:
             return
         self.stated_wishes.add(wish)
-        self.service.chart.hear(wish)
+        self.service.history.hear(wish)
         if self.is_binding:
             self.instruction = wish
 

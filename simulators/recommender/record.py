@@ -1,4 +1,4 @@
-"""Hidden properties of a user: taste, price cap, patience, loyalty and persona; and users who look alike."""
+"""Hidden properties of a user (taste, price cap, patience, loyalty, persona), and users who behave alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISLIKED = 0.1
 MANNERS = ("cooperative", "terse", "forgetful", "impatient")
 """Personas of this simulator. Users tell the truth, so none is mistaken."""
 ENDLESS = 10_000.0
-"""Patience that no visit exhausts."""
+"""Patience that lasts for any visit."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def restore_record(options: dict[str, Any]) -> Record:
 def draw_twins(
     record: Record, prices: tuple[float, float], keep_cap: bool, rng: np.random.Generator
 ) -> tuple[Record, Record]:
-    """Draw two users like this one whom a recommender cannot tell apart by anything they do or say.
+    """Draw two users similar to this one whose behaviour and texts a recommender cannot tell apart.
 
     They differ in the order of two disliked genres, in cap, patience and loyalty, or in the full taste. With `keep_cap`
     the cap stays equal, because a free seat may state it unasked. `prices` are the lowest and highest prices of items.
@@ -142,7 +142,7 @@ def _make_contented_twins(record: Record, dearest: int, keep_cap: bool) -> tuple
 
 
 def _make_penniless_twins(record: Record, cap: int) -> tuple[Record, Record]:
-    """Return twins who can afford nothing and dislike no genre, so that they differ only in taste."""
+    """Return twins who cannot afford any item and dislike no genre, so that they differ only in taste."""
     count = len(record.taste)
     liking = np.arange(count + 1, 2 * count + 1) / sum(range(count + 1, 2 * count + 1))
     one = replace(record, cap=cap, taste=tuple(liking.tolist()), volunteers=False, forgets=(True, *record.forgets[1:]))

@@ -1,10 +1,10 @@
 """The user's seat: its due statements, their wording, and the text that the recommender receives.
 
-With person "render", a text that the extractor does not read as exactly the due wish is requested once more, and then
-replaced by the template; each costs the seat 0.1 (part `reading`). With "free", the seat sees its taste and mindset and
-may say anything: the recommender receives the wish in its words, true or not. The seat is paid its own joy. With
-"played", it also speaks at the start of a visit and may end it, and pays only the fines of `simulators.played`. Clicks
-are the record's in any case.
+With person "render", the seat phrases the due wish. If the extractor reads anything else in its text, the text is
+requested again and, after a second failure, replaced by the template; each failure costs the seat 0.1 (part `reading`).
+With "free", the seat sees its taste and mindset and may say anything: the recommender receives the wish in its words,
+true or not. The seat is paid its own joy. With "played", it also speaks at the start of a visit and may end it, and
+pays only the fines of `simulators.played`. Clicks always follow from the user's record, never from the seat.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOVED = 0.5
 
 @dataclass
 class Seat:
-    """Seat that words a user's statements: `request` requests one, `hear` checks the seat's text."""
+    """Seat that phrases a user's statements: `request` asks for one, `hear` checks the seat's text."""
 
     person: Speech
     terse: bool
@@ -45,7 +45,10 @@ class Seat:
     untrue: int = 0
 
     def request(self, template: str, wish: Wish | None, is_question: bool = False) -> None:
-        """Request a statement from the seat; `template` is the script's text of `wish`."""
+        """Ask the seat to phrase a wish. `template` is the script's text for it.
+
+        `is_question` says whether the recommender asked about the wish.
+        """
         self.template, self.wish, self.due, self.is_question = template, wish, True, is_question
 
     def facts(self, visitor: Visitor, catalogue: Catalogue) -> dict[str, Any]:
@@ -96,9 +99,9 @@ class Seat:
         return text, wish, 0.0
 
     def check(self, text: str, visitor: Visitor, catalogue: Catalogue) -> Faults:
-        """Return the faults of a played seat's text: wishes that are not true of it, and more than one true wish.
+        """Return the faults of a played seat's text: false wishes, true wishes after the first, and withheld answers.
 
-        A wish that was asked for is withheld if the text has none.
+        An answer is withheld if the recommender asked for a wish and the text states none.
         """
         wishes = read_wishes(text, catalogue, visitor.record.cap)
         true = [as_fact(wish, catalogue) for wish in wishes if is_true_of(wish, visitor)]
@@ -108,7 +111,8 @@ class Seat:
     def figures(self) -> dict[str, float | bool | str]:
         """Return counts of the seat's texts for the report.
 
-        They are results of checks for "render", `steered` (wishes) and `untrue` for "free", else {}.
+        For person "render" they count the checks' results; for "free", wishes (`steered`) and false wishes (`untrue`).
+        Otherwise {}.
         """
         if self.person == "render":
             return self.renderings.figures()
@@ -122,7 +126,7 @@ class Seat:
 
 
 def is_true_of(wish: Wish, visitor: Visitor) -> bool:
-    """Return True if a wish is true of the user: more of a genre it chooses, less of one it never does, or its cap."""
+    """Return True if a wish fits the user: more of a genre with affinity, less of one without, or its price cap."""
     if wish.kind == "under":
         return wish.value == visitor.record.cap
     return bool(visitor.affinity[wish.value]) == (wish.kind == "more")

@@ -1,4 +1,4 @@
-"""Text-free core of a match: users visit by day, and each is served pages until its patience ends.
+"""Core of a match, without texts: users visit day by day, and each is shown pages until its patience runs out.
 
 The text game and the reference plays of its score use this class on the same deal.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from simulators.recommender.audience import Reaction, Visitor
 from simulators.recommender.catalogue import Item
 from simulators.recommender.chance import uniform
-from simulators.recommender.chart import Chart
+from simulators.recommender.history import UserHistory
 from simulators.recommender.index import Shelf
 from simulators.recommender.population import MIN_TIP_JOY, Friends, spread_word
 from simulators.recommender.record import Record
@@ -23,6 +23,7 @@ MAX_FINDS = 2
 MAX_TIPS = 2
 """Maximum candidates of a page that friends recommended."""
 MAX_DRAWS = 200
+"""Maximum random draws of candidates for a page. The second half of them may repeat items that the user has seen."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Deal:
     """Key of all its random draws."""
 
     def with_manner(self, persona: str) -> Deal:
-        """Return the same deal with all users of this persona."""
+        """Return the deal with this persona for all users."""
         return replace(self, records=tuple(replace(record, persona=persona) for record in self.records))
 
     def __deepcopy__(self, memo: object) -> Deal:
@@ -63,15 +64,15 @@ class Service:
 
     deal: Deal
     audience: list[Visitor] = field(init=False)
-    charts: list[Chart] = field(init=False)
+    histories: list[UserHistory] = field(init=False)
     user_index: int = 0
-    """Number of the current user."""
+    """Index of the current user."""
     day: int = 0
-    """Number of ended days; `page` counts those shown in this visit, `finds` the searches on this page."""
+    """Number of completed days. `page` counts the pages shown in this visit, `finds` the searches on this page."""
     page: int = 0
     visits: int = 0
     returns: int = 0
-    """Visits after which the user would return, if there were a next day."""
+    """Number of visits after which the user is willing to return on the next day."""
     finds: int = 0
     candidates: tuple[int, ...] = ()
     """Ids of the items offered for the current page."""
@@ -86,7 +87,7 @@ class Service:
     def __post_init__(self) -> None:
         records, key = self.deal.records, self.deal.key
         self.audience = [Visitor(n, record, int(2**53 * uniform(key, n))) for n, record in enumerate(records)]
-        self.charts = [Chart() for _ in records]
+        self.histories = [UserHistory() for _ in records]
         self._draw_candidates()
 
     @property
@@ -95,9 +96,9 @@ class Service:
         return self.audience[self.user_index]
 
     @property
-    def chart(self) -> Chart:
+    def history(self) -> UserHistory:
         """The recommender's observations of the current user."""
-        return self.charts[self.user_index]
+        return self.histories[self.user_index]
 
     @property
     def total_joy(self) -> float:
@@ -111,12 +112,12 @@ class Service:
     def show(self, slate: list[int], named: frozenset[int] = frozenset()) -> Reaction:
         """Show a page to the user and return the reaction. Call `continue_visit` next.
 
-        `named` are genres that the explanation names. Records clicks and stars, spreads recommendations to friends, and
-        draws new candidates.
+        `named` are the genres named in the page's explanation. Also records clicks and star ratings, passes
+        recommendations on to friends, and draws new candidates.
         """
         visitor, tips = self.visitor, {*self.visitor.heard_of}
         reaction = visitor.review(self.items(sorted(slate)), named)
-        self.chart.note(slate, reaction.clicked, reaction.best)
+        self.history.note(slate, reaction.clicked, reaction.best)
         self.tips += len(tips.intersection(reaction.clicked))
         for item, joy in zip(reaction.clicked, reaction.joys, strict=True):
             total, count = self.stars.get(item, (0, 0))
@@ -138,7 +139,7 @@ class Service:
         If too few are found, earlier candidates fill the page.
         """
         self.finds += 1
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         found = [item for item in self.deal.shelf.find(words, count + len(seen)) if item not in seen]
         self.candidates = tuple(dict.fromkeys([*found, *self.candidates]))[:count]
 
@@ -168,12 +169,12 @@ class Service:
     def _draw_candidates(self) -> None:
         """Draw new candidates: friends' tips, half of the rest similar to the last enjoyed item, others random."""
         self.finds = 0
-        count, seen = self.deal.limits.candidates, self.chart.seen
+        count, seen = self.deal.limits.candidates, self.history.seen
         chosen = [item for item in self.visitor.heard_of if item not in seen][:MAX_TIPS]
-        if self.chart.last_enjoyed is not None:
+        if self.history.last_enjoyed is not None:
             like = [
                 item
-                for item in self.deal.shelf.find_similar(self.chart.last_enjoyed)
+                for item in self.deal.shelf.find_similar(self.history.last_enjoyed)
                 if item not in seen and item not in chosen
             ]
             chosen += like[: (count - len(chosen)) // 2]

@@ -37,20 +37,20 @@ UNSURE: Mapping[Manner, str] = {
 DEAR, DULL = "Some of that is too dear for me.", "That is not for me."
 FACTS: Mapping[Kind, str] = {"more": "favourite {it}", "less": "dislikes {it}", "under": "cap {it}"}
 """Names of wishes in lists of facts."""
-PLAINER = {
+REPLACEMENTS = {
     r"(?:nothing|not|no|never) (?:more than|over|above|beyond)": " ",
     r"hate|dislike|avoid|skip|less|fewer|leave out|enough|tired of|sick of|can ?not stand|can'?t stand": "no",
     r"likes?|love|enjoy|prefer|want|would|could|more|most|best|mostly|pay|crowns|limit|max|maximum|up to|at most|"
     r"under|read|books?|show|me|stuff|can": " ",
 }
-"""Replacements before a text is parsed, applied in order, except inside a genre's name."""
+"""Regular expressions and their replacements, applied in order before parsing, except inside a genre's name."""
 NUMBER = re.compile(r"[1-9][0-9]{0,6}")
 MAX_CROWNS = 1000
-"""Prices from here on are parsed only if the catalogue contains such prices."""
+"""Numbers from this one on are read as prices only up to the users' highest price cap."""
 
 
 def word_wish(wish: Wish | None, catalogue: Catalogue, manner: Manner, share: float) -> str:
-    """Return a wish as a sentence: the template of this manner at `share` in [0, 1). For None, a text of doubt."""
+    """Return a wish as a sentence of this manner; `share` in [0, 1) picks the template. None gives `UNSURE`."""
     if wish is None:
         return UNSURE[manner]
     wordings = WORDINGS[manner][wish.kind]
@@ -85,26 +85,28 @@ def find_misread_text(catalogue: Catalogue) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _load_vocabulary(genres: tuple[str, ...], numbers: frozenset[str]) -> Vocabulary:
-    """Return the extractor's vocabulary of these genres, in all spellings, and numbers."""
+    """Return the extractor's vocabulary: these genres in all their spellings, and these numbers."""
     return make_vocabulary({**{number: (number,) for number in numbers}, **list_spellings(genres)})
 
 
 @functools.lru_cache(maxsize=8)
-def _compile_plainer(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compile `PLAINER` to (pattern, replacement). Each pattern's first group matches genre names, to protect them."""
+def _compile_replacements(genres: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compile `REPLACEMENTS` to (pattern, replacement). A pattern's first group matches genre names to protect them."""
     phrases = sorted({fold(phrase) for own in list_spellings(genres).values() for phrase in own}, key=len, reverse=True)
     protected = "|".join(phrases).replace(" ", "[^a-z0-9]+")
-    return tuple((re.compile(rf"\b(?:({protected})|{words})\b", re.I), instead) for words, instead in PLAINER.items())
+    return tuple(
+        (re.compile(rf"\b(?:({protected})|{words})\b", re.I), instead) for words, instead in REPLACEMENTS.items()
+    )
 
 
 def _keep_genre(instead: str, found: re.Match[str]) -> str:
-    """Return a matched genre name unchanged, or the replacement for any other match of `_compile_plainer`."""
+    """Return a matched genre name unchanged, or the replacement for any other match of `_compile_replacements`."""
     return found[1] or instead
 
 
 def read(text: str, catalogue: Catalogue) -> Reading:
     """Parse a text's stances on genres and prices (topics, as text), and its unknown words."""
-    for pattern, instead in _compile_plainer(catalogue.genres):
+    for pattern, instead in _compile_replacements(catalogue.genres):
         text = pattern.sub(functools.partial(_keep_genre, instead), text)
     limit = max(MAX_CROWNS, catalogue.caps[1] + 1)
     numbers = frozenset(word for word in fold(text).split() if NUMBER.fullmatch(word) and int(word) < limit)

@@ -1,4 +1,4 @@
-"""Read users' CSV files. Errors name file and row in one line."""
+"""Readers of users' CSV files. Errors name file and row in one line."""
 
 from __future__ import annotations
 

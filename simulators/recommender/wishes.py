@@ -33,10 +33,10 @@ class Wish:
 
 
 def choose_instruction(visitor: Visitor, slate: Sequence[Item]) -> Wish:
-    """Return a user's wish about a page: its price cap, if an item is dearer, or less of a disliked genre on the page.
+    """Return a user's wish about a page: its price cap if an item costs more, else less of a disliked genre on it.
 
-    Of several disliked genres it is the most frequent, then the first. With neither, the wish is for more of its
-    current favourite. The statement is always true and reveals one hidden property.
+    Of several disliked genres, it is the most frequent, at ties the first. Without either, the user wishes for more of
+    its current favourite. The statement is always true and reveals one hidden property.
     """
     if any(item.price > visitor.record.cap for item in slate):
         return Wish("under", visitor.record.cap)

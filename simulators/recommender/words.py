@@ -45,7 +45,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def make_title(number: int) -> str:
-    """Return the title with this number from 0 up to `TITLES`; different numbers give different titles."""
+    """Return the title with this number, from 0 to below `TITLES`. Different numbers give different titles."""
     rest, adjective = divmod(number, len(ADJECTIVES))
     place, noun = divmod(rest, len(NOUNS))
     return f"The {ADJECTIVES[adjective]} {NOUNS[noun]} of {PLACES[place]}"
@@ -59,8 +59,8 @@ def hint_at(quality: float) -> str:
 def list_spellings(genres: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return all names of each genre; a genre that is not in `GENRES` has only its own name.
 
-    A name that is itself a genre is removed from other genres: if comedy and satire are two genres, a comedy is no
-    satire.
+    A name that is itself a genre is removed from other genres: if comedy and satire are two genres, "satire" is no
+    name of comedy.
     """
     names = {*genres}
     return {

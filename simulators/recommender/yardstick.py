@@ -1,4 +1,4 @@
-"""Reference scores of a deal (the joy of a player who knows the users, and of random play) and a match's figures."""
+"""Reference scores of a deal (the joy of random play, and of an oracle that knows the users) and a match's figures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from simulators.recommender.catalogue import Item
 from simulators.recommender.service import Deal, Service
 
 PLAYS = 8
-"""Random plays of a deal with one user; with more users, fewer are enough."""
+"""Number of random plays of a deal with one user. With more users, fewer are enough."""
 MARGIN = 0.5
 """Minimum gain in joy per user from knowing the users; other deals are redrawn."""
 SUCCESS = 0.5
-"""Score that counts as a success."""
+"""Minimum score of a success."""
 
 Choose = Callable[[Service], tuple[list[int], frozenset[int]]]
 """Function from a service to a slate and the genres named as its reason."""
@@ -61,9 +61,9 @@ def play_deal(deal: Deal, choose: Choose) -> float:
 
 
 def choose_best_page(service: Service) -> tuple[list[int], frozenset[int]]:
-    """Return the page with the most expected joy given the user's mindset, and its first item's genres as the reason.
+    """Return the page of highest expected joy given the user's mindset, and its first item's genres as the reason.
 
-    It does not look beyond the page. Items that the user would never choose are left out unless no others remain.
+    The effect on later pages is ignored. Items that the user would never choose are left out unless no others remain.
     """
     visitor, items = service.visitor, service.items(service.candidates)
     worths = {item.id: visitor.compute_click_probability(item) * visitor.compute_joy(item) for item in items}
@@ -116,11 +116,11 @@ class Tally:
         return genres / len(items)
 
     def count_instruction(self, followed: bool) -> None:
-        """Count a page that could follow an instruction; `followed` tells whether it did."""
+        """Count a page that could follow an instruction, and whether it did (`followed`)."""
         self.judged, self.kept = self.judged + 1, self.kept + followed
 
     def figures(self, service: Service, stick: Yardstick) -> dict[str, float | bool | str]:
-        """Return the match's figures: score, success, joy of all users beside that of random and oracle play, and more.
+        """Return the match's figures: score, success, joy of all users, of random play and of oracle play, and more.
 
         The rest are rates (`returned`, `kept`, `diversity`), means over users, counts, and the first user's `mindset`
         as JSON.

@@ -18,7 +18,7 @@ NOUNS = tuple(relation.noun for relation in RELATIONS.values())
 
 @dataclass
 class Asker:
-    """State of the asker's seat in one match."""
+    """Seat of a person who asks the solver one question."""
 
     question: Question
     library: Library
@@ -51,7 +51,7 @@ class Asker:
 
 
 def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
-    """Return a factory of players that say the script's text at the asker's seat, and else play like `player`'s."""
+    """Extend a player factory to the asker's seat, at which its players say the script's text."""
 
     def make_player(game: Simulator, seed: int) -> Answer:
         play = player(game, seed)
@@ -61,5 +61,5 @@ def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Ans
 
 
 def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:
-    """Apply `with_asker` to all player factories."""
+    """Extend each player factory by `with_asker`."""
     return {name: with_asker(player) for name, player in players.items()}

@@ -31,6 +31,7 @@ from simulators.search.session import Session
 Check = Literal["program", "hops", "absent", "evidence", "gate"]
 CHECKS: tuple[Check, ...] = get_args(Check)
 MAX_CHAINS = 30
+"""Maximum chains that `find_chains` returns."""
 
 
 class CheckError(Exception):

@@ -23,15 +23,15 @@ PLANNER, READER = "planner", "reader"
 class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers only from these pages.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options besides Search's:
-    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, at its own seat).
-    process: reward for reading all evidence pages; each call is paid for the share of them that it shows first.
+    Acts: the planner's search, open, STOP; then the reader answers. Options, in addition to Search's:
+    reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, in its own seat).
+    process: reward for reading all evidence pages; each call is paid the share of the pages that it shows first.
     baseline: whether a right answer pays nothing if the scripted reader is right without any page.
     team: whether the reader's seat is also paid for a right answer.
 
-    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost`, of each call. They follow
+    Reward parts: `answer`, 1 for the reader's right answer; `process`; `cost` of each call. They follow
     AI-SearchPlanner's outcome + lambda process - alpha cost, whose constants are not published. The report's `best` is
-    what the player `best` earns, which searches step by step if that costs less than a right answer pays.
+    the payoff of the player `best`, which searches step by step if that costs less than a right answer pays.
     """
 
     name = "search_planner"
@@ -85,7 +85,7 @@ class SearchPlanner(Search):
         )
 
     def private(self, seat: str) -> dict[str, Any]:
-        """Return {"found": titles that searches showed} for the planner, {"pages": texts that it read} for the reader.
+        """Return {"found": titles in search results} for the planner, and {"pages": texts that it read} for the reader.
 
         `pages` is [] until the planner has stopped.
         """
@@ -123,7 +123,7 @@ class SearchPlanner(Search):
         return ""
 
     def _call(self, act: Any) -> None:
-        """Run the planner's call, and pay it `process` times the share of the question's evidence pages newly read."""
+        """Run the planner's call, and pay `process` times the share of the evidence pages that it read first."""
         pages = self.question.evidence
         before = len(pages & {*self.session.read})
         self.call(PLANNER, act, self.session)
@@ -142,18 +142,18 @@ class SearchPlanner(Search):
         return is_exact(find_answer(self.question.text, [], self.terse), self.question.answers)
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return the figures of `Search`, `best` (highest earnings of a scripted plan) and `regret`.
+        """Return the figures of `Search`, and `best` (see `compute_best`) and `regret`.
 
-        `regret` is `best` minus the planner's earnings without the part `process`.
+        `regret` is `best` minus the planner's payoff without the part `process`.
         """
         best = self.compute_best()
         earned = self.payoffs()[PLANNER] - self._totals[PLANNER].get("process", 0.0)
         return {**super().figures(), "best": best, "regret": best - earned}
 
     def compute_best(self) -> float:
-        """Return the earnings of the better of two plans: reading as the player `reader` does, or stopping at once.
+        """Return the higher payoff of two plans: reading like the player `reader`, or stopping at once.
 
-        Earnings are the pay for the scripted reader's answer minus the cost of the calls.
+        The scripted reader gives the answer in both. The cost of the calls is deducted.
         """
         pay = float(not (self.baseline and self._is_known()))
         calls, right = planner_players.measure_effort(self)
@@ -161,7 +161,7 @@ class SearchPlanner(Search):
 
     @property
     def floor(self) -> float:
-        """Success rate of the player `random`, measured on 400 matches: it searches random names and stops."""
+        """Success rate of the player `random`, which searches random names and stops, on `FLOOR_DEALS` matches."""
         game, right = self.clone(), 0.0
         for seed in range(FLOOR_DEALS):
             right += planner_players.succeeds_at_random(game, seed)

@@ -30,7 +30,7 @@ from simulators.tools import Tool
 GROUNDER, WRITER, JUDGE = "grounder", "writer", "judge"
 RIGHT, LINKED, JUDGED = "right", "linked", "judged"
 TURNS, MAX_SCHEMAS, LISTED = 5, 10_000, 12
-"""Maximum number of the writer's acts, of databases, and of names in listed acts."""
+"""Maximum turns of the writer, maximum number of databases, and maximum names that `legal` lists."""
 MIN_PROBE_LENGTH = 10
 """Minimum characters of a result for leak probes; shorter texts occur by chance."""
 DEALS, OTHERS = 500, 8
@@ -60,7 +60,7 @@ class Sql(Simulator):
     seats: tuple[str, ...] = (WRITER,)
     metadata: ClassVar[dict[str, Any]] = {"name": "sql_v0", "render_modes": ["ansi"]}
     blocks = True  # while queries run
-    whole_acts = True  # SQL may contain "|"
+    whole_acts = True  # SQL may contain "|", which otherwise separates an act from talk
     reward_parts: Mapping[str, str] = {
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",

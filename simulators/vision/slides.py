@@ -18,7 +18,7 @@ from simulators.vision.drawing import DIGIT_HEIGHT, DIGIT_WIDTH, REDUCTION, crop
 from simulators.vision.glyphs import put_text
 
 WIDTH, HEIGHT = 288, 216
-"""Size of a page in pixels. Large print is three times as large as small print, so an overview shows it in full."""
+"""Size of a page in pixels. Large print has three times the size of small print, so an overview shows it in full."""
 VIEW_WIDTH, VIEW_HEIGHT = WIDTH // REDUCTION, HEIGHT // REDUCTION
 """Size of a page's overview, and maximum size of a shown part."""
 MARGIN, TITLE_ROWS, FIRST_ROW, ROW_HEIGHT = 9, (9, 39), 74, 36

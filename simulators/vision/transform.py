@@ -29,7 +29,7 @@ BRIGHTER = ("brighten", "contrast")
 class Transform(DigitWorld):
     """Game of one viewer, who repairs a scene's picture by code and says the digit in the wanted object's cell.
 
-    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be turned, mirrored and dimmed, and
+    The scene is one of `zoom`, with a yellow mark at its top left. Its picture may be rotated, mirrored and dimmed, and
     the viewer sees an overview. Acts: image code (`image_code`) on `image`, the picture, and `last`, the newest result,
     which is shown at 48 x 48 pixels; or a digit, which ends the match. The answer to invalid code is an error message.
     Options in addition to Simulator's: max_turns, the maximum number of acts, 2 to 32; terse, which allows code on

@@ -163,7 +163,7 @@ def test_tips_and_their_clicks_are_recorded():
     assert service.tips_given and all(
         friend in service.deal.friends[teller] for _, teller, friend in service.tips_given
     )
-    clicked = {(user, item) for user, chart in enumerate(service.charts) for item, hit in chart.seen.items() if hit}
+    clicked = {(user, item) for user, own in enumerate(service.histories) for item, hit in own.seen.items() if hit}
     assert all((teller, item) in clicked for item, teller, _ in service.tips_given)
     assert 0 < service.tips <= sum((friend, item) in clicked for item, _, friend in service.tips_given)
 

@@ -134,7 +134,7 @@ def test_counterfactuals_are_paired():
         asking.step("ASK dislikes")
         plain.step("SHOW 1 2 3")
         asking.step("SHOW 1 2 3")
-        assert plain.service.charts[0].seen == asking.service.charts[0].seen
+        assert plain.service.histories[0].seen == asking.service.histories[0].seen
         assert plain.service.total_joy == asking.service.total_joy
 
 
@@ -223,10 +223,10 @@ def test_find_adds_matching_items_at_most_twice():
 def test_find_keeps_the_number_of_candidates():
     game = Recommender(catalogue=20, days=5, pages=20, candidates=15, slate=5)
     game.reset(seed=0)
-    while len(game.service.chart.seen) < 12:
+    while len(game.service.history.seen) < 12:
         game.step("SHOW 1 2 3 4 5")
         assert not game.ended
-    seen_items = set(game.service.chart.seen)
+    seen_items = set(game.service.history.seen)
     game.step("FIND sonnets")
     chosen = game.service.candidates
     assert len(set(chosen)) == 15 and not {*chosen[: 20 - len(seen_items)]} & seen_items
@@ -242,7 +242,7 @@ def test_semantic_ids_name_any_item_of_the_catalogue():
     code = game.shelf.codes[outside]
     assert game.private("recommender")["candidates"][0].split(" ")[0] == game.shelf.codes[game.service.candidates[0]]
     game.step(f"SHOW {code}")
-    assert game.infos["recommender"]["valid"] and outside in game.service.charts[0].seen
+    assert game.infos["recommender"]["valid"] and outside in game.service.histories[0].seen
 
 
 def test_train_and_test_share_no_user():

@@ -1,4 +1,4 @@
-"""Observations of one user: the pages, clicks and statements that the recommender has seen. Nothing hidden."""
+"""Observations of one user: the pages, clicks and statements that the recommender has seen, and no hidden state."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from simulators.recommender.wishes import Wish
 
 
 @dataclass
-class Chart:
+class UserHistory:
     """Observations of a user by the recommender: shown and clicked items, and the user's statements."""
 
     seen: dict[int, bool] = field(default_factory=dict)
     """Shown items, True if the item was clicked the last time."""
     wishes: list[Wish] = field(default_factory=list)
     last_enjoyed: int | None = None
-    """Most enjoyed item of the latest page with a click, as if the user had rated it."""
+    """Most enjoyed item of the latest page with a click, known as if from the user's ratings."""
 
     def note(self, slate: list[int], clicked: tuple[int, ...], best: int | None) -> None:
         """Record a shown page, which of its items were clicked, and the most enjoyed one (None without clicks)."""
@@ -25,12 +25,12 @@ class Chart:
         self.last_enjoyed = self.last_enjoyed if best is None else best
 
     def hear(self, wish: Wish | None) -> None:
-        """Record a statement, which replaces an earlier one on the same genre or on prices. None is ignored."""
+        """Record a user's statement. It replaces an earlier one on the same genre, or on prices. Ignores None."""
         if wish is not None:
             self.wishes = [each for each in self.wishes if not _replaces(each, wish)] + [wish]
 
     def count_clicks(self, catalogue: Catalogue) -> dict[int, tuple[int, int]]:
-        """Return (clicked, shown) numbers of items by genre index. An item counts once, as last clicked or not."""
+        """Return the numbers of (clicked, shown) items by genre index. An item counts once, by its latest showing."""
         counts: dict[int, tuple[int, int]] = {}
         for item, clicked in self.seen.items():
             for genre in catalogue.items[item].genres:
@@ -39,7 +39,7 @@ class Chart:
         return counts
 
     def is_unwanted(self, item: Item) -> bool:
-        """Return True if the user said that it does not want the item's genre, or that its price is too high."""
+        """Return True if the user stated a dislike of one of its genres, or a price limit below its price."""
         return any(not wish.fits(item) for wish in self.wishes if wish.kind != "more")
 
     def is_wanted(self, item: Item) -> bool:
@@ -49,7 +49,7 @@ class Chart:
     def mark(self, item: Item, taps: dict[int, tuple[int, int]]) -> str:
         """Return an item's mark: x unwanted, ! asked for, + clicked half the time or more, - less, ? new.
 
-        The last three concern the items shown of its main genre, counted by `count_clicks`.
+        The last three depend on the shown items of its main genre; `taps` are the counts of `count_clicks`.
         """
         if self.is_unwanted(item):
             return "x"
@@ -59,7 +59,7 @@ class Chart:
         return "?" if not shows else "+" if 2 * hits >= shows else "-"
 
     def facts(self, catalogue: Catalogue) -> dict[str, Any]:
-        """Return the user's statements: names of genres wanted ("more") and not ("less"), price cap ("under")."""
+        """Return the user's statements: genres wanted ("more") and unwanted ("less"), and the price cap ("under")."""
         named = {
             kind: [catalogue.genres[wish.value] for wish in self.wishes if wish.kind == kind]
             for kind in ("more", "less")
