@@ -35,7 +35,7 @@ def check_role_file(
 
     Without --seat, a role is shown at every seat, unless its name ends in a seat's name.
     """
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
     preview = catalogue.preview_role(file, game, seat, [roles] if roles else [])
     if as_json:
@@ -50,7 +50,7 @@ def check_role_file(
         parts.append((f"{seat}, turn {preview.seats[: n + 1].count(seat)}", turn))
     for title, text in parts:
         show_line(console, f"— {title} —", "bold")
-        for line in visible(text, keep="\n").split("\n"):
+        for line in remove_invisible(text, keep="\n").split("\n"):
             console.print(Text("│ ", style="dim").append(line, style="default"), soft_wrap=True)
     for finding in preview.findings:
         show_line(console, f"! {finding}", "yellow")
@@ -137,7 +137,7 @@ def check_game(
 
     Example: arena check game kuhn_poker --acts 100000 --seeds 1000
     """
-    from agents.reply import visible
+    from agents.reply import remove_invisible
     from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
     from arena.play import making
@@ -164,7 +164,8 @@ def check_game(
         table = Table(box=None, pad_edge=False, show_header=False)
         marks = {True: Text("ok", "green"), False: Text("FAILED", "red"), None: Text("not checked", "yellow")}
         for finding in findings:
-            table.add_row(marks[finding.ok], finding.name, Text(visible(finding.detail)), f"{finding.seconds:.1f} s")
+            detail = Text(remove_invisible(finding.detail))
+            table.add_row(marks[finding.ok], finding.name, detail, f"{finding.seconds:.1f} s")
         console = PlainConsole()
         console.print(table)
         for finding in findings:

@@ -250,6 +250,6 @@ def _format_options(options: Mapping[str, Any]) -> str:
 
 def _make_text(text: str, style: str) -> Text:
     """Return a styled text in which control characters are visible."""
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
-    return Text(visible(text, keep="\n"), style=style)
+    return Text(remove_invisible(text, keep="\n"), style=style)

@@ -57,7 +57,7 @@ def serve(
         name or Path(contender).name: ServedModel(
             model,
             min(model.positions, loaded.engine.max_context),
-            model.frame.longest_token,
+            model.frame.longest_token_length,
             find_roles(loaded.cast.experiment, name),
         )
         for name, model in loaded.cast.policies.items()

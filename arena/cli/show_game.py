@@ -81,14 +81,14 @@ def _list_players(game: Game) -> list[str]:
 
 def show_game(console: Console, name: str) -> None:
     """Print a game's rules, facts, acts, options, rewards, theory and players, as `describe` returns them."""
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
     description = describe(name)
 
     def section(title: str, *lines: str) -> None:
-        console.print(Text(visible(f"— {title} —"), style="bold"))
+        console.print(Text(remove_invisible(f"— {title} —"), style="bold"))
         for line in lines:
-            console.print(Text(visible(line, keep="\n")), soft_wrap=True)
+            console.print(Text(remove_invisible(line, keep="\n")), soft_wrap=True)
 
     section(description["game"], description["what"])
     section("rules, as {{ rules }}", description["rules"])

@@ -47,7 +47,7 @@ def _check_vision(experiment: Experiment) -> None:
             continue
         field = "images" if policy.images else "freeze"
         try:
-            token = find_image_token(resolve_base(resolve(policy.model)), policy.sight.max_pixels)
+            token = find_image_token(resolve_base(resolve(policy.model)), policy.vision_settings.max_pixels)
         except WeightsError as error:
             raise ConfigError(f"policies.{name}: {error}") from None
         if token is None:

@@ -66,7 +66,8 @@ class ParsedSpec:
         """Load a policy without its weights, with its run's image settings. Raises WeightsError or ChatError."""
         spec = self.experiment.policies.get(name) if self.experiment else None
         folder = self.folders[name]
-        return Policy.load(label, folder, folder, train=False, sight=spec.sight if spec else DEFAULT_VISION)
+        vision_settings = spec.vision_settings if spec else DEFAULT_VISION
+        return Policy.load(label, folder, folder, train=False, vision_settings=vision_settings)
 
 
 def read_spec(spec: str, trust: bool = False) -> ParsedSpec:

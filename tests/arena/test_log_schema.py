@@ -238,7 +238,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "does not match its columns, 0001-0077": lambda row: row.update(deal=77),
     "is no match id": lambda row: row.update(parent="../x", parent_turn=1),
     "0 or more": lambda row: row.update(parent="0001-0000", parent_turn=-5),
-    "entropies are not of": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
+    "must have as many entropies": lambda row: next(s for s in row["streams"].values() if s)[0].update(entropy=[1.0]),
     "SHA-256": lambda row: row["turns"][0]["messages"].append(
         {"sender": "referee", "text": "", "images": [{"place": 0, **vars(IMAGE), "hash": "../../../etc/passwd"}]}
     ),

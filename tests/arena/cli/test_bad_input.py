@@ -477,7 +477,7 @@ def rename_weights_to_pickle(folder: Path) -> str:
 
 def truncate_weights(folder: Path) -> str:
     os.truncate(folder / "model.safetensors", 1000)
-    return "torn"
+    return "is damaged"
 
 
 def remove_tokenizer(folder: Path) -> str:
