@@ -26,7 +26,7 @@ class SimulatorFault(Exception):
     """Raised for a fault of the simulator itself. The match then fails with this reason instead of scoring 0."""
 
 
-Answer = Callable[[View], str]
+Script = Callable[[View], str]
 """Scripted player of one seat in one match: a function from views to acts."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
-from simulators.base import Answer, Simulator, SimulatorFault
+from simulators.base import Script, Simulator, SimulatorFault
 from simulators.confine.code import find_obstacle
 from simulators.data_analysis import packaged, players, tables
 from simulators.data_analysis.acts import read_act
@@ -43,7 +43,7 @@ class DataAnalysis(Simulator):
     blocks = True  # a step waits for the code
     metadata: ClassVar[dict[str, Any]] = {"name": "data_analysis_v0", "render_modes": ["ansi"]}
     reward_parts: Mapping[str, str] = {RIGHT: "the answer is right"}
-    players: Mapping[str, Callable[[DataAnalysis, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[DataAnalysis, int], Script]] = players.PLAYERS
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import TOOL, View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.data_analysis.questions import Question
 from simulators.data_analysis.session import ERROR
 from simulators.data_analysis.tables import Data
@@ -23,7 +23,7 @@ class Match(Protocol):
     kind: str
 
 
-def _make_analyst(game: Match, seed: int, flawed: bool) -> Answer:
+def _make_analyst(game: Match, seed: int, flawed: bool) -> Script:
     """Return a player that runs the right code (SQL if there is a database, else Python) and answers its result.
 
     With `flawed`, half of the time the code omits the last condition or computes another measure, and three times in
@@ -53,7 +53,7 @@ def _read_value(text: str) -> str:
         return text
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that answers with a random label of a group column or a random integer below 10."""
     rng = np.random.default_rng([seed, 1])
 
@@ -64,7 +64,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "answer ?",
     "random": _make_random,
     "oracle": lambda game, seed: _make_analyst(game, seed, flawed=False),

@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, choice, flag, whole_number
 from games.contracts import TOOL, View
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.prover.coq import CoqLibrary
 from simulators.prover.coq_guard import HEADS
 from simulators.prover.coqtop import find_coq_obstacle
@@ -170,18 +170,18 @@ def _measure_floor(split: Any, kind: Any, depth: tuple[int, int], operators: tup
     return proved / matches
 
 
-def _make_random(game: Prover, seed: int) -> Answer:
+def _make_random(game: Prover, seed: int) -> Script:
     """Return a player that writes random tactics, regardless of the goal."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: game.proof.draw_act(rng)
 
 
-def _make_oracle(game: Prover, seed: int) -> Answer:
+def _make_oracle(game: Prover, seed: int) -> Script:
     """Return a player that writes the hidden proof, tactic by tactic."""
     return lambda view: game.proof.hint()
 
 
-def _make_flawed(game: Prover, seed: int) -> Answer:
+def _make_flawed(game: Prover, seed: int) -> Script:
     """Return a player that writes the hidden proof's next tactic half of the time, else a random one that applies.
 
     `Proof.hint` leads it back to the hidden proof, if possible, when it has left it.
@@ -195,7 +195,7 @@ def _make_flawed(game: Prover, seed: int) -> Answer:
     return act
 
 
-def _make_planner(game: Prover, seed: int) -> Answer:
+def _make_planner(game: Prover, seed: int) -> Script:
     """Return a player that writes a proof found by `Planner`, with subgoals from the hidden proof.
 
     If none is found, and with kind coq, it plays random tactics.

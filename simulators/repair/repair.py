@@ -14,7 +14,7 @@ from games.base import IllegalAct, whole_number
 from games.contracts import TOOL, View
 from games.python_source import parse_python
 from games.slow import slowly
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.confine.code import find_obstacle, run_python
 
 ENGINEER = "engineer"
@@ -279,7 +279,7 @@ def _draw_separating_cases(name: str, rng: np.random.Generator, count: int, othe
             return cases
 
 
-def _make_random(game: Repair, seed: int) -> Answer:
+def _make_random(game: Repair, seed: int) -> Script:
     """Return a player that gives every function a random expression that is correct for some function, then submits.
 
     In between it sometimes runs the tests, as often as the turns allow.
@@ -297,7 +297,7 @@ def _make_random(game: Repair, seed: int) -> Answer:
     return act
 
 
-def _make_oracle(game: Repair, seed: int) -> Answer:
+def _make_oracle(game: Repair, seed: int) -> Script:
     """Return a player that gives every function its correct expression and submits."""
     todo = list(range(game.count))
 

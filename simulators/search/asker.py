@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.played import Faults
 from simulators.search.library import Library
 from simulators.search.questions import Question, read_question
@@ -50,16 +50,16 @@ class Asker:
         return Faults(wrong, (), [] if self.first_words else [*sorted(names - named), *nouns])
 
 
-def with_asker(player: Callable[[Any, int], Answer]) -> Callable[[Any, int], Answer]:
+def with_asker(player: Callable[[Any, int], Script]) -> Callable[[Any, int], Script]:
     """Extend a player factory to the asker's seat, at which its players say the script's text."""
 
-    def make_player(game: Simulator, seed: int) -> Answer:
+    def make_player(game: Simulator, seed: int) -> Script:
         play = player(game, seed)
         return lambda view: str(view.private["template"]) if view.seat == ASKER else play(view)
 
     return make_player
 
 
-def with_askers(players: Mapping[str, Callable[[Any, int], Answer]]) -> dict[str, Callable[[Any, int], Answer]]:
+def with_askers(players: Mapping[str, Callable[[Any, int], Script]]) -> dict[str, Callable[[Any, int], Script]]:
     """Extend each player factory by `with_asker`."""
     return {name: with_asker(player) for name, player in players.items()}

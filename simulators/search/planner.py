@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import choice, flag, number
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.person import Speech
 from simulators.search import planner_players
 from simulators.search.acts import read_act, require_kind
@@ -41,7 +41,7 @@ class SearchPlanner(Search):
         "answer": "1 for the reader's right answer", "process": "a page that the answer rests on", "cost": "of a call",
     }  # fmt: skip
     speeches: ClassVar[tuple[Speech, ...]] = ("script",)
-    players: Mapping[str, Callable[[Any, int], Answer]] = planner_players.PLAYERS
+    players: Mapping[str, Callable[[Any, int], Script]] = planner_players.PLAYERS
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import perform, read_act, write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.players import choose_next_call, find_answer, parse_question
@@ -99,10 +99,10 @@ def _make_best_plan(game: LibraryGame, seed: int) -> Callable[[], str]:
     return act
 
 
-def _make_player(plan: Plan) -> Callable[[Any, int], Answer]:
+def _make_player(plan: Plan) -> Callable[[Any, int], Script]:
     """Return a player of both seats: the planner follows `plan`, the reader answers from the planner's pages."""
 
-    def make(game: LibraryGame, seed: int) -> Answer:
+    def make(game: LibraryGame, seed: int) -> Script:
         next_act = plan(game, seed)
 
         def act(view: View) -> str:
@@ -115,7 +115,7 @@ def _make_player(plan: Plan) -> Callable[[Any, int], Answer]:
     return make
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": _make_player(lambda game, seed: lambda: ""), "random": _make_player(_make_random_plan),
     "reader": _make_player(_make_reading_plan), "best": _make_player(_make_best_plan),
     "oracle": _make_player(_make_oracle_plan),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import write_answer, write_call
 from simulators.search.base import LibraryGame
 from simulators.search.pages import Notes
@@ -100,7 +100,7 @@ def _find_unread_hit(session: Session, query: str) -> str:
     return next((title for title in hits if title not in session.read), "")
 
 
-def _make_random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Script:
     """Return a player that searches up to two random names seen so far, then gives a random candidate answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     calls = int(rng.integers(3))
@@ -115,7 +115,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _make_closed_book(game: LibraryGame, seed: int) -> Answer:
+def _make_closed_book(game: LibraryGame, seed: int) -> Script:
     """Return a player that never searches: it guesses an answer of the kind that the question asks for."""
     rng = np.random.default_rng([seed, 1])
 
@@ -142,7 +142,7 @@ def _list_plausible_answers(program: Program | None, game: LibraryGame) -> tuple
     return (str(sum(DIGITS if game.terse else NUMBERS[chain.steps[-1]]) // 2),)
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Script:
     """Return a player that searches step by step along the question's program and answers from the pages read.
 
     If an asker words the question, the player reads those words, and answers "none" if it cannot parse them.
@@ -160,7 +160,7 @@ def _make_reader(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": lambda game, seed: lambda view: write_answer(game.question.answer, game.terse),

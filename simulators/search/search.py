@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, to_one_line
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.person import Speech
 from simulators.played import LEAVING, Faults, PersonGame
 from simulators.search import players
@@ -40,7 +40,7 @@ class Search(PersonGame, LibraryGame):
     reward_parts: Mapping[str, str] = {
         "answer": "1 for the right answer", "cost": "of a call", "wrong": "false statements of the asker",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Any, int], Answer]] = with_askers(players.PLAYERS)
+    players: Mapping[str, Callable[[Any, int], Script]] = with_askers(players.PLAYERS)
     person_seat = ASKER
     speeches: ClassVar[tuple[Speech, ...]] = ("script", "played")
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
-from simulators.base import Answer, SimulatorFault
+from simulators.base import Script, SimulatorFault
 from simulators.search import checker, selfplay_players
 from simulators.search.acts import Act, Kind, read_act, require_kind, write_question
 from simulators.search.base import LibraryGame, as_record, restore_question
@@ -55,7 +55,7 @@ class SearchSelfplay(LibraryGame):
         "right": "1 for a solver's right answer", "challenge": "the proposer's, by `pay`",
         "rejected": "a question that does not count", "cost": "of a call",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Any, int], Answer]] = selfplay_players.PLAYERS
+    players: Mapping[str, Callable[[Any, int], Script]] = selfplay_players.PLAYERS
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.search.acts import write_answer, write_call, write_question
 from simulators.search.base import LibraryGame
 from simulators.search.checker import list_possible_programs
@@ -19,10 +19,10 @@ from simulators.search.questions import draw_question
 from simulators.search.relations import RELATIONS
 
 PROPOSER, READER = "proposer", "reader"
-PlayerFactory = Callable[[Any, int], Answer]
+PlayerFactory = Callable[[Any, int], Script]
 
 
-def _make_random(game: LibraryGame, seed: int) -> Answer:
+def _make_random(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that writes a random question about the world without reading any page."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -34,7 +34,7 @@ def _make_random(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _make_oracle(game: LibraryGame, seed: int) -> Answer:
+def _make_oracle(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that knows the match's example question, reads its evidence pages and asks it."""
 
     def act(view: View) -> str:
@@ -46,7 +46,7 @@ def _make_oracle(game: LibraryGame, seed: int) -> Answer:
     return act
 
 
-def _make_reader(game: LibraryGame, seed: int) -> Answer:
+def _make_reader(game: LibraryGame, seed: int) -> Script:
     """Return a proposer that reads about the given answer and things that name it, until a chain leads to it.
 
     It prefers a chain without backward steps. If its calls run out, it asks any valid chain found, or writes nothing.
@@ -86,7 +86,7 @@ def _make_player(make_proposer: PlayerFactory, make_solver: PlayerFactory) -> Pl
     At the reader's seat they answer from the pages shown.
     """
 
-    def make(game: LibraryGame, seed: int) -> Answer:
+    def make(game: LibraryGame, seed: int) -> Script:
         propose, solve = make_proposer(game, seed), make_solver(game, seed)
 
         def act(view: View) -> str:

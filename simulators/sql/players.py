@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.sql.acts import write_names, write_sql
 from simulators.sql.questions import Question, draw_question
 from simulators.sql.schemas import World
@@ -34,12 +34,12 @@ class Match(Protocol):
     def turns_left(self) -> int: ...
 
 
-def _make_noop(game: Match, seed: int) -> Answer:
+def _make_noop(game: Match, seed: int) -> Script:
     """Return a player that writes nothing."""
     return lambda view: ""
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that answers another random question of the same level and database, and judges at random."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -52,7 +52,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_oracle(game: Match, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a player that names the true query's tables and columns, writes the query at once, and judges correctly.
 
     If the grounder has omitted a name of the true query, the writer writes a wrong query.
@@ -68,7 +68,7 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_lister(game: Match, seed: int) -> Answer:
+def _make_lister(game: Match, seed: int) -> Script:
     """Return a grounder that names the whole schema; at the other seats it plays like the oracle."""
     oracle = _make_oracle(game, seed)
     return lambda view: write_names(game.world.schema.names(), game.terse) if _is_grounder(view) else oracle(view)
@@ -78,7 +78,7 @@ def _is_grounder(view: View) -> bool:
     return view.seat == "grounder"
 
 
-def _make_flawed(game: Match, seed: int) -> Answer:
+def _make_flawed(game: Match, seed: int) -> Script:
     """Return a player that is right about half of the time, as training data for imitation.
 
     The writer gives its solution at once, after running it as a query, or after running a query that fails. The
@@ -126,7 +126,7 @@ def _write_verdict(is_right: bool) -> str:
     return "yes" if is_right else "no"
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": _make_noop,
     "random": _make_random,
     "oracle": _make_oracle,

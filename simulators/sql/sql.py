@@ -11,7 +11,7 @@ from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, who
 from games.contracts import TOOL
 from games.families.book import fold
 from games.slow import slowly
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.sql.acts import (
     Result,
     WriterAct,
@@ -65,7 +65,7 @@ class Sql(Simulator):
         RIGHT: "the solution has the right result", LINKED: "F1 of the named tables and columns",
         JUDGED: "the verdict is right",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Sql, int], Answer]] = PLAYERS
+    players: Mapping[str, Callable[[Sql, int], Script]] = PLAYERS
     judge_seat = ""
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, flag, whole_number
 from games.contracts import TOOL
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.tools import Tool, describe, read_calls, run
 from simulators.workspace import players, tasks
 from simulators.workspace.apps import SHORT, Apps, list_tools
@@ -47,7 +47,7 @@ class Workspace(Simulator):
     reward_parts: Mapping[str, str] = {
         STATE: "records as they should be", CALLS: "required functions were called", INVALID: "a call failed",
     }  # fmt: skip
-    players: Mapping[str, Callable[[Workspace, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Workspace, int], Script]] = players.PLAYERS
 
     def __init__(self, *, steps: int = 2, terse: bool = False, max_turns: int | None = None, **options: Any) -> None:
         self.steps, self.terse = whole_number("steps", steps, 1, 3), flag("terse", terse)
