@@ -33,8 +33,8 @@ Script = Callable[[View], str]
 class Simulator(TextGame):
     """Base class of text games with a hidden record (a patient's disease, say); a subclass is one domain.
 
-    Options besides TextGame's: `split` is "train", "test" or "all"; `persona` is one of `personas` or "mixed" (drawn
-    per match), if the domain simulates persons. Invalid values raise ValueError.
+    Options in addition to TextGame's: `split` is "train", "test" or "all"; `persona` is one of `personas` or "mixed"
+    (drawn per match), if the domain simulates persons. Invalid values raise ValueError.
 
     A subclass's report contains `score`, the achieved share of the maximum, in [0, 1], and `success`. Its `players` are
     factories that take the match's game (possibly before its reset) and a seed; at least `noop` (does nothing, mean

@@ -81,7 +81,7 @@ class Conduct:
 class PersonGame(Simulator):
     """Base class of simulators with a person, who may have a seat of its own.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     person: "script" (no seat; templates speak), "render" (the person's seat words each statement; a text that says
     anything else is requested once more, then replaced), "free" (the script says what is due, the seat says what it
     likes, and shares the reward) or "played" (the seat also opens the talk, chooses what to say, and leaves).

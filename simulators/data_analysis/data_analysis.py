@@ -29,7 +29,7 @@ class DataAnalysis(Simulator):
     """Game of one analyst, who answers a question about tables with Python and SQL.
 
     Acts: `code` (a cell of Python), `sql` (a read-only statement) and `answer`, which ends the match. Cells share
-    variables, as in a notebook. Options besides Simulator's: depth 1 to 3, the maximum number of operations in a
+    variables, as in a notebook. Options in addition to Simulator's: depth 1 to 3, the maximum number of operations in a
     question; tables, their format: "csv", "json", "sqlite" (which SQL needs) or "mixed" (drawn for each match); source,
     "generated" or "packaged" (parts of tables from scikit-learn and statsmodels); terse, for tiny models: five to eight
     rows, one-letter names, short questions and results; max_turns.

@@ -30,11 +30,11 @@ FLOOR_MATCHES = {"rewrite": 2000, "coq": 200}
 class Prover(Simulator):
     """Game of one prover, who writes one tactic per turn until the theorem is proved or no turn is left.
 
-    Options besides Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's library;
-    raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as [shortest,
-    longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules and
-    refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn and
-    is reported; only text that is not a tactic is an illegal act. There is no talk, so an act may contain "|".
+    Options in addition to Simulator's: kind, `rewrite` (equations and a few rewrite rules) or `coq` (lemmas of Coq's
+    library; raises ValueError if coqtop is not installed); depth, the length of the hidden proof or its range as
+    [shortest, longest]; operators, the number of operators on an equation's left side, or its range; terse, short rules
+    and refusals; max_turns, by default the longest hidden proof and 4 more. A tactic that does not apply costs a turn
+    and is reported; only text that is not a tactic is an illegal act. There is no talk, so an act may contain "|".
 
     The effect of an act depends only on what the seat sees, so players may search ahead on clones.
 

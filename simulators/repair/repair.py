@@ -56,7 +56,7 @@ Case = tuple[int, int]
 class Repair(Simulator):
     """Game of one engineer, who edits a small repository of failing functions, runs tests and submits.
 
-    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options besides
+    Acts: EDIT name: expression (the function's return value), RUN (the visible tests), SUBMIT. Options in addition to
     Simulator's: functions: number of functions, 1 to 4, all failing. max_turns: maximum number of acts, at least one
     more than functions. There is no talk, so an expression may contain "|".
 

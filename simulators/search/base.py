@@ -30,7 +30,7 @@ LISTED = 12
 class LibraryGame(Simulator):
     """Base class of the search games: a library of pages, questions about them, and a budget of tool calls.
 
-    Options besides Simulator's:
+    Options in addition to Simulator's:
     pages: number of generated pages (20 to 100,000), or a file of pages and questions (`simulators.search.corpus`).
     edition: seed of the generated world. worlds: each match draws one of this many editions, from `edition` on.
     retriever: "bm25", "dense" or "hybrid". embedding: "hashed" or "minilm", for the latter two retrievers.

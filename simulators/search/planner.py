@@ -23,7 +23,7 @@ PLANNER, READER = "planner", "reader"
 class SearchPlanner(Search):
     """Game of a planner, which searches and reads pages, and a reader, which answers only from these pages.
 
-    Acts: the planner's search, open, STOP; then the reader answers. Options, in addition to Search's:
+    Acts: the planner's search, open, STOP; then the reader answers. Options in addition to Search's:
     reader: "script" (answers from the facts on the pages) or "seat" (a policy, such as a frozen one, in its own seat).
     process: reward for reading all evidence pages; each call is paid the share of the pages that it shows first.
     baseline: whether a right answer pays nothing if the scripted reader is right without any page.

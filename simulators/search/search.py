@@ -30,8 +30,8 @@ class Search(PersonGame, LibraryGame):
 
     Acts: search(query), open(title), ANSWER text; `ANSWER none` if no page has the answer. With person "played" a
     second seat, the asker, first words the question and then replies to ASK text (`simulators.search.asker`). Options
-    besides LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or "f1" (of
-    words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
+    in addition to LibraryGame's (`simulators.search.base`) and PersonGame's: pay, "exact" (1 for an exact match) or
+    "f1" (of words), both as in SQuAD's script. Reward parts: `answer`; `cost`, of each call.
     """
 
     name = "search"

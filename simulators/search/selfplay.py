@@ -38,7 +38,7 @@ class SearchSelfplay(LibraryGame):
     """Search self-play (SSP): a proposer writes a question with a given answer, and solvers search for that answer.
 
     Acts: the proposer's search, open, QUESTION text PROGRAM program; the solvers' search, open, ANSWER text. Options
-    besides LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
+    in addition to LibraryGame's (`simulators.search.base`; `hops` is the minimum for a question):
     solvers: number of solvers of each question.
     pay: "hard" (1 - s, where s is the share of solvers that are right; SSP) or "frontier" (4 s (1 - s)).
     rejected: price of a rejected question. checks: checks of a question, by default all (`simulators.search.checker`).

@@ -45,7 +45,7 @@ class Sql(Simulator):
     `turns` acts. Then the judge reads the question and the writer's reasoning, solution and result, and says whether
     the solution is right.
 
-    Options besides Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
+    Options in addition to Simulator's: seats, "writer" (alone, with the whole schema) or "all"; schemas, the number of
     databases (a database is the entity of the split); levels of the questions, a number from 1 to 4 or a list; turns, 1
     to 5 (1: only the solution); team, whether all seats are paid `right` and nothing else; terse, for tiny models:
     databases of three tables and acts of few tokens.

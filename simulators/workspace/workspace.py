@@ -30,8 +30,8 @@ class Workspace(Simulator):
     """Game of one agent with tools over files, tickets and a calendar. Acts: up to four tool calls, or `done`.
 
     A task has 1 to `steps` steps in words, each from a template about a person. The match ends with `done` (as a word
-    or call) or after `max_turns` acts. Options besides Simulator's: steps, 1 to 3; terse, for tiny models: short names
-    of tools, texts and results, people named by letters; max_turns.
+    or call) or after `max_turns` acts. Options in addition to Simulator's: steps, 1 to 3; terse, for tiny models: short
+    names of tools, texts and results, people named by letters; max_turns.
 
     Reward parts at the end: `state`, 0.8 × (needed records that are as wanted - other changed records) / needed
     records, at least 0, where needed records are those that had to change; `calls`, 0.2 × the share of required
