@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from games.base import IllegalAct, flag, number, to_one_line, whole_number
-from simulators.base import MIXED, Answer
+from simulators.base import MIXED, Script
 from simulators.clinic import acts, players
 from simulators.clinic.advice import MAX_RECOMMENDATIONS, Advice
 from simulators.clinic.chart import Chart
@@ -68,7 +68,7 @@ class Clinic(PersonGame):
         "secret": "the patient revealed a secret unasked", "unread": "the patient's text did not answer",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: Mapping[str, Callable[[Clinic, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Clinic, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (DOCTOR,)
     person_seat = PATIENT
 

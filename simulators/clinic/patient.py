@@ -103,7 +103,7 @@ class Patient:
         assert self.due is not None
         asked, words = self.table.symptom_names[self.due], self.table.words
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: words.understand(said, asked))
+            heard = self.renderings.choose_text(text, self.template, lambda said: words.understand(said, asked))
             if heard is None:
                 return None
             fine = {} if heard == text else {"reading": -FINE}

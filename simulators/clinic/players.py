@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.clinic import acts
 from simulators.clinic.advice import Advice
 from simulators.clinic.chart import Chart
@@ -51,18 +51,18 @@ class Visit(Protocol):
         ...
 
 
-def noop(game: Visit, seed: int) -> Answer:
+def noop(game: Visit, seed: int) -> Script:
     """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
-def at_random(game: Visit, seed: int) -> Answer:
+def at_random(game: Visit, seed: int) -> Script:
     """Return a player of random listed acts. If none are listed, it says yes, no or unsure at random."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal or list(SHORT.values()))
 
 
-def oracle(game: Visit, seed: int) -> Answer:
+def oracle(game: Visit, seed: int) -> Script:
     """Return a player that knows the record. It names the disease at once; as the patient it says the template."""
 
     def answer(view: View) -> str:
@@ -73,7 +73,7 @@ def oracle(game: Visit, seed: int) -> Answer:
     return answer
 
 
-def asker(game: Visit, seed: int) -> Answer:
+def asker(game: Visit, seed: int) -> Script:
     """Return a player that makes the question or test with the most expected information, then names a disease.
 
     It names the likeliest disease at a probability of `SURE`, or once no act is worth more than `WORTHLESS` bits.
@@ -94,7 +94,7 @@ def asker(game: Visit, seed: int) -> Answer:
     return _diagnoser(game, seed, choose)
 
 
-def random_asker(game: Visit, seed: int) -> Answer:
+def random_asker(game: Visit, seed: int) -> Script:
     """Return a player that asks about random unknown symptoms up to the budget, then names the likeliest disease."""
     rng = random.Random(seed)
 
@@ -105,7 +105,7 @@ def random_asker(game: Visit, seed: int) -> Answer:
     return _diagnoser(game, seed, choose)
 
 
-def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Answer:
+def _diagnoser(game: Visit, seed: int, choose: Callable[[], tuple[str, int] | None]) -> Script:
     """Return a player that plays the acts (kind, index) chosen by `choose`, then names the likeliest disease.
 
     It names the disease if `choose` returns None or the budget is spent. At the patient's seat it answers at random.
@@ -129,7 +129,7 @@ def _format_act(game: Visit, kind: str, index: int) -> str:
     return acts.format_act(kind, index, game.table, game.terse) + end
 
 
-PLAYERS: Mapping[str, Callable[[Visit, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Visit, int], Script]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

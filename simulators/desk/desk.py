@@ -15,7 +15,7 @@ import numpy as np
 
 from games.base import flag, number, whole_number
 from games.contracts import TOOL
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.desk import listing, players, tasks
 from simulators.desk.customer import Customer
 from simulators.desk.device.settings import read_claims
@@ -60,7 +60,7 @@ class Desk(PersonGame):
         "secret": "the customer revealed its data unasked", "unread": "the customer's text did not answer",
     }  # fmt: skip
     personas = tuple(PERSONAS)
-    players: Mapping[str, Callable[[Desk, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Desk, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (AGENT,)
     person_seat = CUSTOMER
     whole_acts = True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.desk.customer import Customer
 from simulators.desk.goals import Goal
 from simulators.desk.policy import Rule
@@ -35,38 +35,38 @@ class Match(Protocol):
         ...
 
 
-def noop(game: Match, seed: int) -> Answer:
+def noop(game: Match, seed: int) -> Script:
     """Return a player that ends the conversation at once with DONE. At the customer's seat it says nothing."""
     return lambda view: "" if view.seat != game.seats[0] else "DONE"
 
 
-def at_random(game: Match, seed: int) -> Answer:
+def at_random(game: Match, seed: int) -> Script:
     """Return a player of random listed acts, seeded by `seed`. If none are listed, it says the template."""
     rng = random.Random(seed)
     return lambda view: rng.choice(view.legal) if view.legal else str(view.private.get("template", ""))
 
 
-def oracle(game: Match, seed: int) -> Answer:
+def oracle(game: Match, seed: int) -> Script:
     """Return a player that verifies the customer, looks up records, and grants or denies requests by the policy."""
     return _make_agent(game, lambda goal: bool(goal.reasons))
 
 
-def obedient(game: Match, seed: int) -> Answer:
+def obedient(game: Match, seed: int) -> Script:
     """Return a player that verifies the customer and grants every request, with consent but against the policy."""
     return _make_agent(game, lambda goal: False)
 
 
-def refuser(game: Match, seed: int) -> Answer:
+def refuser(game: Match, seed: int) -> Script:
     """Return a player that verifies the customer and denies every request, for a true reason if there is one."""
     return _make_agent(game, lambda goal: True)
 
 
-def account(game: Match, seed: int) -> Answer:
+def account(game: Match, seed: int) -> Script:
     """Return an oracle that repairs only the account, and gives no instructions about a customer's phone."""
     return _make_agent(game, lambda goal: bool(goal.reasons), instructs=False)
 
 
-def fumbler(game: Match, seed: int) -> Answer:
+def fumbler(game: Match, seed: int) -> Script:
     """Return an oracle that plays a random listed act with probability `FUMBLES`, seeded by `seed`.
 
     Its matches also show how a customer answers an agent that errs.
@@ -75,7 +75,7 @@ def fumbler(game: Match, seed: int) -> Answer:
     return lambda view: (random_player if view.legal and rng.random() < FUMBLES else expert)(view)
 
 
-def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Answer:
+def _make_agent(game: Match, denies: Callable[[Goal], bool], instructs: bool = True) -> Script:
     """Return a player that knows the goals, denies those for which `denies` is true, and grants the others.
 
     It finds faults of a customer's phone by instructions; without `instructs` it ends the match instead.
@@ -127,7 +127,7 @@ def _useful_acts(game: Match, done_lookups: set[str], denies: bool) -> list[str]
     return [*tells, *reads, "ASK number"] if tells else ["ELSE"]
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

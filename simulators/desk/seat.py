@@ -79,7 +79,7 @@ class Seat:
         """
         text, proposed = to_one_line(text, MAX_CHARACTERS), self.proposal is not None
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: self.customer.read(said, proposed))
+            heard = self.renderings.choose_text(text, self.template, lambda said: self.customer.read(said, proposed))
             fines = {"reading": -FINE} if heard != text else {}
         else:
             heard = text = self.customer.list_statements().get(text.lower(), text)

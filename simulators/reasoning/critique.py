@@ -11,7 +11,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, flag, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.reasoning import replies
 from simulators.reasoning.tasks import RIGHT, SOLVER, Reasoning
 
@@ -160,12 +160,12 @@ def _contains(text: str, words: str) -> bool:
     return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
-def _make_unary(game: Critique, seed: int) -> Answer:
+def _make_unary(game: Critique, seed: int) -> Script:
     """Return a critic that says only that the answer is wrong."""
     return lambda view: "That is not right."
 
 
-def _make_compass(game: Critique, seed: int) -> Answer:
+def _make_compass(game: Critique, seed: int) -> Script:
     """Return a critic that says whether a number is too high or too low, and of other answers only that it is wrong."""
 
     def act(view: View) -> str:
@@ -178,7 +178,7 @@ def _make_compass(game: Critique, seed: int) -> Answer:
     return act
 
 
-def _make_bisector(game: Critique, seed: int) -> Answer:
+def _make_bisector(game: Critique, seed: int) -> Script:
     """Return a solver that finds a whole number by binary search with the critic's "too high" and "too low".
 
     It searches from -12 to 18, which includes every sum and difference of two one-digit numbers.

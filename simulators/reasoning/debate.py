@@ -11,7 +11,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, to_one_line, whole_number
 from games.contracts import View
 from games.families.book import fold
-from simulators.base import DRAWS, Answer, SimulatorFault
+from simulators.base import DRAWS, Script, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.task_game import PLAYERS, TaskGame
 from simulators.reasoning.tasks import RIGHT, require_choice
@@ -182,7 +182,7 @@ def _normalise(answer: str) -> str:
     return " ".join(answer.split()).casefold().rstrip(". ")
 
 
-def _make_follower(game: Debate, seed: int) -> Answer:
+def _make_follower(game: Debate, seed: int) -> Script:
     """Return a player that knows the answer half of the time, and from round 2 on gives the majority's answer.
 
     After a tie it repeats its own answer.

@@ -10,7 +10,7 @@ import numpy as np
 
 from games.base import IllegalAct, whole_number
 from games.contracts import View
-from simulators.base import Answer, Simulator, SimulatorFault
+from simulators.base import Script, Simulator, SimulatorFault
 from simulators.reasoning import gym, replies
 from simulators.reasoning.tasks import RIGHT, require_choice
 from simulators.reasoning.typed import Family, TypedTask, is_same_number, make_families
@@ -258,7 +258,7 @@ class ProposerSolver(Simulator):
         return 1.0
 
 
-def _make_random(game: ProposerSolver, seed: int) -> Answer:
+def _make_random(game: ProposerSolver, seed: int) -> Script:
     """Return a player that proposes a random valid task, and as a solver gives another task's answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 
@@ -270,7 +270,7 @@ def _make_random(game: ProposerSolver, seed: int) -> Answer:
     return answer
 
 
-def _make_oracle(game: ProposerSolver, seed: int) -> Answer:
+def _make_oracle(game: ProposerSolver, seed: int) -> Script:
     """Return a player that proposes a random valid task, and as a solver knows the answer."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer, Simulator
+from simulators.base import Script, Simulator
 from simulators.reasoning import gym, replies
 
 
@@ -26,23 +26,23 @@ class TaskGame(Simulator):
         return gym.draw_task(self.task.family, self.tasks[self.task.family], rng).answer
 
 
-def noop(game: TaskGame, seed: int) -> Answer:
+def noop(game: TaskGame, seed: int) -> Script:
     """Return a player that writes nothing."""
     return lambda view: ""
 
 
-def random(game: TaskGame, seed: int) -> Answer:
+def random(game: TaskGame, seed: int) -> Script:
     """Return a player that gives the answer of another random task of the family."""
     rng = np.random.default_rng([seed, 1])  # independent of the match, which may have the same seed
     return lambda view: replies.write_answer(game.guess(rng), game.answer)
 
 
-def oracle(game: TaskGame, seed: int) -> Answer:
+def oracle(game: TaskGame, seed: int) -> Script:
     """Return a player that knows the right answer and gives it in the game's answer format."""
     return lambda view: replies.write_answer(game.task.answer, game.answer)
 
 
-def swapper(game: TaskGame, seed: int) -> Answer:
+def swapper(game: TaskGame, seed: int) -> Script:
     """Return a player that knows the answer, but swaps its last two characters with probability 1/2.
 
     A policy that imitates it learns the task together with the mistake, which learning from reward can then remove.
@@ -57,6 +57,6 @@ def swapper(game: TaskGame, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Any, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Any, int], Script]] = {
     "noop": noop, "random": random, "oracle": oracle, "swapper": swapper
 }  # fmt: skip

@@ -13,7 +13,7 @@ from games.base import IllegalAct, flag, number, whole_number
 from games.contracts import TOOL, View
 from games.families.book import fold
 from games.slow import slowly
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.confine.code import find_obstacle, run_python
 from simulators.reasoning import gym, replies
 from simulators.reasoning.task_game import PLAYERS, TaskGame
@@ -240,7 +240,7 @@ class Reasoning(TaskGame):
         return gym.estimate_chance(stage, self.max_turns if self.protocol == "retry" else 1)
 
 
-def _make_coder(game: Reasoning, seed: int) -> Answer:
+def _make_coder(game: Reasoning, seed: int) -> Script:
     """Return a player that computes the answer with Python in protocol "code". In others it knows the answer."""
 
     def act(view: View) -> str:
@@ -262,7 +262,7 @@ def _write_program(task: gym.Task) -> str:
     return f"print({terse if SUM.fullmatch(terse) else repr(task.answer)})"
 
 
-def _make_reckoner(game: Reasoning, seed: int) -> Answer:
+def _make_reckoner(game: Reasoning, seed: int) -> Script:
     """Return a player that writes a sum's running totals before the answer: the counterpart in words of `coder`.
 
     It knows the answers to other families' tasks. If acts are plain answers, it gives only the answer.
@@ -275,7 +275,7 @@ def _make_reckoner(game: Reasoning, seed: int) -> Answer:
     return act
 
 
-def _make_rethinker(game: Reasoning, seed: int) -> Answer:
+def _make_rethinker(game: Reasoning, seed: int) -> Script:
     """Return a player that computes a sum two to four times in one reply, with "Wait" between the attempts.
 
     The first attempt is a guess with probability 0.3; the others are right. It knows the answers to other tasks.

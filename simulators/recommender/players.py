@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.recommender import yardstick
 from simulators.recommender.acts import Act, format_act
 from simulators.recommender.catalogue import Item
@@ -44,12 +44,12 @@ class Match(Protocol):
 Serve = Callable[[Service], Act]
 
 
-def noop(game: Match, seed: int) -> Answer:
+def noop(game: Match, seed: int) -> Script:
     """Return a player that always writes an empty text."""
     return lambda view: ""
 
 
-def at_random(game: Match, seed: int) -> Answer:
+def at_random(game: Match, seed: int) -> Script:
     """Return a player that shows full pages of random candidates. At the user's seat it says a random listed text."""
     rng = random.Random(seed)
     choose = yardstick.make_random_choice(rng)
@@ -62,7 +62,7 @@ def at_random(game: Match, seed: int) -> Answer:
     return answer
 
 
-def oracle(game: Match, seed: int) -> Answer:
+def oracle(game: Match, seed: int) -> Script:
     """Return a player that knows the user's mindset and shows the page of highest expected joy, naming its genres."""
 
     def serve(service: Service) -> Act:
@@ -73,12 +73,12 @@ def oracle(game: Match, seed: int) -> Answer:
     return _make_player(game, serve)
 
 
-def popular(game: Match, seed: int) -> Answer:
+def popular(game: Match, seed: int) -> Script:
     """Return a player that shows every user the candidates with the highest quality."""
     return _make_player(game, lambda service: _best_page(service, lambda item: item.quality))
 
 
-def deaf_bandit(game: Match, seed: int) -> Answer:
+def deaf_bandit(game: Match, seed: int) -> Script:
     """Return a Thompson-sampling bandit that learns each user's genres from clicks and ignores statements."""
     rng = random.Random(seed)
     return _make_player(
@@ -86,7 +86,7 @@ def deaf_bandit(game: Match, seed: int) -> Answer:
     )
 
 
-def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Answer:
+def listening_bandit(game: Match, seed: int, topics: Sequence[str] = TOPICS, variety: float = 0.0) -> Script:
     """Return a Thompson-sampling bandit that also asks each user about genre and price, and follows the answers.
 
     It uses only statements about `topics`. `variety` is the discount for genres that are already on the page.
@@ -138,7 +138,7 @@ def _best_page(service: Service, value: Callable[[Item], float], variety: float 
     return Act("show", tuple(item.id for item in page))
 
 
-def _make_player(game: Match, serve: Serve) -> Answer:
+def _make_player(game: Match, serve: Serve) -> Script:
     """Return a player that plays the acts of `serve`. At the user's seat it says the scripted text."""
 
     def answer(view: View) -> str:
@@ -155,7 +155,7 @@ def _format_act(game: Match, act: Act) -> str:
     return format_act(act._replace(items=items), game.names(), game.terse)
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": noop,
     "random": at_random,
     "oracle": oracle,

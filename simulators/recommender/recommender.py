@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from games.base import IllegalAct, choice, flag, number, to_one_line, whole_number
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.embedding import Embedding
 from simulators.person import PERSONAS
 from simulators.played import FINE, LEAVING, Faults, PersonGame
@@ -82,7 +82,7 @@ class Recommender(PersonGame):
         "secret": "the user revealed a wish unasked",
     }  # fmt: skip
     personas = USER_PERSONAS
-    players: Mapping[str, Callable[[Recommender, int], Answer]] = players.PLAYERS
+    players: Mapping[str, Callable[[Recommender, int], Script]] = players.PLAYERS
     seats: tuple[str, ...] = (RECOMMENDER,)
     person_seat = USER
     whole_acts = True

@@ -90,7 +90,7 @@ class Seat:
         or played seat: any text passes without a fine, with the wish parsed from its words or None.
         """
         if self.person == "render":
-            heard = self.renderings.settle(text, self.template, lambda said: read(said, catalogue))
+            heard = self.renderings.choose_text(text, self.template, lambda said: read(said, catalogue))
             self.due = heard is None
             return None if heard is None else (heard, self.wish, 0.0 if heard == text else FINE)
         self.due, wish = False, read_wish(text, catalogue, visitor.record.cap)

@@ -163,7 +163,7 @@ def test_renderings_are_retried_once_then_replaced():
     renderings, template = Renderings(), "I don't have a fever."
 
     def settle(text):
-        return renderings.settle(text, template, lambda rendering: SMALL.understand(rendering, "fever"))
+        return renderings.choose_text(text, template, lambda rendering: SMALL.understand(rendering, "fever"))
 
     assert settle("no fever") == "no fever"
     assert settle("I have a fever and no cough.") is None  # wrong and extra
