@@ -323,10 +323,10 @@ class Lab:
             await self.policies.set_references(find_reference_weights(self.run_folder, self.experiment, self.policies))
 
     def _make_imitation(self, specs: Mapping[str, ImitateSpec]) -> Imitation:
-        settings = hash_identity(self.run_folder.path)
+        settings_hash = hash_identity(self.run_folder.path)
         return Imitation(
             specs, self.parts.demonstrations, self.policies, self.watcher,
-            run=self.run_folder.path, seed=self.experiment.seed, settings=settings,
+            run=self.run_folder.path, seed=self.experiment.seed, settings_hash=settings_hash,
         )  # fmt: skip
 
     async def _checkpoint(self, k: int) -> None:

@@ -92,7 +92,7 @@ class Vision:
         return torch.from_numpy(self.preprocessing.normalise(decode_picture(data), *(size or (self.size, self.size))))
 
     def load_pixels(self, span: MediaSpan) -> torch.Tensor:
-        """Decode and scale a span's image. Raises ValueError, with its hash, if it cannot be read."""
+        """Decode and scale a span's image. Raises ValueError, naming its hash, if it cannot be read."""
         self.grid(span)
         try:
             return self.scale_image(span.data, span.size)
@@ -100,7 +100,7 @@ class Vision:
             raise ValueError(f"image {span.hash}: {error}") from None
 
     def features(self, model: Any, pixels: Sequence[torch.Tensor] | torch.Tensor) -> torch.Tensor:
-        """Compute the features [N, width * (1 + depth)] of images' tokens with the tower and the connector."""
+        """Run tower and connector on images; return the features [N, width * (1 + depth)] of their tokens."""
         images = pixels if isinstance(pixels, torch.Tensor) else torch.stack([*pixels])
         features: torch.Tensor = model.base_model.get_image_features(images, return_dict=True).pooler_output
         return features.reshape(-1, features.shape[-1])

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from agents.facts import format_literal
 from agents.names import nearest
-from agents.reply import to_one_line, visible
+from agents.reply import remove_invisible, to_one_line
 from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
@@ -129,13 +129,13 @@ class Human:
         numbers = {} if self.teller else _number_acts(view.legal)
         own = all(act.endswith(f" {number}") for number, act in numbers.items())
         places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
-        labels = [places.get(act, "") + visible(act) for act in view.legal[:max_acts]]
+        labels = [places.get(act, "") + remove_invisible(act) for act in view.legal[:max_acts]]
         self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
         if len(view.legal) > max_acts:
             self._say(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
 
     def _say(self, text: str, style: str = "") -> None:
-        self.console.print(Text(visible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
+        self.console.print(Text(remove_invisible(text, keep="\n"), style=style), soft_wrap=not self.console.is_terminal)
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
@@ -163,7 +163,7 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Plain
     """Print messages with their senders. With `teller`, describes the acts of other seats in words."""
     for message in messages:
         words = in_words(message, teller) if teller else None
-        line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
+        line = words or Text.assemble((f"{remove_invisible(message.sender)}: ", "cyan"), remove_invisible(message.text))
         console.print(line, soft_wrap=not (words and console.is_terminal))
 
 
@@ -178,8 +178,8 @@ def in_words(message: Message, teller: PlainWords) -> Text | None:
         return None
     said = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
     if not said:
-        return Text(visible(did))
-    return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")
+        return Text(remove_invisible(did))
+    return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {remove_invisible(did)}")
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
@@ -189,7 +189,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
             head, text = f"{scope}.{name}:\n", value
         else:
             head, text = f"{scope}.{name} = ", format_literal(value)
-        console.print(Text.assemble((head, "dim"), visible(text, keep="\n")), soft_wrap=True)
+        console.print(Text.assemble((head, "dim"), remove_invisible(text, keep="\n")), soft_wrap=True)
 
 
 def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from arena.errors import ConfigError
 
 if TYPE_CHECKING:
     from arena.evaluate.panel import PanelPlan
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.panels.settings import Panel
     from arena.play.contenders import Contender
 
@@ -43,7 +43,7 @@ class EvalOptions:
     as_json: bool
 
 
-async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: Contenders) -> None:
+async def evaluate_on_panel(options: EvalOptions, panel: Panel, loader: ContenderLoader) -> None:
     """Play the contender on the panel, write the results and print the payoffs.
 
     With --before, the run's initial weights are played too.

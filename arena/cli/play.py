@@ -20,7 +20,7 @@ from arena.store.outputs import RECORDS, append_output, require_output
 from games.contracts import UNREAD
 
 if TYPE_CHECKING:
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import Contender
     from arena.play.match import MatchPlan
     from arena.records import MatchRecord
@@ -61,7 +61,7 @@ def play(
     from arena.cli.loop import wait
     from arena.config.sources import parse_game_options
     from arena.evaluate.evaluation import make_game
-    from arena.evaluate.specs import Contenders
+    from arena.evaluate.specs import ContenderLoader
     from arena.play.contenders import HumanContender, play_one
     from arena.play.match import Limits, MatchPlan
     from arena.play.settings import GameSpec
@@ -74,7 +74,7 @@ def play(
     table = make_game(GameSpec(name=game, options=settings))
     players = assign_seats(table, seat or [])
     require_output("--out", out, RECORDS)
-    loader = Contenders(
+    loader = ContenderLoader(
         role, lambda step: console.print(_make_text(step, "dim")), make_endpoints(endpoint), note, trust
     )
     others = load_others(game, table, players, loader)
@@ -161,7 +161,9 @@ def assign_seats(game: Game, assignments: Sequence[str]) -> dict[str, str]:
     return {name: assigned[name] for name in names}
 
 
-def load_others(title: str, game: Game, players: Mapping[str, str], loader: Contenders) -> dict[str, Contender]:
+def load_others(
+    game_name: str, game: Game, players: Mapping[str, str], loader: ContenderLoader
+) -> dict[str, Contender]:
     """Load and check the contenders of all seats that are not human. Scripted policies talk if they can."""
     from agents.players.scripted import add_remarks
     from arena.cli.loop import wait
@@ -175,8 +177,8 @@ def load_others(title: str, game: Game, players: Mapping[str, str], loader: Cont
         raise ConfigError(f"{error}{nearest(misspelt[0], [HUMAN]) if misspelt else ''}") from None
     others = {seat: loaded[spec] for seat, spec in players.items() if spec != HUMAN}
     for seat, contender in others.items():
-        contender.check(title, game, seat)
-    for line in warn_unknown_games(others.values(), title):
+        contender.check(game_name, game, seat)
+    for line in warn_unknown_games(others.values(), game_name):
         note(line)
     return others
 
@@ -248,6 +250,6 @@ def _format_options(options: Mapping[str, Any]) -> str:
 
 def _make_text(text: str, style: str) -> Text:
     """Return a styled text in which control characters are visible."""
-    from agents.reply import visible
+    from agents.reply import remove_invisible
 
-    return Text(visible(text, keep="\n"), style=style)
+    return Text(remove_invisible(text, keep="\n"), style=style)

@@ -55,10 +55,10 @@ class CreditPipeline:
     ) -> None:
         """Restore the pipeline from `state`, as `CreditPipeline.state` returned it ({} for a new run).
 
-        `seed`, `iterations` and `deals` (per iteration) are those of the run. `measure` computes the named measures of
-        trajectories; `measurers`, by name, those of stages that ask models. `has_declared_rewards` means that the games
-        declare their rewards, so the names in the credit rule were checked before the run. `check` raises StoreError
-        for logged trajectories that no model can read.
+        `seed`, `iterations` and `deals` (per iteration) are the run's. `measure` computes the named measures of
+        trajectories. `has_declared_rewards` is True if all games declare their rewards; the names in the credit rule
+        were then checked before the run. `check` raises StoreError for logged trajectories that no model can read.
+        `measurers` compute the measures of stages that query models, by name.
         """
         self._check, self._measurers = check, measurers
         self._has_declared_rewards = has_declared_rewards
@@ -72,18 +72,18 @@ class CreditPipeline:
         self._iteration = 0
 
     def state(self) -> dict[str, Any]:
-        """Return the state of estimators, replay buffer and stages that ask models, as JSON for the checkpoint."""
+        """Return the state of estimators, replay buffer and measurers, as JSON for the checkpoint."""
         measurer_states = {name: measurer.state() for name, measurer in self._measurers.items()}
         return {"memory": self._memory, "replay": self._replay_state} | (
             {"asked": measurer_states} if measurer_states else {}
         )
 
     def metrics(self, k: int) -> dict[str, dict[str, float]]:
-        """End iteration `k` for the stages that ask models, and return their sections of the metrics, by name."""
+        """Return iteration `k`'s metrics of the stages that query models, by measure name. Call it once, at the end."""
         return {name: measurer.report(k) for name, measurer in self._measurers.items()}
 
     async def count_missing_deals(self, k: int, records: Iterable[MatchRecord], deals: int) -> int:
-        """Return the number of deals that iteration `k` still needs, after `deals` deals with the matches `records`.
+        """Return how many more deals iteration `k` needs after `deals` deals with the matches `records`.
 
         Deals that selection would drop do not count. The result is rounded up and at least 0. The state of estimators
         and replay stays unchanged.
@@ -136,7 +136,7 @@ class CreditPipeline:
     async def _get_measures(self, k: int, needs: frozenset[str], trajectories: Sequence[Trajectory]) -> Measures:
         """Return the measures in `needs` by name, with one array per trajectory.
 
-        They are cached per iteration, except for those of stages that ask models, which depend on all trajectories.
+        They are cached per iteration, except for those of stages that query models, which depend on all trajectories.
         """
         model_measures = {
             name: await self._measurers[name].measure(k, trajectories) for name in sorted(needs & {*self._measurers})

@@ -76,7 +76,7 @@ class Replay(Protocol):
     def extra_trajectories(
         self, batch: TurnBatch, rewards: Floats, credited: Sequence[CreditedTrajectory]
     ) -> list[CreditedTrajectory]:
-        """Return earlier trajectories to add to the batch, with advantages, and store the batch's best ones."""
+        """Store the batch's best trajectories, and return earlier ones with advantages as additional training data."""
 
     @property
     def has_own_step(self) -> bool:
@@ -148,7 +148,7 @@ class Success:
 
 @dataclass(frozen=True)
 class SelfImitation:
-    """SPEAR: learn good trajectories once more, with advantages against the current level of their task.
+    """SPEAR: learn good trajectories again, with advantages relative to their task's current median score.
 
     The buffer keeps trajectories with A > 0 (mean over their turns) for `tolerate` iterations; with `pattern` only
     those with a matching turn. Per task (equal `by` and policy), the mean scores of the last `history` groups are kept;
@@ -204,7 +204,7 @@ class SelfImitation:
         self._remember_groups(batch, score, tasks)
         entries = [Entry(*row) for row in self.memory.get("admitted", [])]
         entries = [e for e in entries if batch.clock.iteration - e.iteration <= self.tolerate]
-        entries += self._good_entries(batch, score, tasks, credited)
+        entries += self._select_good_entries(batch, score, tasks, credited)
         median = {task: float(np.median(means)) for task, means in self.memory["means"].items()}
         weight, replayed = self.weight(batch.clock), list[CreditedTrajectory]()
         for policy in sorted({e.policy for e in entries}) if weight > 0 else ():
@@ -212,7 +212,7 @@ class SelfImitation:
             if len(better) > self.threshold:
                 places = batch.rng.choice(len(better), min(self.size, len(better)), replace=False)
                 drawn = [better[i] for i in sorted(places.tolist())]
-                sources = drawn if self.which == "better" else self._random_entries(batch, drawn)
+                sources = drawn if self.which == "better" else self._draw_random_entries(batch, drawn)
                 old = load_recalled(self.log, sources, batch.trajectories)
                 replayed += [self._make_credited(e, t, median[e.task], weight) for e, t in zip(drawn, old, strict=True)]
                 entries = [e for e in entries if e.policy != policy]
@@ -230,10 +230,10 @@ class SelfImitation:
             for history in histories.values():
                 del history[: -self.history]
 
-    def _good_entries(
+    def _select_good_entries(
         self, batch: TurnBatch, score: Floats, tasks: Sequence[str], credited: Sequence[CreditedTrajectory]
     ) -> list[Entry]:
-        """Return buffer entries for trajectories with a positive mean advantage and, if set, a turn with `pattern`."""
+        """Return entries for trajectories with a positive mean advantage and, if `pattern` is set, a matching turn."""
         pattern = None if self.pattern is None else Pattern(self.pattern)
         good = {(c.trajectory.match, c.trajectory.seat) for c in credited if c.advantages.mean() > _ROUNDING}
         return [
@@ -243,7 +243,7 @@ class SelfImitation:
             and (pattern is None or any(turn.raw in pattern for turn in trajectory.turns))
         ]
 
-    def _random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
+    def _draw_random_entries(self, batch: TurnBatch, drawn: Sequence[Entry]) -> list[Entry]:
         """Return the drawn entries with random trajectories of the batch by the same policy, repeated if necessary."""
         own = [t for t in batch.trajectories if t.policy == drawn[0].policy]
         places = batch.rng.choice(len(own), len(drawn), replace=len(own) < len(drawn))

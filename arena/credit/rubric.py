@@ -1,7 +1,7 @@
 """Rubrics: the parts of a match that a judge sees, its criteria, and its questions.
 
 A rubric is a YAML file or a mapping in the experiment. Players' texts are quoted: every line of a match begins with
-"| ", and the frame's own lines never do, so that no player's text can pass for the frame.
+"| ", and no other line of a prompt does, so that a player's text cannot pass for an instruction.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from agents import strict_yaml
-from agents.reply import visible
+from agents.reply import remove_invisible
 from agents.role import Part, Text, shorten_message
 from agents.templates import compile_template, find_items, render_template
 from arena.credit.asking import Question
@@ -53,7 +53,7 @@ class Criterion(Part):
 
 
 class Sees(Part):
-    """Parts of a match that a judge may see. All others are hidden from it."""
+    """The parts of a match that a judge sees. All others are hidden."""
 
     acts: Annotated[Names, Field(min_length=1)]
     """Seats whose acts are shown, with their public talk."""
@@ -62,9 +62,9 @@ class Sees(Part):
     thoughts: Names = ()
     """Seats of `acts` whose private field is shown, too."""
     rules: bool = False
-    """Whether the game's rules are shown."""
+    """True to show the game's rules."""
     report: Names = ()
-    """Entries of the game's report that are shown, although no seat has seen them."""
+    """Entries of the game's report that are shown, although no seat sees them."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -76,7 +76,7 @@ class Sees(Part):
 
 
 class Rubric(Part):
-    """Criteria by which a judge values a seat's conduct in a finished match, and the reward that it pays."""
+    """Criteria by which a judge scores a seat's conduct in a finished match, and the reward that results."""
 
     rubric: Name
     """Name of the rubric."""
@@ -85,7 +85,7 @@ class Rubric(Part):
     pays: Name
     """Name of the reward, from 0 to 1, on the seat's last turn."""
     instructions: Text = ""
-    """Text for the judge before the criteria."""
+    """Instructions to the judge, placed before the criteria."""
     criteria: Annotated[list[Criterion], Field(min_length=1, max_length=32)]
     scale: Annotated[tuple[float, float], Field(strict=False), AfterValidator(_check_scale)] = (1.0, 5.0)
     """Lowest and highest score of a criterion."""
@@ -93,11 +93,11 @@ class Rubric(Part):
     template: Text = TEMPLATE
     """Jinja2 template of a match, with `seat`, `rules`, `transcript` (items with `sender` and `text`) and `report`."""
     limit: Annotated[int, Field(ge=200, le=16_000)] = 4000
-    """Maximum number of characters of a transcript. The middle of a longer one is left out."""
+    """Maximum characters of a transcript. The middle of a longer one is left out."""
 
     @field_validator("template")
     @classmethod
-    def _compiles(cls, text: str) -> str:
+    def _check_template(cls, text: str) -> str:
         compile_template(text, VARIABLES)
         return text
 
@@ -124,7 +124,7 @@ class Rubric(Part):
 
 
 def read_rubric(path: str) -> dict[str, Any]:
-    """Read a rubric file and return its checked content. Raises ValueError with file, line and field."""
+    """Read and validate a rubric file; return its content. Raises ValueError with file, line and field."""
     text = strict_yaml.read_text(path)
     data = strict_yaml.load(text, path)
     if not isinstance(data, dict):
@@ -137,16 +137,16 @@ def read_rubric(path: str) -> dict[str, Any]:
 
 
 class _OrPath:
-    """Annotation that adds a file's path to the JSON Schema of a field."""
+    """Annotation that allows a file's path in the JSON Schema of a field."""
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "string"}, handler(schema)]}
 
 
 RubricOrPath = Annotated[
-    Rubric, BeforeValidator(lambda given: read_rubric(given) if isinstance(given, str) else given), _OrPath()
+    Rubric, BeforeValidator(lambda value: read_rubric(value) if isinstance(value, str) else value), _OrPath()
 ]
-"""A rubric, or the path of its file. The content replaces the path, so that a run keeps the rubric of its start."""
+"""A rubric or the path of its file. The content replaces the path, so that a run keeps the rubric of its start."""
 
 
 # -- the judge's input ---------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def quote_match(rubric: Rubric, trajectory: Trajectory, rules: str = "") -> str:
         "transcript": _shorten([*_list_visible_lines(rubric.sees, trajectory)], rubric.limit),
         "report": {name: _format_value(trajectory.report.get(name, "")) for name in rubric.sees.report},
     }
-    text = visible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
+    text = remove_invisible(render_template(compile_template(rubric.template, VARIABLES), values), keep="\n")
     return "\n".join(f"{BAR}{line}" for line in text.split("\n"))
 
 

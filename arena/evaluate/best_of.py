@@ -99,13 +99,13 @@ def find_answering_seat(contender: Contender, spec: GameSpec) -> str:
         game.reset(seed=0)
         game.stop("stopped")
         require_success(game.report(), spec.name)
-    own = [seat for seat in find_own_seats(contender, spec.name, seats) if seat != judge_seat]
-    if len(own) != 1:
+    own_seats = [seat for seat in find_own_seats(contender, spec.name, seats) if seat != judge_seat]
+    if len(own_seats) != 1:
         raise ConfigError(
-            f"--best-of selects one seat's answer, and {contender.name} has {len(own)} in {spec.name} "
-            f"({', '.join(own)}): name one policy of a run that trains them separately, as RUN:POLICY"
+            f"--best-of selects one seat's answer, and {contender.name} has {len(own_seats)} seats in {spec.name} "
+            f"({', '.join(own_seats)}): name one policy of a run that trains them separately, as RUN:POLICY"
         )
-    return own[0]
+    return own_seats[0]
 
 
 def seat_contenders(
@@ -128,43 +128,43 @@ def seat_contenders(
 async def play_best_of(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, *, n: int, deals: int, seed: int,
     rules: Sequence[Rule], decodings: Sequence[Decoding] = (), scorers: Mapping[str, Scorer] | None = None,
-    ended: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
+    on_finish: Callable[[], None] = lambda: None, in_flight: int = IN_FLIGHT,
 ) -> BestOf:  # fmt: skip
     """Play each deal `n` times, and once with each decoding option. Returns the results of each rule and option.
 
-    `scorers` must contain those of the rules `p_yes` and `reward_model` that are among `rules`. Calls `ended` after
-    each finished match. Leaves out deals with a match that keeps failing. Raises PlayError if most matches fail, or no
-    deal is complete.
+    `scorers` must contain those of the rules `p_yes` and `reward_model` that are among `rules`. Calls `on_finish`
+    after each finished match. Leaves out deals with a match that keeps failing. Raises PlayError if most matches fail,
+    or no deal is complete.
     """
-    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, ended, in_flight)
+    played, failed = await sample_matches(lineup, seat, spec, deals, n, seed, scorers or {}, on_finish, in_flight)
     single: dict[str, list[list[Sample]]] = {}
     for decoding in decodings:
         table = {**lineup, seat: with_decoding(lineup[seat], decoding, n)}
-        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, ended, in_flight)
+        single[decoding], more = await sample_matches(table, seat, spec, deals, 1, seed, {}, on_finish, in_flight)
         failed += more
-    whole = [d for d in range(deals) if len(played[d]) == n and all(own[d] for own in single.values())]
-    if not whole:
+    complete = [d for d in range(deals) if len(played[d]) == n and all(samples[d] for samples in single.values())]
+    if not complete:
         raise PlayError(
             f"every deal has a match that kept failing: {max(failed, key=lambda why: failed[why], default='')}"
         )
-    kept = [played[d] for d in whole]
-    curves = {rule: _estimate_curve(kept, rule, seed) for rule in rules}
-    rows = [replace(_make_row(MEAN, kept, [average_results(own) for own in kept], 1 / n), matches=1)]
-    rows += [_make_row(rule, kept, curves[rule][n]) for rule in rules]
+    by_deal = [played[d] for d in complete]
+    curves = {rule: _estimate_curve(by_deal, rule, seed) for rule in rules}
+    rows = [replace(_make_row(MEAN, by_deal, [average_results(samples) for samples in by_deal], 1 / n), matches=1)]
+    rows += [_make_row(rule, by_deal, curves[rule][n]) for rule in rules]
     for name, matches in single.items():
-        own = [matches[d] for d in whole]
-        rows.append(_make_row(name, own, [average_results(samples) for samples in own]))
+        decoded = [matches[d] for d in complete]
+        rows.append(_make_row(name, decoded, [average_results(samples) for samples in decoded]))
     return BestOf(
         game=spec, contender=lineup[seat].name, seat=seat, n=n, rows=rows, failed=dict(failed),
         curves={rule: {k: [v["success"] for v in values] for k, values in c.items()} for rule, c in curves.items()},
-        missing=deals - len(whole),
+        missing=deals - len(complete),
     )  # fmt: skip
 
 
 def _estimate_curve(deals: Sequence[Sequence[Sample]], rule: Rule, seed: int) -> dict[int, list[dict[Figure, float]]]:
     """Return the rule's expected results by number of matches, one per deal."""
     return {
-        k: [estimate_best_of(own, rule, k, (seed, d, k)) for d, own in enumerate(deals)]
+        k: [estimate_best_of(samples, rule, k, (seed, d, k)) for d, samples in enumerate(deals)]
         for k in list_curve_sizes(len(deals[0]))
     }
 
@@ -177,6 +177,6 @@ def _make_row(
         name=name,
         matches=len(deals[0]),
         values={figure: [value[figure] for value in values] for figure in FIGURES},
-        tokens=share * float(np.mean([sum(s.tokens for s in own) for own in deals])),
-        turns=share * float(np.mean([sum(s.turns for s in own) for own in deals])),
+        tokens=share * float(np.mean([sum(s.tokens for s in samples) for samples in deals])),
+        turns=share * float(np.mean([sum(s.turns for s in samples) for samples in deals])),
     )

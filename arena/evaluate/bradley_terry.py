@@ -13,6 +13,7 @@ from arena.statistics import normal_quantile, t_quantile
 ELO = 400.0 / np.log(10.0)
 """Elo points per unit of log-strength: 400 points are odds of 10 to 1."""
 PRIOR = 1.0
+"""Default number of draws with the imagined opponent."""
 _MAX_STEPS = 200
 
 
@@ -65,15 +66,15 @@ def _add_prior_opponent(wins: np.ndarray, prior: float) -> np.ndarray:
 def _fit(wins: np.ndarray) -> np.ndarray:
     """Return maximum-likelihood log-strengths [n], relative to the virtual opponent's, from wins [n + 1, n + 1]."""
     current = np.zeros(len(wins) - 1)
-    height = _log_likelihood(wins, current)
+    likelihood = _log_likelihood(wins, current)
     for _ in range(_MAX_STEPS):
         gradient, information = _derivatives(wins, current)
         step = np.linalg.solve(information, gradient)
-        while (higher := _log_likelihood(wins, current + step)) < height and np.abs(step).max() > 1e-12:
+        while (new_likelihood := _log_likelihood(wins, current + step)) < likelihood and np.abs(step).max() > 1e-12:
             step = 0.5 * step
         if np.abs(step).max() <= 1e-10:
             break
-        current, height = current + step, higher
+        current, likelihood = current + step, new_likelihood
     return current
 
 

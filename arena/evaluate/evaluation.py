@@ -64,7 +64,7 @@ class Result:
     failed: dict[str, int] = field(default_factory=dict)
     """Number of failed attempts by reason. Their matches were retried."""
     ranges: dict[str, Bounds] = field(default_factory=dict)
-    """Range of each figure."""
+    """Smallest and largest possible value of each figure, for its interval."""
     by_seat: dict[str, list[float]] = field(default_factory=dict)
     """Payoffs of the contender, one per deal, by its seat; NaN if unknown."""
 
@@ -103,9 +103,9 @@ def compute_change(before: Result, after: Result, figure: str) -> Interval:
     """
     pairs = zip(before.figures[figure], after.figures[figure], strict=True)
     known = [pair for pair in pairs if not math.isnan(sum(pair))]
-    same = before.ranges.get(figure) == after.ranges.get(figure)
+    has_same_range = before.ranges.get(figure) == after.ranges.get(figure)
     old, new = [a for a, _ in known], [b for _, b in known]
-    return paired_ci(old, new, before.ranges.get(figure, ANY) if same else ANY)
+    return paired_ci(old, new, before.ranges.get(figure, ANY) if has_same_range else ANY)
 
 
 def make_game(spec: GameSpec) -> Game:
@@ -119,10 +119,10 @@ def make_game(spec: GameSpec) -> Game:
 
 
 def with_split(spec: GameSpec, split: str = "") -> GameSpec:
-    """Return the game's settings with a split of its hidden entities.
+    """Return the game's settings with the option `split` set, which selects the hidden entities of its deals.
 
-    The split is `split` if given, else that of the game's options, else `test`, whose entities do not occur in `train`.
-    Games without splits stay unchanged. Raises ConfigError if the game does not have the split.
+    The value is `split`, else that in the game's options, else `test`, whose entities do not occur in `train`. A game
+    without splits stays unchanged. Raises ConfigError for a `split` that the game does not have.
     """
     if not isinstance(make_game(spec), Split):
         if split:
@@ -157,19 +157,19 @@ async def evaluate(
     game: GameSpec,
     matches: int,
     seed: int,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
     rate: Rate | None = None,
 ) -> list[Result]:
     """Play at least `matches` matches with each opponent and return one result per opponent.
 
-    A game of one seat gives one result. `ended` is called after each finished match. With `rate`, results have the
+    A game of one seat gives one result. `on_finish` is called after each finished match. With `rate`, results have the
     figure `learned`. Matches that keep failing are left out; failed attempts are counted in `failed`. Raises
     ConfigError if a player cannot take its seat, and PlayError if most matches fail.
     """
     check_lineups(contender, opponents, game)
     met = _list_meetings(contender, opponents, game)
     return [
-        await _evaluate_against(contender, other, tables, game, matches, seed, ended, rate) for other, tables in met
+        await _evaluate_against(contender, other, tables, game, matches, seed, on_finish, rate) for other, tables in met
     ]
 
 
@@ -211,10 +211,10 @@ def find_own_seats(contender: Contender, game: str, seats: Sequence[str]) -> Seq
 
 async def _evaluate_against(
     contender: Contender, other: Contender, tables: Sequence[Lineup], spec: GameSpec, matches: int, seed: int,
-    ended: Callable[[], None], rate: Rate | None = None,
+    on_finish: Callable[[], None], rate: Rate | None = None,
 ) -> Result:  # fmt: skip
     seats = tuple(tables[0])
-    played, failed = await play(tables, spec, count_deals(matches, len(tables)), seed, ended, rate=rate)
+    played, failed = await play_lineups(tables, spec, count_deals(matches, len(tables)), seed, on_finish, rate=rate)
     held = [[s for s in seats if table[s].name == contender.name] for table in tables]
     flat = [(p, own) for row, own in zip(played, held, strict=True) for p in row if p]
     game = make_game(spec)
@@ -277,33 +277,33 @@ def draw_deal_seeds(seed: int, deals: int) -> list[int]:
     return [int(each) for each in np.random.SeedSequence(entropy).generate_state(deals, np.uint64)]
 
 
-async def play(
-    tables: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, ended: Callable[[], None] = lambda: None,
+async def play_lineups(
+    lineups: Sequence[Lineup], spec: GameSpec, deals: int, seed: int, on_finish: Callable[[], None] = lambda: None,
     in_flight: int = IN_FLIGHT, rate: Rate | None = None,
 ) -> tuple[list[list[MatchOutcome | None]], Counter[str]]:  # fmt: skip
-    """Play the same deals with every lineup (contender by seat) in `tables`, `in_flight` matches at once.
+    """Play the same deals with every lineup (contender by seat), `in_flight` matches at once.
 
     Returns the outcomes by lineup and deal (None for a match that kept failing) and the failed attempts by reason.
-    `ended` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
+    `on_finish` is called after each finished match, and `rate` scores it. Raises PlayError if more matches keep failing
     than finish.
     """
     seeds = draw_deal_seeds(seed, deals)
     plans = [
         MatchPlan(
             identity=MatchId(i, deal), game=spec.name, options=dict(spec.options), seed=seeds[deal],
-            seats={seat: who.seating(spec.name, seat) for seat, who in table.items()},
+            seats={seat: who.seating(spec.name, seat) for seat, who in lineup.items()},
         )
         for deal in range(deals)  # matches of a deal run together and share their cached prefix
-        for i, table in enumerate(tables)
+        for i, lineup in enumerate(lineups)
     ]  # fmt: skip
     played: dict[tuple[int, int], MatchOutcome] = {}
 
     async def play_plan(plan: MatchPlan) -> MatchRecord:
-        table, deal = plan.identity.iteration, plan.identity.deal
-        record = await play_one(plan, tables[table], seed, LIMITS)
+        i, deal = plan.identity.iteration, plan.identity.deal
+        record = await play_one(plan, lineups[i], seed, LIMITS)
         if record.status == "finished":
-            played[table, deal] = read_outcome(record, await rate(record) if rate else {})
+            played[i, deal] = read_outcome(record, await rate(record) if rate else {})
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
-    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(tables))], failed
+    failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
+    return [[played.get((i, deal)) for deal in range(deals)] for i in range(len(lineups))], failed

@@ -34,7 +34,8 @@ from simulators.person import Speech
 from simulators.played import PersonGame
 
 SCRIPT = "script"
-PARTS = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
+COLUMN = re.compile(r"([^+=]*)([+=]?)(.*)", re.DOTALL)
+"""Persona, mark and voice in a column's text, such as `terse+CONTENDER`."""
 MARKS: Mapping[str, Speech] = {"+": "render", "=": "played"}
 """Role of the player in speaking for the person, by the mark between persona and player."""
 DEFAULT_PERSONA = "default"
@@ -140,7 +141,7 @@ class Cell:
 
 def find_voice(text: str) -> str:
     """Return CONTENDER from a column such as `terse+CONTENDER` or `terse=CONTENDER`; "" if there is none."""
-    return PARTS.match(text).group(3)  # type: ignore[union-attr]  # PARTS matches any text
+    return COLUMN.match(text).group(3)  # type: ignore[union-attr]  # COLUMN matches any text
 
 
 def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, Speech]]:
@@ -156,7 +157,7 @@ def read_persons(texts: Sequence[str], game: GameSpec) -> list[tuple[str, str, S
     personas = made.personas
     persons: list[tuple[str, str, Speech]] = []
     for text in texts or personas or [""]:
-        persona, mark, voice = PARTS.match(text).groups("")  # type: ignore[union-attr]  # PARTS matches any text
+        persona, mark, voice = COLUMN.match(text).groups("")  # type: ignore[union-attr]  # COLUMN matches any text
         speech = MARKS.get(mark, "render")
         if not personas and persona == DEFAULT_PERSONA:
             persona = ""
@@ -217,11 +218,11 @@ def make_lineup(agent: Contender, person: Person, game: GameSpec, role: str = ""
     seats, has_person = made.possible_agents, bool(list_person_options(made))
     if person.voice is None:
         return {seat: with_role(agent, game.name, seat, role) for seat in seats}
-    own = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
-    own = own if len(own) < len(seats) else seats[:1]
+    agent_seats = seats[:1] if has_person else find_own_seats(agent, game.name, seats)
+    agent_seats = agent_seats if len(agent_seats) < len(seats) else seats[:1]
     suffix = "_played" if has_person and person.speech == "played" else ""
     others = {seat: with_role(person.voice, game.name, seat + suffix) for seat in seats}
-    return others | {seat: with_role(agent, game.name, seat, role) for seat in own}
+    return others | {seat: with_role(agent, game.name, seat, role) for seat in agent_seats}
 
 
 async def play_matrix(
@@ -232,13 +233,13 @@ async def play_matrix(
     trials: int,
     k: int,
     seed: int,
-    ended: Callable[[], None] = lambda: None,
+    on_finish: Callable[[], None] = lambda: None,
     role: str = "",
 ) -> AsyncIterator[Cell]:
     """Play every agent with every person, and yield each pair's results when its matches are done.
 
-    Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `ended` is called after each
-    match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
+    Each of `tasks` deals is played `trials` times; `k` is the highest pass^k to report. `on_finish` is called after
+    each match that finished or was given up. `role` replaces the agents' own roles. Raises ConfigError before the first
     match if a player cannot take its seat.
     """
     cells = [(agent, person, make_lineup(agent, person, game, role)) for agent in agents for person in persons]
@@ -247,12 +248,12 @@ async def play_matrix(
         for seat, who in table.items():
             who.check(game.name, sample, seat)
     for agent, person, table in cells:
-        yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, ended)
+        yield await _play_cell(agent, person, table, game, tasks, trials, k, seed, on_finish)
 
 
 async def _play_cell(
     agent: Contender, person: Person, table: dict[str, Contender], game: GameSpec, tasks: int, trials: int, k: int,
-    seed: int, ended: Callable[[], None],
+    seed: int, on_finish: Callable[[], None],
 ) -> Cell:  # fmt: skip
     spec = person.apply_to(game)
     seating = {seat: who.seating(spec.name, seat) for seat, who in table.items()}
@@ -275,13 +276,13 @@ async def _play_cell(
     async def play(plan: MatchPlan) -> MatchRecord:
         return await play_one(plan, table, int(trial_seeds[plan.identity.deal]), LIMITS, keep_turns=False)
 
-    def note(record: MatchRecord) -> None:
+    def count(record: MatchRecord) -> None:
         cell.add(record.identity.iteration, record)
         if record.status == "finished" or (record.failure and record.failure.given_up):
-            ended()
+            on_finish()
 
     with suppress(PlayError):  # the cell counts its failed matches; other cells may still succeed
-        await play_all(plans, play, note, IN_FLIGHT, ATTEMPTS)
+        await play_all(plans, play, count, IN_FLIGHT, ATTEMPTS)
     return cell
 
 

@@ -81,7 +81,7 @@ def with_decoding(contender: Contender, decoding: Decoding, samples: int) -> Mod
 
 async def sample_matches(
     lineup: Mapping[str, Contender], seat: str, spec: GameSpec, deals: int, n: int, seed: int,
-    scorers: Mapping[str, Scorer], ended: Callable[[], None], in_flight: int,
+    scorers: Mapping[str, Scorer], on_finish: Callable[[], None], in_flight: int,
 ) -> tuple[list[list[Sample]], Counter[str]]:  # fmt: skip
     """Play each deal `n` times with different random draws; return the samples by deal and the failures by reason.
 
@@ -112,7 +112,7 @@ async def sample_matches(
             found[plan.identity.iteration, plan.identity.deal] = _sample_of(record, game, seat, spent, scores)
         return replace(record, turns=(), streams={})  # frees memory
 
-    failed = await play_counting_failures(plans, play_plan, ended, in_flight)
+    failed = await play_counting_failures(plans, play_plan, on_finish, in_flight)
     return [[found[deal, i] for i in range(n) if (deal, i) in found] for deal in range(deals)], failed
 
 

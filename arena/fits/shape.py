@@ -74,7 +74,9 @@ def _fetch_config(name: str) -> Path:
     try:
         return Path(hf_hub_download(name, "config.json")).parent
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise WeightsError(f"{name!r} is not a folder here, and not on the hub ({first_line(error)})") from error
+        raise WeightsError(
+            f"{name!r} is not a local folder, and could not be fetched from the hub ({first_line(error)})"
+        ) from error
 
 
 def count_shape(settings: dict[str, Any], source: str) -> Shape:

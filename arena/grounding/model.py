@@ -39,7 +39,7 @@ class GroundingModel:
 
     def __init__(self, model: Any, loss: Loss, bf16: bool = False) -> None:
         """Wrap a model. Raises ValueError if it has no vision."""
-        self.vision = require_vision(model, "lessons have")
+        self.vision = require_vision(model, "lessons have images")
         self.model, self.loss, self._bf16 = model, loss, bf16
 
     @property

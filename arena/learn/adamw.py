@@ -1,4 +1,4 @@
-"""AdamW on named parameters in this process, with gradient clipping, checks for finite numbers, and saved state."""
+"""AdamW on named parameters in this process, with gradient clipping, finiteness checks, and checkpoints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NamedAdamW:
         self.parameters, self.nonfinite, self.label, self.advice = parameters, nonfinite, label, advice
         self._setting, self._saved = setting or "learn.nonfinite", saved
         self.steps = self.skipped = 0
-        """Steps taken, and steps skipped because of a non-finite gradient."""
+        """Numbers of steps taken, and of steps skipped because of a non-finite gradient."""
         self._adamw = torch.optim.AdamW(parameters.values(), lr=lr, betas=betas, weight_decay=0.0)
 
     def step(self, grad_clip: float) -> float:

@@ -36,22 +36,22 @@ class UpdateMetrics:
         self.sums[name] = self.sums.get(name, 0.0) + float(values.detach().sum())
         self.counts[name] = self.counts.get(name, 0) + values.numel()
 
-    def step(self, tokens: TokenBatch, objective: torch.Tensor, token: TokenLoss) -> None:
+    def add_micro_batch(self, tokens: TokenBatch, objective: torch.Tensor, token_loss: TokenLoss) -> None:
         """Add loss, entropy, clipping, |advantage|, correction and KL of a micro-batch's tokens in the loss."""
         own = tokens.learned
         self.add("loss", objective[own])
         self.add("entropy", tokens.entropy[own])
-        self.add("clipped", token.clipped[own].float())
+        self.add("clipped", token_loss.clipped[own].float())
         self.add("advantage_size", tokens.advantages[own].abs())
-        if token.correction is not None:
-            self.add("correction", token.correction[own])
+        if token_loss.correction is not None:
+            self.add("correction", token_loss.correction[own])
         if tokens.reference is not None:
             self.add("kl", k3(tokens.logprobs, tokens.reference)[own])
 
-    def add_logged(self, tokens: TokenBatch, token: TokenLoss) -> None:
-        """Add the token weights of a micro-batch from another run's log, for the effective share in `means`."""
+    def add_logged(self, tokens: TokenBatch, token_loss: TokenLoss) -> None:
+        """Add a micro-batch of another run's log to the effective sample size that `means` returns."""
         weights = tokens.advantages.abs()
-        if token.correction is not None:
+        if token_loss.correction is not None:
             weights = weights * (tokens.old - tokens.behaviour).clamp(-20.0, 20.0).exp()
         self.add(_WEIGHT, weights[tokens.learned])
         self.add(_SQUARE, weights[tokens.learned].double().square())
@@ -63,8 +63,8 @@ class UpdateMetrics:
             self.sums["grad_norm"] = self.sums.get("grad_norm", 0.0) + norm
             self.counts["grad_norm"] = self.counts.get("grad_norm", 0) + 1
 
-    def gap(self, gaps: Tally) -> None:
-        """Record the log-probability gap between sampler and trainer. Only the first call with tokens counts."""
+    def record_gap(self, gaps: Tally) -> None:
+        """Record the mean log-probability gap between sampler and trainer. Only the first call with tokens counts."""
         if "logprob_gap" not in self.sums and gaps.count:  # after a step, the weights differ from the sampler's
             self.sums["logprob_gap"], self.counts["logprob_gap"] = gaps.total, gaps.count
 
@@ -74,7 +74,7 @@ class UpdateMetrics:
         both.sums = {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in self.sums | other.sums}
         both.counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in both.sums}
         both.skipped = self.skipped
-        for values in both.sums, both.counts:  # ranks take each step together
+        for values in both.sums, both.counts:  # all ranks take the same steps
             values.pop("grad_norm", None)
         if "grad_norm" in self.sums:
             both.sums["grad_norm"], both.counts["grad_norm"] = self.sums["grad_norm"], self.counts["grad_norm"]
@@ -96,7 +96,7 @@ class UpdateMetrics:
 
 
 class Gradients:
-    """Accumulator of one rank's gradients of a plan's steps: call `score_old` first, then `add` for each step.
+    """Accumulator of the gradients of a plan's steps on one rank: call `score_old` once, then `add` for each step.
 
     Also updates `metrics`, and collects the statistics of stateful regularisers in `seen`.
     """
@@ -139,12 +139,12 @@ class Gradients:
         scores = self._score(self.plan.old)
         self.old = {i: score.logprobs for i, score in scores.items()}
         samples = self.plan.samples
-        own = sorted(i for one in self.plan.old[self.rank] for i in one.index)
-        gaps = select_comparable_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in own)
+        numbers = sorted(i for forward_pass in self.plan.old[self.rank] for i in forward_pass.index)
+        gaps = select_comparable_gaps((samples[i], self.old[i] - samples[i].behaviour) for i in numbers)
         return reduce_over_ranks(Tally.of(gaps), Tally.plus)
 
     def add(self, step: Step) -> Generator[bool, None, Tally]:
-        """Add a step's gradient. Yields False after every micro-batch, because the step is not complete.
+        """Add a step's gradient, and yield False after every micro-batch of played samples.
 
         Returns the absolute differences between the sampler's and the current log-probabilities, over all ranks.
         """
@@ -154,46 +154,46 @@ class Gradients:
 
     def _add_played(self, step: Step) -> Generator[bool, None, list[np.ndarray]]:
         """Add the gradient of played samples, and return the log-probability gaps that the gate compares."""
-        gaps, samples, rivals = [], self.plan.samples, self._rival_log_ratios(step)
-        for one in step.played[self.rank]:
-            batch = build_batch(self._streams, self._temperatures, one).to(self.engine.device)
-            teachers = [whole for i in one.index if (whole := samples[i].teacher) is not None]
-            if teachers and len(teachers) == len(one.index):
+        gaps, samples, rivals = [], self.plan.samples, self._compute_rival_log_ratios(step)
+        for forward_pass in step.played[self.rank]:
+            batch = build_batch(self._streams, self._temperatures, forward_pass).to(self.engine.device)
+            teachers = [teacher for i in forward_pass.index if (teacher := samples[i].teacher) is not None]
+            if teachers and len(teachers) == len(forward_pass.index):
                 batch = replace(batch, teacher=torch.from_numpy(np.concatenate(teachers)).to(self.engine.device))
             scores = self.engine(batch)
-            if not one.index:
+            if not forward_pass.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
             tokens = make_token_batch(batch, scores, samples, self.old, self.plan.clock, self._past, rivals)
             played = split_by_stream(batch, tokens.logprobs - tokens.behaviour)
             gaps += select_comparable_gaps((samples[i], gap) for i, gap in played)
-            weight = torch.from_numpy(np.concatenate([step.weights[i] for i in one.index])).to(self.engine.device)
-            token = self.rule.loss(tokens)
-            objective = token.loss
+            weights = np.concatenate([step.weights[i] for i in forward_pass.index])
+            token_loss = self.rule.loss(tokens)
+            objective = token_loss.loss
             for name, regulariser in self.rule.regularisers.items():
                 if "reference" not in regulariser.needs or tokens.reference is not None:
-                    term = regulariser(tokens, token)
+                    term = regulariser(tokens, token_loss)
                     objective = objective + term
                     self.metrics.add(f"{name}_term", term[tokens.learned])
             for name, memory in self._memories.items():
-                self.seen[name].append(memory.see(tokens))
-            self._backpropagate((objective * weight).sum())
+                self.seen[name].append(memory.collect(tokens))
+            self._backpropagate((objective * torch.from_numpy(weights).to(self.engine.device)).sum())
             if self.rule.gradient_checkpointing:
                 trim_memory()
-            self.metrics.step(tokens, objective, token)
-            if samples[one.index[0]].source == "logged":
-                self.metrics.add_logged(tokens, token)
+            self.metrics.add_micro_batch(tokens, objective, token_loss)
+            if samples[forward_pass.index[0]].source == "logged":
+                self.metrics.add_logged(tokens, token_loss)
             yield False
         return gaps
 
     def _add_demonstrations(self, step: Step) -> None:
         """Add the gradient of the demonstrations' weighted mean of -log p."""
-        for one in step.demonstrations[self.rank]:
-            scores = self.engine(build_batch(self._streams, self._temperatures, one).to(self.engine.device))
-            if not one.index:
+        for forward_pass in step.demonstrations[self.rank]:
+            scores = self.engine(build_batch(self._streams, self._temperatures, forward_pass).to(self.engine.device))
+            if not forward_pass.index:
                 self._backpropagate(scores.logprobs.sum() * 0.0)
                 continue
-            learned = np.concatenate([self.plan.samples[i].learned for i in one.index])
+            learned = np.concatenate([self.plan.samples[i].learned for i in forward_pass.index])
             loss = -scores.logprobs[torch.from_numpy(learned).to(self.engine.device)]
             self._backpropagate(loss.sum() * step.demonstration_weight)
             self.metrics.add("shown_loss", loss)
@@ -203,7 +203,7 @@ class Gradients:
         record_use()  # memory use peaks between the forward and the backward pass
         self.engine.backward(loss * self.scale)
 
-    def _rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
+    def _compute_rival_log_ratios(self, step: Step) -> dict[int, Floats] | None:
         """Return the log-ratio of each token's paired reply before the step, by sample; None if the loss needs none.
 
         For a loss with baselines, it is the step's estimate of the KL: the baselines' mean log-ratio, at least 0.
@@ -222,7 +222,7 @@ class Gradients:
         return {i: np.full(len(s.advantages), estimate, np.float32) for i, s in samples.items()}
 
     def _get_base_logprobs(self, number: int) -> Floats:
-        """Return a sample's log-probabilities under the weights that a loss on pairs compares with."""
+        """Return a sample's reference or old log-probabilities, whichever the loss on pairs compares with."""
         reference = self.plan.samples[number].reference
         if "reference" in self.rule.loss.needs:
             assert reference is not None
@@ -232,14 +232,14 @@ class Gradients:
 
     def _score(self, shares: Shares) -> dict[int, StreamScores]:
         """Score the samples of all ranks under the current weights, by number. Each rank computes its own share."""
-        own = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
-        return reduce_over_ranks(own, lambda one, other: one | other)
+        own_scores = score_passes(self.engine, self._streams, self._temperatures, shares[self.rank])
+        return reduce_over_ranks(own_scores, lambda one, other: one | other)
 
 
 def update_memory(memory: Mapping[str, Any], plan: Plan, seen: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the regularisers' state after an update, given their statistics of each micro-batch (`seen`)."""
     after = dict(memory)
-    for name, rule in find_memories(seen).items():
-        for note in seen[name]:
-            after[name] = rule.keep(after.get(name), plan.clock, note)
+    for name, memory_rule in find_memories(seen).items():
+        for statistics in seen[name]:
+            after[name] = memory_rule.merge(after.get(name), plan.clock, statistics)
     return after

@@ -1,4 +1,4 @@
-"""Regularisers: terms added to each token's loss that do not depend on its advantage.
+"""Regularisers: terms that are added to each token's loss and do not depend on its advantage.
 
 A regulariser is `regulariser(tokens, loss, *, settings) -> [N] float`, the term to add to each token's loss; the
 aggregate weights it like the loss. `loss` is the `TokenLoss` of the update's loss, for regularisers that remove parts
@@ -37,23 +37,19 @@ Ratio = Annotated[float, Field(ge=0)]
 
 
 class Memory(NamedTuple):
-    """Functions that update a regulariser's state, which the regulariser reads as `tokens.memory[name]`.
+    """Functions that update the state of a regulariser, which it reads as `tokens.memory[name]`."""
 
-    `see` returns a micro-batch's statistics, and `keep` adds them to the state.
-    """
-
-    see: Callable[[TokenBatch], Any]
+    collect: Callable[[TokenBatch], Any]
     """Return statistics of a micro-batch, as JSON."""
-    keep: Callable[[Any, Clock, Any], Any]
-    """`keep(memory, clock, seen)`: return the state, None at first, updated with one micro-batch's statistics of any
-    rank."""
+    merge: Callable[[Any, Clock, Any], Any]
+    """(state, clock, statistics): return the state, None at first, updated with a micro-batch's statistics."""
 
 
-def remembers(see: Callable[[TokenBatch], Any], keep: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that gives a regulariser state over updates: `see` and `keep` as in `Memory`."""
+def remembers(collect: Callable[[TokenBatch], Any], merge: Callable[[Any, Clock, Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that gives a regulariser state between updates; `collect` and `merge` as in `Memory`."""
 
     def mark(function: Any) -> Any:
-        function.memory = Memory(see, keep)
+        function.memory = Memory(collect, merge)
         return function
 
     return mark
@@ -190,7 +186,7 @@ def entropy_band(
     weight: Hold = PartConfig(SCHEDULE, "constant", {"value": 1e-4}),
     level: Literal["token", "turn"] = "token",
 ) -> torch.Tensor:
-    """EPO: penalise the distance of entropy to a band around its past mean, times `weight`, as a hinge.
+    """EPO: penalise entropy outside a band around its past mean, by `weight` times the distance.
 
     For the k-th turn of a trajectory, the past mean Hbar[k] is the mean over past iterations of the mean entropy of the
     tokens in the loss at that turn. The term is `weight` times max(0, low Hbar - H, H - high Hbar), where H is the

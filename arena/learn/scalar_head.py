@@ -1,4 +1,4 @@
-"""Language model with a scalar head, which predicts a number per sampled token, and its optimiser."""
+"""A language model's body with a scalar head, which computes a number per sampled token, and its optimiser."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class ScalarHead(torch.nn.Module):
     def forward(self, batch: StreamBatch) -> torch.Tensor:
         """Return one number per sampled token of the batch, [N] float32."""
         with torch.autocast(batch.suffix.device.type, torch.bfloat16, enabled=self.bf16):
-            seen = None if batch.images is None else batch.images.compute_features(self.model)
+            image_features = None if batch.images is None else batch.images.compute_features(self.model)
             hidden = compute_hidden_states(
-                self.model.base_model if seen is None else text_body(self.model), batch, seen
+                self.model.base_model if image_features is None else text_body(self.model), batch, image_features
             )
         return self.head(hidden.float()).squeeze(-1)  # type: ignore[no-any-return]
 
@@ -79,10 +79,6 @@ class HeadOptimiser(NamedAdamW):
     def __init__(
         self, model: ScalarHead, lr: float, nonfinite: Nonfinite, label: str, advice: str, setting: str = ""
     ) -> None:
-        """Create the optimiser.
-
-        `label`, `advice` and `setting` occur in error messages: the name of what is trained, the remedy, and the name
-        of the setting `nonfinite` (by default learn.nonfinite).
-        """
+        """Create the optimiser. `label`, `advice` and `setting` are texts for error messages, as in `NamedAdamW`."""
         head = {f"head.{name}": p for name, p in model.head.named_parameters()}
         super().__init__(model.get_trainable_parameters(), lr, nonfinite, label, advice, setting, saved=head)

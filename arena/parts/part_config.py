@@ -81,14 +81,14 @@ class Kinds(PathAnnotation):
         """Return parts in their YAML form, with absolute paths in their names and settings."""
         if not isinstance(value, Mapping):
             return value
-        return {absolute_name(name): _anchor_settings(self.kind, name, given) for name, given in value.items()}
+        return {absolute_name(name): _anchor_settings(self.kind, name, settings) for name, settings in value.items()}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Return a pydantic schema that parses a mapping of part names to settings, and serialises all defaults."""
 
         def read(value: Any) -> dict[str, PartConfig]:
             if not isinstance(value, Mapping):
-                raise PydanticCustomError("part_error", f"a mapping of {self.kind.plural} by name belongs here")
+                raise PydanticCustomError("part_error", f"expected a mapping of {self.kind.plural} by name")
             return {n: v if isinstance(v, PartConfig) else _choose(self.kind, {n: v}) for n, v in value.items()}
 
         def write(value: dict[str, PartConfig]) -> dict[str, Any]:
@@ -113,8 +113,8 @@ class PartConfig:
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def __call__(self, *given: Any) -> Any:
-        return part(self.kind, self.name)(*given, **self.settings)
+    def __call__(self, *arguments: Any) -> Any:
+        return part(self.kind, self.name)(*arguments, **self.settings)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartConfig) and (self.kind, self.to_plain()) == (other.kind, other.to_plain())
@@ -125,8 +125,8 @@ class PartConfig:
     @property
     def needs(self) -> frozenset[str]:
         """Names of the measures, such as `entropy`, that this part or a part in its settings reads from the batch."""
-        named = getattr(part(self.kind, self.name), "needs", ())
-        own = named(**self.with_defaults().settings) if callable(named) else named
+        needed = getattr(part(self.kind, self.name), "needs", ())
+        own = needed(**self.with_defaults().settings) if callable(needed) else needed
         return frozenset(own).union(*(inner.needs for inner in self.parts))
 
     @property
@@ -136,7 +136,7 @@ class PartConfig:
 
     @property
     def policies(self) -> set[str]:
-        """Names of policies in the settings that are annotated with `AskedPolicy`."""
+        """Names of policies and endpoints in the settings that are annotated with `AskedPolicy`."""
         return self._find_marked_names(AskedPolicy)
 
     def _find_marked_names(self, mark: type) -> set[str]:
@@ -205,9 +205,9 @@ def _load_from_file(path: Path, name: str) -> Callable[..., Any]:
     function = import_member(path, name, isfunction, "function", "functions")
 
     @wraps(function)
-    def guard(*given: Any, **settings: Any) -> Any:
+    def guard(*arguments: Any, **settings: Any) -> Any:
         try:
-            return function(*given, **settings)
+            return function(*arguments, **settings)
         except Exception as error:
             raise ConfigError(f"{path}:{name} failed: {error_line(error, path)}") from error
 
@@ -250,7 +250,7 @@ def _choose(kind: Kind, value: Any) -> PartConfig:
         value = {kind.number: {"value": value}}
     if isinstance(value, Mapping) and len(value) > 1:
         named = " and ".join(map(str, value))
-        raise PydanticCustomError("part_error", f"one {kind.name} belongs here, not {named}")
+        raise PydanticCustomError("part_error", f"expected one {kind.name}, not {named}")
     name, given = next(iter(value.items()), ("", {})) if isinstance(value, Mapping) else (value, {})
     if not isinstance(name, str) or not name:
         raise PydanticCustomError("part_error", f"a name is missing: one of {', '.join(kind.table)}")
@@ -275,11 +275,11 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
     for setting, parameter in settings.items():
         if parameter.annotation is Parameter.empty:
             raise ValueError(f"{kind.name} {name}: annotate its setting {setting}, as in {setting}: float")
-    given = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
+    defaults = {setting: p.default for setting, p in settings.items() if p.default is not Parameter.empty}
     try:
-        json.dumps(_to_plain(given), allow_nan=False)  # a run's config.yaml contains every default
+        json.dumps(_to_plain(defaults), allow_nan=False)  # a run's config.yaml contains every default
         hints = _evaluate_hints(function)
-        fields: Any = {setting: (hints[setting], given.get(setting, ...)) for setting in settings}
+        fields: Any = {setting: (hints[setting], defaults.get(setting, ...)) for setting in settings}
         return create_model(
             f"{name} settings", __base__=_AnySettings if accepts_any_setting(kind, name) else _Settings, **fields
         )
@@ -289,10 +289,10 @@ def settings_model(kind: Kind, name: str) -> type[BaseModel]:
 
 def _evaluate_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the evaluated annotations of a part's settings by name. Strings are evaluated in the part's module."""
-    given = {n: p.annotation for n, p in _get_settings(function).items() if p.annotation is not Parameter.empty}
-    own = unwrap(function)
-    places = getattr(own, "__globals__", None) or vars(sys.modules[own.__module__])
-    return get_type_hints(SimpleNamespace(__annotations__=given), globalns=places, include_extras=True)
+    annotations = {n: p.annotation for n, p in _get_settings(function).items() if p.annotation is not Parameter.empty}
+    unwrapped = unwrap(function)
+    namespace = getattr(unwrapped, "__globals__", None) or vars(sys.modules[unwrapped.__module__])
+    return get_type_hints(SimpleNamespace(__annotations__=annotations), globalns=namespace, include_extras=True)
 
 
 class _Settings(BaseModel):
@@ -306,7 +306,7 @@ class _Settings(BaseModel):
         """Reject numbers that are so large that sums and products could overflow float32."""
         for number in _find_numbers(value):
             if abs(number) > LARGEST:
-                raise ValueError(f"a number between {-LARGEST:g} and {LARGEST:g} belongs here")
+                raise ValueError(f"expected a number between {-LARGEST:g} and {LARGEST:g}")
         return value
 
 
@@ -324,12 +324,12 @@ def _find_numbers(value: Any) -> Iterator[float]:
         yield from _find_numbers(item)
 
 
-def _anchor_settings(kind: Kind, name: str, given: Any) -> Any:
-    """Return a part's settings with absolute paths in the settings that are annotated as paths."""
-    if not isinstance(given, Mapping):
-        return given
+def _anchor_settings(kind: Kind, name: str, settings: Any) -> Any:
+    """Return a part's settings with absolute paths where they are annotated as paths."""
+    if not isinstance(settings, Mapping):
+        return settings
     hints = _evaluate_hints(part(kind, name))
-    return {setting: anchor_paths(value, hints.get(setting)) for setting, value in given.items()}
+    return {setting: anchor_paths(value, hints.get(setting)) for setting, value in settings.items()}
 
 
 def _get_settings(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -379,15 +379,15 @@ def _find_parts(value: Any) -> list[PartConfig]:
 
 
 def _find_marked(hint: Any, value: Any, mark: type) -> Iterator[str]:
-    """Yield the texts in a setting's value that its annotation `hint` marks with an instance of `mark`."""
+    """Yield the strings in a setting's value that its annotation `hint` marks with an instance of `mark`."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind is Annotated:
         if isinstance(value, str) and any(isinstance(given, mark) for given in arguments[1:]):
             yield value
         yield from _find_marked(arguments[0], value, mark)
     elif kind in (Union, UnionType):
-        for arm in arguments:
-            yield from _find_marked(arm, value, mark)
+        for option in arguments:
+            yield from _find_marked(option, value, mark)
     elif kind in (list, tuple) and isinstance(value, list | tuple):
         for item in value:
             yield from _find_marked(arguments[0], item, mark)

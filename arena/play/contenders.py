@@ -38,7 +38,7 @@ HUMAN = "human"
 
 
 class Contender(Protocol):
-    """Source of players: a policy, scripted policy, endpoint or person. `player` creates one for a seat of a match."""
+    """Factory of players for seats of matches, all of one policy, scripted policy, endpoint or person."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Contender(Protocol):
         In a branch, it first repeats the seat's replies in the original match, up to the branch point.
         """
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Release a player's resources, such as cached streams, after its match."""
 
 
@@ -102,7 +102,7 @@ async def play_one(
     finally:
         game.close()
         for seat, player in players.items():
-            contenders[seat].leave(player)
+            contenders[seat].release(player)
     if record.status == "finished" and plan.branch and (difference := plan.branch.find_difference(record)):
         return mark_failed(record, "game", plan.draws, difference)
     return record
@@ -137,7 +137,7 @@ class ScriptedContender:
             plan = replace(plan, identity=plan.identity.lineage()[0], branch=None)
         return ScriptedPlayer(make_scripted(self.name, fold_seed(derive_seed(seed, plan, seat)), game))
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""
 
 
@@ -188,20 +188,20 @@ class ModelContender:
             write=write,
             source=source,
             positions=self.max_positions(policy),
-            picture=picture_for(self.engine, game),
+            picture=get_image_reader(self.engine, game),
         )
 
     def max_positions(self, policy: Policy) -> int:
         """Return the maximum tokens of a context with its reply: the lower of the policy's and the engine's limits."""
         return min(policy.positions, self.engine.max_context)
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Drop the player's cached streams from the engine."""
         for key in player.stream_keys:
             self.engine.forget(key)
 
 
-def picture_for(engine: Engine, game: Game) -> ImageReader | None:
+def get_image_reader(engine: Engine, game: Game) -> ImageReader | None:
     """Return the game's function from an image's hash to its bytes; None if game or engine do not support images."""
     return game.picture if isinstance(game, Pictures) and engine.capabilities.has_vision else None
 
@@ -248,7 +248,7 @@ class EndpointContender:
             parse_endpoint(self.name)[1], self.role(plan.game, seat), fold_seed(seat_seed), answers, picture
         )
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""
 
 
@@ -272,5 +272,5 @@ class HumanContender:
 
         return Human(self.console, game if isinstance(game, PlainWords) else None, game)
 
-    def leave(self, player: SeatedPlayer) -> None:
+    def release(self, player: SeatedPlayer) -> None:
         """Do nothing: the player holds no resources."""

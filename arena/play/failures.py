@@ -94,8 +94,8 @@ def describe_error(error: Exception) -> str:
         return f"{type(error).__name__}: (no text: it raises another exception)"
 
 
-def person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
-    """Return reason and failure of a match whose simulated person contradicted its record, from the match's report."""
+def describe_person_failure(report: Mapping[str, float | bool | str], draws: Sequence[int]) -> tuple[str, Failure]:
+    """Return reason and failure of a match whose simulated person departed from its record, from the match's report."""
     counts = [f"{name}: {count}" for name, count in report.items() if name.startswith("person_")]
     return PERSON_FAULT, Failure(kind="person", draws=tuple(draws), trace="\n".join(counts))
 
@@ -139,14 +139,14 @@ def may_depend_on_play(record: MatchRecord) -> bool:
     return record.failure is not None and record.failure.kind in ("game", "limit")
 
 
-def is_repeated(failed: MatchRecord, again: MatchRecord) -> bool:
+def is_repeated(failed: MatchRecord, retry: MatchRecord) -> bool:
     """Return True if a retry repeats the failed attempt's turns and act in progress, or if it recorded no turns."""
-    if not again.turns:
+    if not retry.turns:
         return True  # the record has no turns to compare
     turns = [(turn.seat, turn.raw) for turn in failed.turns]
-    same = turns == [(turn.seat, turn.raw) for turn in again.turns[: len(turns)]]
+    same = turns == [(turn.seat, turn.raw) for turn in retry.turns[: len(turns)]]
     act = failed.failure.act if failed.failure else None
-    return same and (act is None or act in [turn.action for turn in again.turns[len(turns) : len(turns) + 1]])
+    return same and (act is None or act in [turn.action for turn in retry.turns[len(turns) : len(turns) + 1]])
 
 
 def describe_cause(record: MatchRecord) -> str:
@@ -207,11 +207,11 @@ def _classify(error: Exception, frames: list[CodePosition], game: type) -> tuple
         return "endpoint", None
     if isinstance(error, HarnessError):
         return "game", None
-    ours = [position for position in frames if _is_arena_code(position[0])]
-    theirs = [position for position in frames if _is_user_code(position[0])]
-    if theirs:
-        return "game", theirs[-1]
-    position = ours[-1] if ours else None
+    in_arena = [position for position in frames if _is_arena_code(position[0])]
+    in_user_code = [position for position in frames if _is_user_code(position[0])]
+    if in_user_code:
+        return "game", in_user_code[-1]
+    position = in_arena[-1] if in_arena else None
     is_in_engine = position is not None and position[0].f_code.co_filename.startswith(_ENGINES)
     is_in_adapter = position is not None and position[0].f_code.co_filename.startswith(_ADAPTERS)
     is_foreign = is_in_adapter or (not is_in_engine and not _is_our_game(game))

@@ -50,22 +50,22 @@ class LogSource:
         is longer than the learner's maximum.
         """
         self.watcher.phase(k, f"reading {self.spec.log}")
-        theirs, iteration = self._log, (k - 1) % self._iterations + 1
-        found = self._draw(k) if self.spec.shuffle else self._select_usable(theirs.read(iteration))
-        read = [MatchRecord.from_json(row, theirs.blobs.get) for row in found]
+        log, iteration = self._log, (k - 1) % self._iterations + 1
+        found = self._draw(k) if self.spec.shuffle else self._select_usable(log.read(iteration))
+        read = [MatchRecord.from_json(row, log.blobs.get) for row in found]
         records = [self._adopt(k, number, record) for number, record in enumerate(read)]
         records = [
             replace(
                 r,
-                pictures=collect_pictures(r.streams) | {i.hash: theirs.blobs.get(i.hash) for i in list_images(r.turns)},
+                pictures=collect_pictures(r.streams) | {i.hash: log.blobs.get(i.hash) for i in list_images(r.turns)},
             )
             for r in records
         ]
-        log = MatchBatch(self.run.log)
+        batch = MatchBatch(self.run.log)
         for record in records:
-            log.add(record)
+            batch.add(record)
             self.watcher.match(record)
-        log.flush()
+        batch.flush()
         return PlayedMatches(records, [])
 
     async def close(self) -> None:
@@ -122,25 +122,26 @@ class LogSource:
         return replace(record, identity=MatchId(k, number), seats=seats, stage="train", source="replayed")
 
     def _adopt_seating(self, game: str, seat: str, seating: Seating) -> Seating:
-        """Return the seating with this run's trained policy if a model played, else as not trained. Keeps versions."""
-        own = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
-        if seating.kind != "model" or own not in self.learners:
+        """Return the seating with this run's trained policy if a model played; else as not trained. Versions stay."""
+        policy = next((t.seats[seat].policy for t in self.tables if t.game.name == game and seat in t.seats), "")
+        if seating.kind != "model" or policy not in self.learners:
             return replace(seating, trained=False)
-        return replace(seating, policy=own, trained=True)
+        return replace(seating, policy=policy, trained=True)
 
 
 MIN_EFFECTIVE_SHARE = 0.05
-"""Effective share of a log's tokens below which the run warns that an update depends on few of them."""
+"""Effective share of a log's tokens below which `find_sparse_updates` reports an update."""
 
 
 def find_sparse_updates(updates: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
-    """Return a note for each policy whose update depends on few tokens of the log, given the metrics by policy.
+    """Return a note for each policy whose update rests on few of the log's tokens. `updates` has metrics by policy.
 
-    In this case the log's policy rarely did what is learned: advantages or importance ratios are concentrated.
+    This happens if the log's policy rarely took the acts that are learned: then few tokens have most of the weight
+    (advantages or importance ratios).
     """
     return {
         name: f"policy '{name}': {100 * share:.1g} % of the log's tokens carry its update (effective sample size), "
-        "because the log's policy hardly ever did what is learned"
+        "because the log's policy rarely took the acts that are learned"
         for name, metrics in updates.items()
         if (share := metrics.get("effective", 1.0)) < MIN_EFFECTIVE_SHARE
     }

@@ -15,7 +15,15 @@ from arena.play.orchestrator import check_lost_matches, play_all
 from arena.play.parts.base import Progress, RolloutPart
 from arena.play.plans import plan_iteration
 from arena.play.settings import PlaySpec
-from arena.play.stragglers import MatchSlots, SelectLogged, Stragglers, past_versions, plan_of, plan_row, renumber
+from arena.play.stragglers import (
+    MatchSlots,
+    SelectLogged,
+    Stragglers,
+    past_versions,
+    plan_from_row,
+    plan_to_row,
+    renumber,
+)
 from arena.play.watchers import TurnWatcher, Watcher
 from arena.policies import PastVersions, Policies
 from arena.records import MatchRecord
@@ -87,13 +95,13 @@ class PlaySource:
     async def matches(self, k: int) -> PlayedMatches:
         """Play the matches of iteration `k` and those that parts add, and return them.
 
-        Raises PlayError if more matches are lost than kept, and ConfigError if parts plan no match, or plan one twice.
+        Raises PlayError if more matches are lost than usable, and ConfigError if parts plan no match, or one twice.
         """
         if self.rule.enough < 1:
-            taken = await self._stragglers.matches(k, await self._make_plans(k))
+            attempts = await self._stragglers.matches(k, await self._make_plans(k))
             self._batch.flush()  # other matches are still in progress
             self.run.failures.flush()
-            return PlayedMatches.of(*taken)
+            return PlayedMatches.of(*attempts)
         late = [renumber(plan, k, self.rule) for plan in self.late if plan.iteration == k - 1]
         finished, failures = await self.play(late) if late else ([], [])
         plans, deals, played = await self._make_plans(k), self.rule.deals, PlayedMatches.of(finished, failures)
@@ -153,12 +161,12 @@ class PlaySource:
                 return await play(plan)
 
         def log_end(record: MatchRecord) -> None:
-            for one in to_log(record):
-                log.add(one)
-                if one.status == "failed":
-                    failures.append(one)
-                    self.run.failures.add(one)
-                self.watcher.match(one)
+            for logged in to_log(record):
+                log.add(logged)
+                if logged.status == "failed":
+                    failures.append(logged)
+                    self.run.failures.add(logged)
+                self.watcher.match(logged)
 
         try:
             play_plan, at_once = (play_in_slot, len(plans)) if spec.overlaps else (play, spec.in_flight)
@@ -185,7 +193,7 @@ class PlaySource:
 
     def state(self, k: int) -> dict[str, Any]:
         """Return the state for the checkpoint of iteration `k`: unfinished plans and the parts' states."""
-        late = [plan_row(plan) for plan in self._late(k)]
+        late = [plan_to_row(plan) for plan in self._late(k)]
         return {"late": late, "parts": [part.state() for part in self.parts]}
 
     async def close(self) -> None:
@@ -268,4 +276,4 @@ def load_parts(parts: Sequence[RolloutPart], state: Mapping[str, Any]) -> list[M
     for part, saved in zip(parts, state.get("parts", ()), strict=bool(state)):
         if saved is not None:
             part.load(saved)
-    return [plan_of(row) for row in state.get("late", [])]
+    return [plan_from_row(row) for row in state.get("late", [])]

@@ -48,11 +48,11 @@ class Stragglers:
         They are the late matches of iteration k - 1 and those of the first deals of this iteration to end, a share of
         `play.enough`. The last iteration waits for all.
         """
-        before, self._late = self._previous_round(k), ()
-        own = self._rounds[k] = _Round(plans, self.rule, self._play)
-        late = await before.take_remainder() if before else ([], [])
+        previous, self._late = self._previous_round(k), ()
+        current = self._rounds[k] = _Round(plans, self.rule, self._play)
+        late = await previous.take_remainder() if previous else ([], [])
         share = self.rule.enough if k < self.iterations else 1.0
-        records, failures = await own.take(k, share)
+        records, failures = await current.take(k, share)
         return [*late[0], *records], [*late[1], *failures]
 
     def late(self, k: int) -> list[MatchPlan]:
@@ -69,8 +69,8 @@ class Stragglers:
 
     def _previous_round(self, k: int) -> "_Round | None":
         if self._late and k - 1 not in self._rounds:
-            again = self._rounds[k - 1] = _Round(list(self._late), self.rule, self._play)
-            again.hand_over(k)
+            resumed = self._rounds[k - 1] = _Round(list(self._late), self.rule, self._play)
+            resumed.hand_over(k)
         return self._rounds.get(k - 1)
 
 
@@ -82,6 +82,7 @@ class _Round:
         self.late: list[MatchPlan] = []
         """Plans of the deals that the update did not wait for."""
         self._open = Counter(_deal_index(plan.identity, plan.group) for plan in plans)
+        """Number of unfinished matches of each deal that has some."""
         self._ended: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._failed: dict[int, list[MatchRecord]] = {deal: [] for deal in self._open}
         self._next: int | None = None
@@ -171,7 +172,7 @@ def renumber(match: Match, k: int, rule: PlaySpec) -> Match:
     return replace(match, identity=identity, group=match.group + rule.deals if match.group >= 0 else -1)
 
 
-def plan_row(plan: MatchPlan) -> dict[str, Any]:
+def plan_to_row(plan: MatchPlan) -> dict[str, Any]:
     """Return a plan as JSON for the checkpoint, without attempt, branch and source."""
     seats = {seat: seating.row() for seat, seating in plan.seats.items()}
     fields = {name: getattr(plan, name) for name in ("game", "options", "seed", "group", "stage", "capped")}
@@ -179,8 +180,8 @@ def plan_row(plan: MatchPlan) -> dict[str, Any]:
     return {**place, **fields, "seats": seats}
 
 
-def plan_of(row: Mapping[str, Any]) -> MatchPlan:
-    """Return the plan, at its first attempt, from a row of `plan_row`."""
+def plan_from_row(row: Mapping[str, Any]) -> MatchPlan:
+    """Return the plan, at its first attempt, from a row of `plan_to_row`."""
     fields = {name: value for name, value in row.items() if name not in ("iteration", "deal", "draws", "seats")}
     seats = {seat: Seating(**seating) for seat, seating in row["seats"].items()}
     identity = MatchId(row["iteration"], row["deal"])
@@ -220,20 +221,20 @@ class MatchSlots:
         if self._free:
             self._free -= 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        heappush(self._queue, (iteration, number, turn))
+        admitted = asyncio.get_running_loop().create_future()
+        heappush(self._queue, (iteration, number, admitted))
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if admitted.done() and not admitted.cancelled():
                 self._leave()  # release the slot assigned just before the cancellation
             raise
 
     def _leave(self) -> None:
         while self._queue:
-            turn = heappop(self._queue)[2]
-            if not turn.done():
-                turn.set_result(None)
+            admitted = heappop(self._queue)[2]
+            if not admitted.done():
+                admitted.set_result(None)
                 return
         self._free += 1
 

@@ -52,11 +52,11 @@ class ScaledTrainer:
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Plan an update on the samples, split across all ranks."""
-        return self._planner.update(samples, rng, clock, self._state["steps"], len(self._ranks))
+        return self._planner.plan_update(samples, rng, clock, self._state["steps"], len(self._ranks))
 
     def plan_imitation(self, samples: Sequence[Sample], spec: ImitateSpec, rng: np.random.Generator) -> Plan:
         """Plan supervised learning on the samples, split across all ranks."""
-        return self._planner.imitation(samples, spec, rng, len(self._ranks))
+        return self._planner.plan_imitation(samples, spec, rng, len(self._ranks))
 
     async def update(self, plan: Plan, stepped: Callable[[], None] = lambda: None) -> dict[str, float]:
         """Run a plan on all ranks and return the metrics. Calls `stepped` once per step, after the last one."""
@@ -74,7 +74,7 @@ class ScaledTrainer:
 
     async def score(self, streams: Sequence[Stream], temperatures: Sequence[float]) -> list[StreamScores]:
         """Return the log-probabilities and entropies of each stream's sampled tokens. The ranks share the work."""
-        shares = self._planner.scoring(streams, len(self._ranks))
+        shares = self._planner.plan_scoring(streams, len(self._ranks))
         arguments = [(self.name, *pack_scoring(streams, temperatures, share)) for share in shares]
         scores_by_stream: dict[int, StreamScores] = {}
         for scores in await self._ranks.ask_each(f"policy '{self.name}', scoring", "score", arguments):

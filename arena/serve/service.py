@@ -54,7 +54,7 @@ class ServedModel:
     policy: Policy
     positions: int
     """Maximum context in tokens."""
-    longest_token: int
+    longest_token_length: int
     """Characters of the longest token. Texts of more than `positions` times that many characters are refused early."""
     roles: Mapping[str, tuple[Role, TableSpec, str]]
     """Roles by name, each with a table and a seat at which the policy plays it."""
@@ -247,7 +247,7 @@ class Service:
         if len(request.messages) > model.positions:
             raise _make_length_error(f"{len(request.messages)} in number", model.positions)
         length = sum(len(message.text) for message in request.messages)
-        if length > model.positions * model.longest_token:
+        if length > model.positions * model.longest_token_length:
             raise _make_length_error(f"{length} characters", model.positions)
         has_images = any(message.images for message in request.messages)
         if has_images and not (model.policy.frame.image and self.engine.capabilities.has_vision):

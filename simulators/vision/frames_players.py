@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from games.contracts import View
-from simulators.base import Answer
+from simulators.base import Script
 from simulators.vision.clips import WINDOW, Clip
 from simulators.vision.drawing import pick
 from simulators.vision.frames_acts import format_clock
@@ -28,7 +28,7 @@ GUESS = "output answer: 7"
 QUARTERS = 4
 
 
-def _make_oracle(game: Match, seed: int) -> Answer:
+def _make_oracle(game: Match, seed: int) -> Script:
     """Return a player that looks up an asked time, shows the event, and answers."""
 
     def act(view: View) -> str:
@@ -42,7 +42,7 @@ def _make_oracle(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_finder(game: Match, seed: int) -> Answer:
+def _make_finder(game: Match, seed: int) -> Script:
     """Return a player that narrows the lamp's change down by the frames it is shown; it looks up asked times."""
     oracle = _make_oracle(game, seed)
 
@@ -59,7 +59,7 @@ def _make_finder(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_uniform(game: Match, seed: int) -> Answer:
+def _make_uniform(game: Match, seed: int) -> Script:
     """Return a player that looks at 32 frames, evenly spread, and guesses if the event is not among them."""
 
     def act(view: View) -> str:
@@ -73,7 +73,7 @@ def _make_uniform(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_random(game: Match, seed: int) -> Answer:
+def _make_random(game: Match, seed: int) -> Script:
     """Return a player that chooses random frames, or none, before it says a random digit."""
     rng = np.random.default_rng([seed, 1])
 
@@ -86,7 +86,7 @@ def _make_random(game: Match, seed: int) -> Answer:
     return act
 
 
-def _make_hasty(game: Match, seed: int) -> Answer:
+def _make_hasty(game: Match, seed: int) -> Script:
     """Return a player that looks once, in the short forms of acts, and says a digit that it sees, or a random one.
 
     Half of the time it is careful. Otherwise it looks no time up, and takes a gap beside that of the lamp's change.
@@ -111,7 +111,7 @@ def _make_hasty(game: Match, seed: int) -> Answer:
     return act
 
 
-PLAYERS: Mapping[str, Callable[[Match, int], Answer]] = {
+PLAYERS: Mapping[str, Callable[[Match, int], Script]] = {
     "noop": lambda game, seed: lambda view: "",
     "random": _make_random,
     "oracle": _make_oracle,

@@ -1,4 +1,4 @@
-"""Agreement of learned or judged values with true outcomes, and an alarm for values that rise while outcomes fall."""
+"""Agreement of learned or judged values with payoffs, and the alarm for reward hacking."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -15,10 +15,11 @@ Z = 1.645
 def measure_agreement(
     values: Sequence[float], payoffs: Sequence[float], groups: Sequence[Hashable]
 ) -> dict[str, float]:
-    """Return the means `value` and `payoff`, and `agreement` and `correlation` if the payoffs differ.
+    """Return the means `value` and `payoff`, and the rank measures `agreement` and `correlation` where defined.
 
-    `agreement` is the share of pairs within a group with different payoffs that the values order like the payoffs, with
-    ties counting half: the AUC if there are two payoffs; 0.5 by chance. `correlation` is Spearman's, over all groups.
+    `agreement` is the share of pairs with different payoffs, within groups, that the values rank in the same order;
+    ties count half. It is 0.5 by chance, and the AUC if there are two distinct payoffs. `correlation` is Spearman's,
+    over all groups.
     """
     value, payoff = np.array(values, np.float64), np.array(payoffs, np.float64)
     numbers = {group: n for n, group in enumerate(dict.fromkeys(groups))}
@@ -43,21 +44,21 @@ def compare_with_payoffs(
 
     With `by_deal`, values are only compared within each seat of a deal. Recalled trajectories are left out.
     """
-    judged = [
+    rows = [
         (value, trajectory.payoff, (trajectory.game, trajectory.seed, trajectory.seat) if by_deal else None)
         for trajectory, value in zip(trajectories, values, strict=True)
         if value is not None and trajectory.payoff is not None and trajectory.source != "recalled"
     ]
-    return measure_agreement(*map(list, zip(*judged, strict=True))) if judged else {}
+    return measure_agreement(*map(list, zip(*rows, strict=True))) if rows else {}
 
 
 def measure_position_bias(values: Sequence[float]) -> float | None:
-    """Return the rank correlation of items' values with early positions; None if all values are equal."""
+    """Return the rank correlation of values, in the order shown, with early positions; None if all are equal."""
     return _correlate(_rank(np.array(values)), -np.arange(len(values), dtype=np.float64))
 
 
-class Trend:
-    """Alarm that is raised if values rise, or disagree with payoffs, while payoffs fall over the last iterations."""
+class RewardHackingAlarm:
+    """Alarm over the last `window` iterations: a reward rises, or disagrees with the payoff, while the payoff falls."""
 
     def __init__(self, window: int, is_absolute: bool, state: Mapping[str, Any]) -> None:
         """Restore the alarm over the last `window` iterations from `state`, which may be {}.
@@ -74,7 +75,7 @@ class Trend:
         return {"rows": self._rows, "raised": self.is_raised}
 
     def add(self, value: float | None, payoff: float | None, agreement: float | None) -> str:
-        """Add an iteration's means. Returns a warning if they raise the alarm, else "". Ignores missing values."""
+        """Add an iteration's means. Returns a warning if they raise the alarm, else "". Skips missing values."""
         if value is None or payoff is None:
             return ""
         self._rows = [*self._rows, [value, payoff, 0.5 if agreement is None else agreement]][-self._window :]

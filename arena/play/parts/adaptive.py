@@ -2,11 +2,11 @@
 
 Attempts with equal outcomes teach a group estimator nothing. So each deal gets `least` attempts, and the others are
 allocated in proportion to the standard deviation of the outcome, √(p(1 - p)) (Neyman allocation). p is the success
-rate with one success and one failure added, so new deals are the least certain. For example, with 16 deals, 8 attempts
-on average and `least` 2, 8 deals that were solved 30 times of 30 get 5 attempts each, and 8 deals that were solved
-every second time get 11. Source: DART-GUI (Li et al. 2025), which makes fewer than 8 attempts if more than .6 succeed,
-and limits the length of each task to that of its longest success. Its stored successes for tasks that are never solved
-correspond to `learn.replay: success`.
+rate with one success and one failure added, so that new deals have the largest deviation. For example, of 16 deals with
+8 attempts on average and `least` 2, 8 deals that were always solved (30 of 30) get 5 each, and 8 deals that were solved
+half of the time get 11. Source: DART-GUI (Li et al. 2025), which gives fewer than 8 attempts to tasks with a success
+rate above .6, and limits a task's length to that of its longest success. For its replay of stored successes see
+`learn.replay: success`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def _check(setup: Setup, *, above: float, least: int, cap: str | None) -> None:
     if not play.pool:
         raise ValueError("it needs deals that repeat: set play.pool")
     if least > play.group:
-        raise ValueError(f"least is {least}, more than the {play.group} of a play.group")
+        raise ValueError(f"least is {least}, more than play.group, which is {play.group}")
     if play.part("resample") or play.part("branches"):
         raise ValueError("it plays groups of different sizes: leave out resample and branches")
     if cap is None:
@@ -65,7 +65,7 @@ def adaptive(
 
 
 class Adaptive(RolloutPart):
-    """Rollout part that allocates attempts to deals by their earlier attempts and successes."""
+    """Allocation of attempts and lengths by the earlier outcomes of each deal."""
 
     def __init__(self, above: float, least: int, cap: str | None) -> None:
         self.above, self.least, self.cap = above, least, cap

@@ -22,7 +22,7 @@ from arena.parts.chance import generator
 from arena.parts.spec import Name, Spec
 from arena.play.match import MatchPlan
 from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, Setup, declare
-from arena.play.parts.reflection import last_turn, write_instruction
+from arena.play.parts.reflection import describe_last_turn, write_instruction
 from arena.records import MatchRecord
 
 CROSSOVER_ATTEMPTS = 16
@@ -50,7 +50,7 @@ class InstructionsOfRole(Spec):
     replay: Annotated[int, Field(ge=1, le=16)] = 1
     """Number of latest iterations whose worst match the writer reads."""
     verify: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Deals of an iteration that try a new instruction before it may replace the worst; 0 replaces without a trial."""
+    """Number of deals in which a new instruction is tried before it may replace the worst; 0 replaces it at once."""
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
@@ -78,8 +78,8 @@ def _check_tables(
     held = [table.roles[seat].role for table in tables for seat, policy in table.holders.items() if policy in policies]
     for role, rule in roles.items():
         if role not in held:
-            there = ", ".join(dict.fromkeys(held))
-            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {there})")
+            known = ", ".join(dict.fromkeys(held))
+            raise ValueError(f"no policy plays the role {role}{nearest(role, held)} (there are: {known})")
         if rule.writer is not None and rule.writer not in policies:
             raise ValueError(f"{role}.writer: unknown policy '{rule.writer}' (policies: {', '.join(policies)})")
 
@@ -236,8 +236,8 @@ class Instructions(RolloutPart):
         one, two = (
             population[int(n)].text.split() for n in rng.choice(len(population), size=2, replace=False, p=probabilities)
         )
-        first, rest = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
-        return to_one_line(" ".join([*first, *rest]), MAX_INSTRUCTION)
+        head, tail = one[: int(rng.integers(1, len(one) + 1))], two[int(rng.integers(len(two))) :]
+        return to_one_line(" ".join([*head, *tail]), MAX_INSTRUCTION)
 
 
 def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict[str, list[float]], str]:
@@ -255,4 +255,4 @@ def _score_instructions(role: str, records: Iterable[MatchRecord]) -> tuple[dict
         for record, seat, each in rows:
             if record.game == game:
                 scores.setdefault(record.seats[seat].instruction, []).append((each - float(payoffs.mean())) / spread)
-    return scores, last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""
+    return scores, describe_last_turn(*min(rows, key=lambda row: row[2])[:2]) if rows else ""

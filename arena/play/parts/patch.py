@@ -2,8 +2,8 @@
 
 At every turn of a learner, an expert also chooses an act. If the acts differ, the learner's becomes a turn of source
 `replaced`, which the game does not read. The expert's act follows as a turn of source `patch`, from which no policy
-learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is part
-of no payoff.
+learns, and the learner continues as if it had written that act. Equal acts earn the reward `match` of 1, which is
+not part of the payoff.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from arena.parts.paths import PolicyName
 from arena.plain import clean_text
 from arena.play.control import CONTINUE, Continue, Decision, MatchControl, Replace, Stop
 from arena.play.match import MatchPlan
-from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learners
+from arena.play.parts.base import PartContext, RolloutPart, SeatedGame, declare, learner_seats
 from arena.play.texts import normalise_act
 from arena.records import MatchRecord
 from games.contracts import CUT, Act, Game, View
@@ -57,7 +57,7 @@ class Patch(RolloutPart):
 
     def control(self, plan: MatchPlan, game: Game) -> MatchControl | None:
         """Return the control that patches a match, with one expert per learner, or None without learners."""
-        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learners(plan)}
+        experts = {seat: make_scripted(self.expert, plan.seed % 2**32, game) for seat in learner_seats(plan)}
         return _Patches(self.expert, experts, self.most) if experts else None
 
     def metrics(self, records: Sequence[MatchRecord]) -> dict[str, dict[str, float]]:

@@ -84,9 +84,9 @@ class Screening(RolloutPart):
         """Replace the seed of each planned deal by that of a screened deal of the same game."""
         planned = list[MatchPlan]()
         for place, (_, deal) in enumerate(groupby(plans, lambda plan: (plan.group, plan.seed))):
-            own = list(deal)
-            epoch, seed = self._pick_deal(own[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
-            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in own]
+            matches = list(deal)
+            epoch, seed = self._pick_deal(matches[0].game, (k - 1) * len({plan.group for plan in plans}) + place)
+            planned += [replace(plan, seed=seed, draws=(*plan.draws, epoch)) for plan in matches]
         return planned
 
     def _pick_deal(self, game: str, number: int) -> tuple[int, int]:

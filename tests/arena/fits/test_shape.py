@@ -165,5 +165,5 @@ def test_failed_hub_download_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         raise LocalEntryNotFoundError("there is no network\nand more")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
-    with pytest.raises(WeightsError, match=r"not on the hub \(there is no network\)$"):
+    with pytest.raises(WeightsError, match=r"could not be fetched from the hub \(there is no network\)$"):
         read_shape("somebody/something")
