@@ -54,7 +54,7 @@ from games.contracts import Game, View
 
 
 @dataclass(frozen=True)
-class Makers:
+class Factories:
     """Factories of a run's engine and trainers, in this process or on a cluster."""
 
     engine: Callable[[EngineSpec, Precision], Engine] = make_engine

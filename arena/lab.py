@@ -17,7 +17,7 @@ import torch
 
 from agents.computing import compute
 from agents.scoring import StreamScores
-from arena.build import Makers, Parts, build, find_reference_weights
+from arena.build import Factories, Parts, build, find_reference_weights
 from arena.config.experiment import Experiment
 from arena.config.saved_config import hash_identity
 from arena.credit.batch import CreditedTrajectory
@@ -74,15 +74,15 @@ class Lab:
         experiment: Experiment,
         watcher: Watcher,
         examiner: Examiner | None = None,
-        makers: Makers = Makers(),
+        factories: Factories = Factories(),
     ) -> Self:
         """Open an engine, build the run's parts from its folder, and return the lab. The caller must close it."""
         if isinstance(experiment.threads, int):
             await compute(torch.set_num_threads, experiment.threads)
-        engine = makers.engine(experiment.engine, experiment.resolved_precision)
+        engine = factories.engine(experiment.engine, experiment.resolved_precision)
         await engine.open()
         try:
-            parts = await build(run, experiment, engine, watcher, makers.trainer)
+            parts = await build(run, experiment, engine, watcher, factories.trainer)
         except BaseException:
             await engine.close()
             raise

@@ -17,7 +17,7 @@ from torch import OutOfMemoryError
 from agents.chat_template import CLOCK
 from agents.errors import EnginesLost
 from agents.model_config import first_line
-from arena.build import Makers
+from arena.build import Factories
 from arena.config import own_files
 from arena.config.experiment import Experiment
 from arena.config.layers import to_yaml
@@ -54,13 +54,13 @@ async def start(experiment: Experiment, out: Path | None, watcher: Watcher) -> P
     Without `out`, the folder is a new one in runs/. The link `latest` beside it is made to point to it. Raises
     ConfigError if a check fails.
     """
-    check_alone()
+    check_single_process()
     loading.reset()
     return await start_checked(experiment, out, watcher)
 
 
 async def start_checked(experiment: Experiment, out: Path | None, watcher: Watcher, is_stage: bool = False) -> Path:
-    """Start a run like `start`, which has already checked this process.
+    """Start a run as `start` does, but without its check of this process.
 
     With `is_stage`, for a stage of a pipeline, the link `latest` is not changed.
     """
@@ -72,11 +72,11 @@ async def start_checked(experiment: Experiment, out: Path | None, watcher: Watch
     copies, known = own_files.read_named_files(prepared.experiment)
     about = describe_environment() | {own_files.FILES: known, "chat_clock": CLOCK.isoformat()}
     config = to_yaml(prepared.experiment)
-    run = RunFolder.create(folder, config, with_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
+    run = RunFolder.create(folder, config, add_command(about, experiment_to_plain(prepared.experiment)), copies | rows)
     own_files.trust_files(prepared.experiment)
     own_files.trust_servers(find_used_servers(prepared.experiment).values())
     if not is_stage:
-        point_latest(folder)
+        update_latest_link(folder)
     for note in prepared.notes:
         watcher.note(note)
     with run.lock():
@@ -90,7 +90,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     Without overrides, the result is bit-identical to an uninterrupted run. Code and servers that the folder names are
     refused, unless `trusted` is set or a run on this machine was started with them.
     """
-    check_alone()
+    check_single_process()
     run = RunFolder.open(folder)
     folder = run.path
     loading.reset()
@@ -108,7 +108,7 @@ async def resume_run(folder: Path, watcher: Watcher, layers: Sequence[Layer] = (
     return folder
 
 
-def check_alone() -> None:
+def check_single_process() -> None:
     """Raise ConfigError if a launcher started several processes, because each would be a separate run."""
     variable, number = find_launched_ranks()
     if number > 1:
@@ -124,11 +124,11 @@ def _record_resume(run: RunFolder, experiment: Experiment) -> list[Change]:
     before = read_recorded(run.path)
     changed = list_changes(before, experiment) if before else []
     config = to_yaml(experiment) if before != experiment else run.reader.config()
-    run.replace_settings(config, with_command(run.reader.environment(), experiment_to_plain(experiment), changed))
+    run.replace_settings(config, add_command(run.reader.environment(), experiment_to_plain(experiment), changed))
     return changed
 
 
-def with_command(
+def add_command(
     about: Mapping[str, Any], experiment: Mapping[str, Any], changed: Sequence[Change] = ()
 ) -> dict[str, Any]:
     """Return a run's environment.json: `about`, plus the experiment, this command and the settings it changed."""
@@ -183,8 +183,8 @@ async def _run_to_end(
     is_restart: bool,
 ) -> None:
     """Run from the newest checkpoint to the end, on a cluster if the experiment has `scale`."""
-    async with open_makers(experiment, watcher.note, is_restart) as makers:
-        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), makers)
+    async with open_factories(experiment, watcher.note, is_restart) as factories:
+        lab = await Lab.open(run, experiment, watcher, make_examination(run, experiment), factories)
         try:
             _LOG.info("continuing from iteration %d of %d", lab.done, experiment.iterations)
             for change in opened():
@@ -196,16 +196,16 @@ async def _run_to_end(
 
 
 @asynccontextmanager
-async def open_makers(
+async def open_factories(
     experiment: Experiment, note: Callable[[str], None], is_restart: bool = False
-) -> AsyncIterator[Makers]:
+) -> AsyncIterator[Factories]:
     """Yield factories of the experiment's engine and trainers, in this process or, with `scale`, on a cluster.
 
     Leaving the context ends the cluster's trainer processes. `note` gets messages to the user. With `is_restart`, waits
     for nodes that replace lost ones.
     """
     if experiment.scale is None:
-        yield Makers()
+        yield Factories()
         return
     from arena.scale.cluster import open_cluster
     from arena.scale.engines import ScaledEngine
@@ -215,24 +215,24 @@ async def open_makers(
 
     async with open_cluster(experiment.scale, note, is_restart) as cluster:
         remote_steps = await _offload_slow_steps(cluster)
-        trainers = [cluster.trainer(rank) for rank in range(experiment.scale.trainers)]
+        trainers = [cluster.get_trainer_options(rank) for rank in range(experiment.scale.trainers)]
         ranks = await Ranks.start(trainers, experiment.scale.deadline, START_SECONDS)
         for rank, actor in enumerate(ranks.actors):
             cluster.watchdog.watch(f"rank {rank}", actor.ping.remote, ranks.kill)
         try:
             with remote_steps:
-                yield Makers(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
+                yield Factories(partial(ScaledEngine, cluster), partial(ScaledTrainer, ranks))
         finally:
             await ranks.close()
 
 
 async def _offload_slow_steps(cluster: "Cluster") -> AbstractContextManager[None]:
-    """Return a context in which games' slow steps run as tasks on the cluster, or in this process if it has none."""
+    """Return a context in which games' slow steps run as tasks on the cluster, if `scale.tasks` is set."""
     from arena.scale.tasks import RayCalls
 
     if not cluster.spec.tasks:
         return nullcontext()
-    calls = RayCalls(cluster.task())
+    calls = RayCalls(cluster.get_task_options())
     await to_thread(calls.check)
     return use_step_runner(StepRunner(cluster.spec.tasks, calls))
 
@@ -281,7 +281,7 @@ def choose_fresh_folder(name: str) -> Path:
     return next(p for n in range(1, 1000) if not (p := base if n == 1 else Path(f"{base}-{n}")).exists())
 
 
-def point_latest(folder: Path) -> None:
+def update_latest_link(folder: Path) -> None:
     """Make the link `latest` beside the run folder point to it, if the file system supports links."""
     link = folder.parent / "latest"
     with suppress(OSError):

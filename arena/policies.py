@@ -71,7 +71,7 @@ class Policies(Mapping[str, Policy]):
         self.uses_reference = rule.uses_reference or scores_reference
         """True if a regulariser or credit needs scores of the reference weights."""
         self.trainers: dict[str, Trainer] = {}
-        self._own: dict[str, Policy] = {}
+        self._current: dict[str, Policy] = {}
         self._past: dict[str, Policy] = {}
         """Loaded past versions by name, the most recently used last."""
         self._references: dict[str, Path] = {}
@@ -94,13 +94,13 @@ class Policies(Mapping[str, Policy]):
             await self.serve(name)
 
     def __getitem__(self, name: str) -> Policy:
-        return self._own[name] if name in self._own else self._past[name]
+        return self._current[name] if name in self._current else self._past[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._own, *self._past))
+        return iter((*self._current, *self._past))
 
     def __len__(self) -> int:
-        return len(self._own) + len(self._past)
+        return len(self._current) + len(self._past)
 
     async def publish(self) -> None:
         """Increment the versions of trained policies, and serve all policies with their current weights.
@@ -241,7 +241,7 @@ class Policies(Mapping[str, Policy]):
             if state:
                 await self.trainers[name].load(folder, state)
                 policy.version = state["version"]
-        self._own[name] = policy
+        self._current[name] = policy
         self._vocabularies[name] = read_vocabulary_size(resolve_base(source))
 
     async def load_past(self, name: str, pool: Pool) -> None:
@@ -271,7 +271,7 @@ class PastVersions:
 
     def __init__(self, policies: Policies, pool: Pool) -> None:
         self.policies, self.pool = policies, pool
-        self._seated = Counter[str]()
+        self._in_use = Counter[str]()
         self._freed = asyncio.Event()
         self._loading = asyncio.Lock()
 
@@ -280,37 +280,37 @@ class PastVersions:
         """Wait until the past versions among these policies fit, and keep them loaded and served within the context."""
         names = sorted({name for name in policies if parse_version(name)})
         if names:
-            await self._seat(names)
+            await self._acquire(names)
         try:
             yield
         finally:
-            self._leave(names)
+            self._release(names)
 
-    def _leave(self, names: Sequence[str]) -> None:
-        self._seated.subtract(names)
-        self._seated = +self._seated
+    def _release(self, names: Sequence[str]) -> None:
+        self._in_use.subtract(names)
+        self._in_use = +self._in_use
         self._freed.set()
 
-    async def _seat(self, names: Sequence[str]) -> None:
+    async def _acquire(self, names: Sequence[str]) -> None:
         limit = self.pool.spec.in_memory
         while True:
-            while self._seated and len(self._seated.keys() | set(names)) > limit:
+            while self._in_use and len(self._in_use.keys() | set(names)) > limit:
                 self._freed.clear()
                 await self._freed.wait()
             async with self._loading:  # one match at a time, so that two do not rely on the same idle version
-                if self._seated and len(self._seated.keys() | set(names)) > limit:
+                if self._in_use and len(self._in_use.keys() | set(names)) > limit:
                     continue  # another match took the slot meanwhile
-                self._seated.update(names)
+                self._in_use.update(names)
                 try:
                     await self._load(names)
                 except BaseException:
-                    self._leave(names)
+                    self._release(names)
                     raise
                 return
 
     async def _load(self, names: Sequence[str]) -> None:
         absent = [name for name in names if name not in self.policies]
-        await self.policies.unload_past(self.pool.spec.in_memory - len(absent), self._seated)
+        await self.policies.unload_past(self.pool.spec.in_memory - len(absent), self._in_use)
         for name in names:
             await self.policies.load_past(name, self.pool)
 

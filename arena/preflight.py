@@ -97,7 +97,7 @@ async def preflight(
     notes += _note_unseen_images(tables, find_policy, has_vision)
     notes += [*await check_contexts(tables, find_policy, played.engine.max_context, _limit_turns(played), has_vision)]
     notes += _note_uncorrected(played)
-    ready = experiment if resumed else _with_iterations(with_fixed_panel(anchor_paths(experiment)))
+    ready = experiment if resumed else _fix_source_iterations(with_fixed_panel(anchor_paths(experiment)))
     return PreflightResult(await compute(fit_to_machine, ready), notes)
 
 
@@ -214,7 +214,7 @@ def count_committed(run: Path) -> int:
     return checkpoints.newest(run).iteration if checkpoints.iterations(run) else 0
 
 
-def _with_iterations(experiment: Experiment) -> Experiment:
+def _fix_source_iterations(experiment: Experiment) -> Experiment:
     """Set `source.iterations` of an experiment that learns from a log to the log's number of committed iterations.
 
     It must not change later, when the logged run may have continued. Without such a source, or if it is set already,
@@ -244,7 +244,7 @@ def _check_seat(folder: Path, seat: str, own: tuple[Experiment, SeatSpec], logge
 
 
 async def check_gold(experiment: Experiment, tables: Sequence[Table]) -> None:
-    """Check, if credit needs the right answer, that the games of trained policies report it, by a random match each.
+    """Check, if credit needs right answers, that each game of trained policies reports one in a random match.
 
     Raises ConfigError if a report lacks it.
     """

@@ -35,7 +35,7 @@ MatchSource = Literal["played", "branched", "patched", "replayed", "recalled", "
 replayed: read from another run's log; recalled: by experience replay (only of trajectories, as the log keeps the
 original); demonstration: imitated, and not logged."""
 
-OWN: tuple[TurnSource, ...] = ("policy", "replaced", "summary", "request")
+POLICY_SOURCES: tuple[TurnSource, ...] = ("policy", "replaced", "summary", "request")
 """Sources of turns that the policy itself wrote and learns from by reward."""
 
 

@@ -30,7 +30,7 @@ class RowEncoder:
     rows: DataSet
     frame: ChatFrame
     """The policy's chat frame."""
-    longest: int
+    max_tokens: int
     """The policy's maximum context in tokens."""
     units: UnitSplitter | None = None
     """Splitter of the replies in chats; None keeps them whole."""
@@ -60,7 +60,7 @@ class RowEncoder:
 
     def _texts(self, numbers: Sequence[int], source: Source) -> EncodedRows:
         def encode(row: dict[str, Any]) -> list[Stream]:
-            return encode_text(self.frame, row["text"], self.longest)
+            return encode_text(self.frame, row["text"], self.max_tokens)
 
         streams = [stream for number in numbers for stream in self._encode_row(number, encode) or ()]
         return EncodedRows([make_sample(stream, 1.0, source) for stream in streams], 0)
@@ -101,7 +101,7 @@ class RowEncoder:
             streams = encode(row)
         except ChatRowError as error:
             raise self.rows.make_error(number, str(error)) from None
-        return streams if max(map(len, streams)) <= self.longest else None
+        return streams if max(map(len, streams)) <= self.max_tokens else None
 
 
 def make_sample(

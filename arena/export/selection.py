@@ -41,7 +41,7 @@ class Selection:
     matches: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
-    _met: dict[str, set[str]] = field(default_factory=lambda: {"policy": set(), "role": set()}, compare=False)
+    _occurred: dict[str, set[str]] = field(default_factory=lambda: {"policy": set(), "role": set()}, compare=False)
 
     def iterations_of(self, reader: RunReader) -> Iterator[Iteration]:
         """Yield the selected matches, one `Iteration` per iteration in ascending order.
@@ -63,16 +63,18 @@ class Selection:
                 yield Iteration(number, rows, {(row.match, row.turn): row for row in reader.credit(number)})
 
     def has(self, seat: Mapping[str, Any]) -> bool:
-        """Return True if a seat's or turn's policy and role are selected. Records both for `check_met`."""
-        for name in self._met:
-            self._met[name].add(seat[name])
+        """Return True if a seat's or turn's policy and role are selected. Records both for `check_occurrence`."""
+        for name in self._occurred:
+            self._occurred[name].add(seat[name])
         is_policy = not self.policies or seat["policy"] in self.policies
         return is_policy and (not self.roles or seat["role"] in self.roles)
 
-    def check_met(self) -> None:
+    def check_occurrence(self) -> None:
         """Raise ConfigError if a selected policy or role did not occur in any log row passed to `has` so far."""
         for name, wanted in (("policy", self.policies), ("role", self.roles)):
-            met = sorted(self._met[name])
-            if met and (unknown := [value for value in wanted if value not in met]):
-                hint = nearest(unknown[0], met)
-                raise ConfigError(f"--{name} {unknown[0]}: not in these matches{hint} (there are: {', '.join(met)})")
+            occurred = sorted(self._occurred[name])
+            if occurred and (unknown := [value for value in wanted if value not in occurred]):
+                hint = nearest(unknown[0], occurred)
+                raise ConfigError(
+                    f"--{name} {unknown[0]}: not in these matches{hint} (there are: {', '.join(occurred)})"
+                )

@@ -91,25 +91,25 @@ class MemoryPlanner:
         """First CUDA device, which a run would use; None if it computes on the CPU."""
         return next((device for device in self.devices if device.kind == "cuda"), None)
 
-    def compute_needs(self, ways: Sequence[TrainingMethod], asked: TrainingMethod) -> list[MemoryNeed]:
+    def compute_needs(self, methods: Sequence[TrainingMethod], asked: TrainingMethod) -> list[MemoryNeed]:
         """Return the memory needs of each method. The one equal to `asked` is marked as the experiment's own."""
-        return [self.compute_need(way, way == asked) for way in ways]
+        return [self.compute_need(method, method == asked) for method in methods]
 
-    def compute_need(self, way: TrainingMethod, asked: bool) -> MemoryNeed:
+    def compute_need(self, method: TrainingMethod, asked: bool) -> MemoryNeed:
         """Return a method's memory needs and the largest settings that fit. `asked` marks the experiment's own."""
-        config = ComputeConfig(way.precision, self.gpu is not None, self.packs)
+        config = ComputeConfig(method.precision, self.gpu is not None, self.packs)
         files = self.files or 2 * self.shape.parameters
-        parts = estimate_loading(self.shape, config, files, frozen=way.rank is not None)
+        parts = estimate_loading(self.shape, config, files, frozen=method.rank is not None)
         play = estimate_play(self.shape, config, self._make_play_workload(self.experiment.play.in_flight))
         budget, in_flight = self.experiment.learn.token_budget, self.experiment.play.in_flight
         loads = self._fits_main_memory(parts)
 
         def run_fits(tokens: int, matches: int) -> bool:
-            return loads and all(map(self._fits_device, self._estimate_run(way, config, tokens, matches)))
+            return loads and all(map(self._fits_device, self._estimate_run(method, config, tokens, matches)))
 
-        learning, between = self._estimate_run(way, config, budget, in_flight)
+        learning, between = self._estimate_run(method, config, budget, in_flight)
         return MemoryNeed(
-            way=way,
+            way=method,
             asked=asked,
             loading=parts,
             play=play,
@@ -122,10 +122,10 @@ class MemoryPlanner:
         )
 
     def _estimate_run(
-        self, way: TrainingMethod, config: ComputeConfig, tokens: int, matches: int
+        self, method: TrainingMethod, config: ComputeConfig, tokens: int, matches: int
     ) -> tuple[Parts, Parts]:
         """Return the bytes of an update with a token budget of `tokens`, and of play of `matches` between updates."""
-        workload = self._make_learning_workload(way, tokens)
+        workload = self._make_learning_workload(method, tokens)
         update = estimate_update(self.shape, config, workload)
         return update, estimate_play_between_updates(self.shape, config, workload, self._make_play_workload(matches))
 
@@ -137,13 +137,13 @@ class MemoryPlanner:
         rows, streams = min(matches, engine.max_batch), matches * max(1, seats)
         return PlayWorkload(rows, streams, self.context, self.context // FRESH, cache_bytes)
 
-    def _make_learning_workload(self, way: TrainingMethod, tokens: int) -> LearningWorkload:
+    def _make_learning_workload(self, method: TrainingMethod, tokens: int) -> LearningWorkload:
         rule = self.experiment.learn
         return LearningWorkload(
             tokens=tokens,
             sampled=tokens // SAMPLED,
-            learners=way.learners,
-            rank=way.rank,
+            learners=method.learners,
+            rank=method.rank,
             reference=rule.uses_reference,
             checkpointing=rule.gradient_checkpointing,
         )
@@ -181,7 +181,9 @@ def list_methods(
     wants_adapter = bool(adapters) or (adapters is None and adapter_spec is not None)
     if precision is Precision.BF16_TRUE:
         return [*methods, pure_bf16], pure_bf16
-    return methods, next(w for w in methods if w.precision is precision and (w.rank is not None) == wants_adapter)
+    return methods, next(
+        method for method in methods if method.precision is precision and (method.rank is not None) == wants_adapter
+    )
 
 
 def find_largest(fits: Callable[[int], bool]) -> int:

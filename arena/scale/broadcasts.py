@@ -41,7 +41,7 @@ class Broadcasts:
         """
         waiting, dead = list(slots), list[tuple[EngineSlot, WorkerDied]]()
         for slot in waiting:
-            slot.torn.add(policy)
+            slot.incomplete.add(policy)
         for attempt in range(ATTEMPTS):
             failed: list[tuple[EngineSlot, Exception]] = []
             if waiting:
@@ -90,7 +90,7 @@ class Broadcasts:
             await slot.ask("receive", policy, shipment.version, own_link, label=f"receiving {policy}")
             if slot.worker is worker:
                 slot.served[policy] = shipment
-                slot.torn.discard(policy)
+                slot.incomplete.discard(policy)
 
         if not weights.is_current():
             raise WeightsGone(f"policy '{policy}' was updated since")
@@ -114,7 +114,7 @@ class Broadcasts:
         return Link(
             key=f"broadcast-{next(self._numbers)}",
             address=address,
-            port=await weights.ranks.meet(address),
+            port=await weights.ranks.get_broadcast_port(address),
             count=size,
             timeout=2 * self._patience,  # the watchdog kills a stopped process earlier
             patience=self._deadline,
@@ -140,7 +140,7 @@ async def _gather_results(
 
 def _describe_incoming(weights: RankWeights) -> IncomingWeights:
     """Return the description of the weights from which an engine prepares to receive them."""
-    origin, form = weights.origin, weights.form
-    if form.scale is None:
-        return IncomingWeights(origin.source, form.learned)
-    return IncomingWeights(resolve_base(origin.source), form.learned, form.scale, origin.base_name)
+    origin, description = weights.origin, weights.description
+    if description.scale is None:
+        return IncomingWeights(origin.source, description.learned)
+    return IncomingWeights(resolve_base(origin.source), description.learned, description.scale, origin.base_name)

@@ -38,7 +38,7 @@ MIN_AMOUNT = 0.001
 """Smallest amount of a resource, used where any positive amount does."""
 CONNECT_SECONDS = 5.0
 """Timeout for connecting to a cluster."""
-FOLDER, SOCKET = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+FOLDER_PREFIX, SOCKET_SUFFIX = "arena-ray-", "/r/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
 """Prefix of a cluster's folder and suffix of its longest socket path. The whole path may have at most 107 bytes."""
 _QUIET = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
 _ENVIRONMENT = {
@@ -67,16 +67,16 @@ class Cluster:
     sender: FolderSender = field(default_factory=FolderSender)
     """Sends model folders to other nodes."""
 
-    def trainer(self, rank: int) -> dict[str, Any]:
+    def get_trainer_options(self, rank: int) -> dict[str, Any]:
         """Return Ray's options for the actor of a DeepSpeed rank: processors, GPUs and the reserved bundle."""
         return self._actor_options(self.spec.resources.trainer, rank)
 
-    def engine(self, index: int) -> dict[str, Any]:
+    def get_engine_options(self, index: int) -> dict[str, Any]:
         """Return Ray's options for an engine's actor by index. It serves calls concurrently and is never restarted."""
         bundle = self.spec.trainers + index
         return self._actor_options(self.spec.resources.engine, bundle) | {"max_restarts": 0, "max_concurrency": 10_000}
 
-    def task(self) -> dict[str, Any]:
+    def get_task_options(self) -> dict[str, Any]:
         """Return Ray's options for a task that runs a simulator's slow call. It may use any free reserved bundle."""
         return self._actor_options(self.spec.resources.task, -1)
 
@@ -209,7 +209,7 @@ def _check_imported(address: str | None) -> None:
 @contextmanager
 def _start(cpus: float) -> Iterator[None]:
     """Run a Ray cluster in a private temporary folder for the duration of the block. Then end all its processes."""
-    folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=_find_short_folder()))
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_find_short_folder()))
     before = dict(os.environ)
     watching = reaper.watch(folder)
     os.environ |= _ENVIRONMENT | {"RAY_AUTH_TOKEN": _get_token()}
@@ -311,7 +311,7 @@ def _get_token() -> str:
 
 def _find_short_folder() -> str | None:
     """Return "/tmp" if Ray's socket paths would be too long in the default temporary folder, else None."""
-    path = f"{tempfile.gettempdir()}/{FOLDER}12345678{SOCKET}"
+    path = f"{tempfile.gettempdir()}/{FOLDER_PREFIX}12345678{SOCKET_SUFFIX}"
     return "/tmp" if len(os.fsencode(path)) > 107 and os.access("/tmp", os.W_OK) else None
 
 

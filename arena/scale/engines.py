@@ -55,7 +55,7 @@ class ScaledEngine:
     def _worker(self, slot: EngineSlot) -> Worker:
         reserved = self._cluster.spec.resources.engine
         arguments = self.spec, self.precision, max(1, int(reserved.cpus)), reserved.gpus
-        actor = make_actor(EngineHost, self._cluster.engine(slot.index), *arguments)
+        actor = make_actor(EngineHost, self._cluster.get_engine_options(slot.index), *arguments)
         return Worker(slot.name, actor, self._cluster.watchdog, lambda error: self._handle_death(slot, error))
 
     async def open(self) -> None:

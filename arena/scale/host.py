@@ -89,7 +89,7 @@ class EngineHost:
         self._modules: dict[str, Any] = {}
         """Full models of policies, whose weights broadcasts replace in place."""
         self._incoming: dict[str, tuple[IncomingWeights, ExpectedWeights]] = {}
-        self._torn: set[str] = set()
+        self._incomplete: set[str] = set()
         """Policies whose last broadcast has not succeeded, so that their weights may be of two versions."""
 
     async def open(self) -> None:
@@ -122,7 +122,7 @@ class EngineHost:
         """Prepare to receive a policy's weights by broadcast, and return the layout to send. Raises TransferFailed."""
         layout, members = incoming.learned, 0
         if incoming.scale is None and self._receiving:
-            self._torn.add(policy)
+            self._incomplete.add(policy)
             try:
                 names = {spec.name for spec in layout.specs}
                 members = await self._receiving.expect(policy, incoming.folder, names)
@@ -158,7 +158,7 @@ class EngineHost:
                 lambda: work(policy, incoming, lambda write: receive(link, store, layout, write))
             )
             await self._engine.publish(policy, version, cast(Weights, received))
-        self._torn.discard(policy)
+        self._incomplete.discard(policy)
 
     async def _receive_in_processes(self, policy: str, version: int, layout: Layout, link: Link) -> None:
         """Make the engine's own processes receive a full model's weights in place."""
@@ -179,7 +179,7 @@ class EngineHost:
         def write(part: Slice, values: torch.Tensor) -> None:
             parameters[part.spec.name].data.view(-1)[part.start : part.stop] = values
 
-        self._torn.add(policy)
+        self._incomplete.add(policy)
         arrive(write)
         return module
 
@@ -198,8 +198,8 @@ class EngineHost:
         return AdapterOnBase(attach_adapter(base, matrices, incoming.scale), base, incoming.folder, incoming.base_name)
 
     def _require_intact(self, policies: set[str]) -> None:
-        if torn := sorted(policies & self._torn):
-            raise EngineError(f"scale: the weights of policy '{torn[0]}' are of two versions")
+        if incomplete := sorted(policies & self._incomplete):
+            raise EngineError(f"scale: the weights of policy '{incomplete[0]}' are of two versions")
 
     async def generate(self, requests: Sequence[Request], forgotten: Sequence[str]) -> Answer:
         """Drop the `forgotten` streams' caches and run the requests concurrently.
@@ -235,4 +235,4 @@ class EngineHost:
         await self._engine.retire(policy)
         self._modules.pop(policy, None)
         self._incoming.pop(policy, None)
-        self._torn.discard(policy)
+        self._incomplete.discard(policy)

@@ -25,10 +25,10 @@ from arena.learn.ranks import get_rank
 from arena.learn.settings import UpdateSpec
 from arena.learn.trainer import PolicyTrainer
 from arena.scale.layout import FILE_BUCKET, Layout, TensorSpec
-from arena.scale.parcels import PackedStreams, Parcel, unpack
+from arena.scale.packed_plan import PackedPlan, PackedStreams, unpack_plan
 from arena.scale.transfer import Link, Rendezvous, gpu_of_this_process, send
 
-Kind = Literal["weights", "moments"]
+TensorKind = Literal["weights", "moments"]
 """Kind of a trainer's tensors: the policy's weights, or the optimiser's moments."""
 
 
@@ -42,7 +42,7 @@ class RankLocation(NamedTuple):
     gpu: str
 
 
-class Learner(NamedTuple):
+class TrainerSpec(NamedTuple):
     """Policy to train and its settings, as sent to every rank. Each rank loads the weights itself."""
 
     name: str
@@ -52,7 +52,7 @@ class Learner(NamedTuple):
     """True to compute in bfloat16."""
 
 
-class Form(NamedTuple):
+class PolicyDescription(NamedTuple):
     """Description of a policy on the ranks: everything but the values of its weights."""
 
     costs: Costs
@@ -92,7 +92,7 @@ class Rank:
     def ping(self) -> None:
         """Return at once, even during an update, to show that the process is alive."""
 
-    def meet(self, address: str) -> int:
+    def get_broadcast_port(self, address: str) -> int:
         """Return the port on this address at which engines connect to rank 0's store for a broadcast."""
         if address not in self._rendezvous:
             self._rendezvous[address] = Rendezvous(address)
@@ -117,8 +117,8 @@ class Rank:
         torch.set_num_threads(threads)
         join_ranks(number, count, address, self._listener or port, timedelta(seconds=timeout), shares)
 
-    def add(self, learner: Learner) -> Form:
-        """Load a policy, create its trainer and return its form."""
+    def add(self, learner: TrainerSpec) -> PolicyDescription:
+        """Load a policy, create its trainer and return its description."""
         if learner.rule.zero_stage == 3:  # ZeRO 3 partitions the base's parameters once per policy: it is not shared
             self._bases = Bases()
         self._bases.precision = learner.origin.precision
@@ -126,7 +126,7 @@ class Rank:
         trainer = PolicyTrainer(learner.name, model, learner.rule, learner.bf16, base)
         tensors = trainable_parameters(model) if base else _named_tensors(model)
         self._trainers[learner.name], self._tensors[learner.name] = trainer, tensors
-        return Form(
+        return PolicyDescription(
             costs=trainer.costs,
             weights=Layout.of(tensors),
             learned=Layout.of(trainable_parameters(model)),
@@ -139,10 +139,10 @@ class Rank:
         self._trainers.pop(policy, None)
         self._tensors.pop(policy, None)
 
-    def update(self, policy: str, parcel: Parcel) -> tuple[dict[str, float], dict[str, Any]]:
+    def update(self, policy: str, packed: PackedPlan) -> tuple[dict[str, float], dict[str, Any]]:
         """Run this rank's part of an update. Returns metrics over all ranks and the trainer's new state."""
         trainer = self._trainers[policy]
-        metrics = trainer.carry_out(unpack(parcel))
+        metrics = trainer.carry_out(unpack_plan(packed))
         torch.cuda.empty_cache()  # an engine on the same card may need it
         return metrics, trainer.state()
 
@@ -166,13 +166,13 @@ class Rank:
                 layout.fill(number, link.bucket, gather, None)
         return ""
 
-    def moments(self, policy: str) -> Layout:
+    def describe_moments(self, policy: str) -> Layout:
         """Return the layout of the optimiser's moments."""
         return Layout(
             tuple(TensorSpec(*one, torch.float32) for one in self._trainers[policy].optimiser.moments.shapes())
         )
 
-    def bucket(self, policy: str, kind: Kind, layout: Layout, number: int) -> np.ndarray | None:
+    def gather_bucket(self, policy: str, kind: TensorKind, layout: Layout, number: int) -> np.ndarray | None:
         """Gather bucket `number` of a policy's weights or moments. Returns its bytes on rank 0, None on other ranks."""
         is_first = get_rank().number == 0
         bucket = torch.empty(layout.length(number, FILE_BUCKET), dtype=torch.uint8) if is_first else None
@@ -199,7 +199,7 @@ class Rank:
                 trainer.load_moments({spec.name: self._arriving.pop(spec.name)})
         return trainer.state()
 
-    def _gather(self, policy: str, kind: Kind, name: str) -> AbstractContextManager[torch.Tensor]:
+    def _gather(self, policy: str, kind: TensorKind, name: str) -> AbstractContextManager[torch.Tensor]:
         """Return a context in which a policy's tensor is complete. All ranks must enter it together."""
         trainer = self._trainers[policy]
         if kind == "moments":

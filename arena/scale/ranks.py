@@ -18,7 +18,7 @@ from arena.scale.rank import Rank, RankLocation
 from arena.scale.shipping import FolderSender
 from arena.scale.worker import WorkerDied
 
-GRACE = 3.0
+GRACE_SECONDS = 3.0
 """Seconds to wait after a rank's failure for a report of another rank's death, which would be the cause."""
 
 
@@ -44,7 +44,7 @@ class Ranks:
         """
         import ray
 
-        for method in Rank.ping, Rank.meet:  # must be answered during an update, too
+        for method in Rank.ping, Rank.get_broadcast_port:  # must be answered during an update, too
             ray.method(concurrency_group="signs")(method)
         actor_class = ray.remote(concurrency_groups={"signs": 1})(Rank)
         actors = [actor_class.options(max_restarts=0, **options_of_rank).remote() for options_of_rank in options]
@@ -111,7 +111,7 @@ class Ranks:
         errors = _errors(answers)
         if not errors and not waiting:
             return [answer.result() for answer in answers]
-        await asyncio.wait(answers, timeout=GRACE)
+        await asyncio.wait(answers, timeout=GRACE_SECONDS)
         errors = _errors(answers)
         decided = [error for error in errors.values() if isinstance(error, GateError | DivergedError)]
         if len(decided) == len(answers):
@@ -148,14 +148,14 @@ class Ranks:
             raise self.lost from None
         return [nodes[location.node] for location in self.locations]
 
-    async def meet(self, address: str) -> int:
+    async def get_broadcast_port(self, address: str) -> int:
         """Return the port on this address at which engines connect to rank 0's store. Works during an update, too."""
         from ray.exceptions import RayError
 
         if self.lost:
             raise self.lost
         try:
-            return int(await self.actors[0].meet.remote(address))
+            return int(await self.actors[0].get_broadcast_port.remote(address))
         except RayError as error:
             raise RanksLost(f"connecting to engines: rank 0 died ({_first_line(error)})") from None
 

@@ -60,7 +60,7 @@ class EngineSlot:
     """Keys of streams to drop with the next batch."""
     served: dict[str, Shipment] = field(default_factory=dict)
     """Published versions that the process serves, by policy."""
-    torn: set[str] = field(default_factory=set)
+    incomplete: set[str] = field(default_factory=set)
     """Policies whose weights are incomplete, because a broadcast is in progress or has failed. They get no requests."""
     syncing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while published weights are sent."""
@@ -81,7 +81,7 @@ class EngineSlot:
         Raises WorkerDied or the engine's own error.
         """
         self._before, self._now = Counter(self.figures()), {}
-        self.served, self.torn, self.syncing = {}, set(), asyncio.Lock()
+        self.served, self.incomplete, self.syncing = {}, set(), asyncio.Lock()
         self.worker = worker = self.make(self)
         await worker.await_start()
         await worker.call("open", label="its start")
@@ -123,7 +123,7 @@ class EngineSlot:
 
     def serves(self, policy: str) -> bool:
         """Return True if requests for the policy may be sent now."""
-        return self.ready and policy in self.served and policy not in self.torn
+        return self.ready and policy in self.served and policy not in self.incomplete
 
     async def wait_idle(self) -> None:
         """Wait until the engine has answered the batch that it computes."""

@@ -14,7 +14,7 @@ from agents.adapter import save_matrices
 from agents.policy import Origin
 from agents.published import RemoteTensors, RemoteWeights
 from arena.scale.layout import FILE_BUCKET, Layout
-from arena.scale.rank import Form
+from arena.scale.rank import PolicyDescription
 from arena.scale.ranks import Ranks
 from arena.scale.transfer import Link
 
@@ -73,7 +73,7 @@ class RankWeights(RemoteWeights):
     name: str
     """Name of the policy."""
     origin: Origin
-    form: Form
+    description: PolicyDescription
     tensors: RankTensors
     """The policy's tensors, as a checkpoint stores them."""
     is_current: Callable[[], bool]
@@ -85,13 +85,13 @@ class RankWeights(RemoteWeights):
     def write(self, folder: Path) -> None:
         """Write a full model in Hugging Face layout without its tokenizer, or an adapter in peft's layout."""
         folder.mkdir(parents=True, exist_ok=True)
-        if self.form.scale is not None:
+        if self.description.scale is not None:
             matrices = dict(self.tensors)
             layers = dict.fromkeys(name.rpartition(".")[0] for name in matrices)
             pairs = {name: (matrices[f"{name}.a"], matrices[f"{name}.b"]) for name in layers}
-            save_matrices(pairs, self.form.scale, folder, self.origin.base_name)
+            save_matrices(pairs, self.description.scale, folder, self.origin.base_name)
             return
-        for name, data in self.form.settings.items():
+        for name, data in self.description.settings.items():
             (folder / name).write_bytes(data)
         self.tensors.write(folder / "model.safetensors", {"format": "pt"})
 

@@ -16,8 +16,8 @@ from arena.learn.samples import Sample
 from arena.learn.settings import ImitateSpec, UpdateSpec
 from arena.parts.schedules import Clock
 from arena.scale.layout import FILE_BUCKET, Layout
-from arena.scale.parcels import pack, pack_scoring
-from arena.scale.rank import Form, Kind, Learner
+from arena.scale.packed_plan import pack_plan, pack_scoring
+from arena.scale.rank import PolicyDescription, TensorKind, TrainerSpec
 from arena.scale.ranks import Ranks
 from arena.scale.tensors import Fetch, RankTensors, RankWeights, WeightsGone
 from arena.scale.transfer import Link
@@ -30,25 +30,23 @@ class ScaledTrainer:
         """Load the policy on the ranks and drop its model here. Must not be called in an event loop's thread."""
         assert policy.origin is not None, "only a trained policy has a trainer"
         self.name, self._ranks = policy.name, ranks
-        self._learner = Learner(policy.name, policy.origin, rule, bf16)
+        self._spec = TrainerSpec(policy.name, policy.origin, rule, bf16)
         self._state: dict[str, Any] = {"steps": 0, "memory": {}}
         self._changes = 0
         """Number of weight changes so far, including one in progress."""
         policy.model = policy.base = None
-        self._form = asyncio.run(self._load())
-        self._planner = Planner(policy.name, rule, self._form.costs)
+        self._description = asyncio.run(self._load())
+        self._planner = Planner(policy.name, rule, self._description.costs)
 
-    async def _load(self) -> Form:
-        """Load the policy on every rank from folders on its node. Returns its form, which is equal on all ranks."""
-        purpose, origin = f"policy '{self.name}', loading", self._learner.origin
+    async def _load(self) -> PolicyDescription:
+        """Load the policy on every rank from folders on its node. Returns its description, equal on all ranks."""
+        purpose, origin = f"policy '{self.name}', loading", self._spec.origin
         paths = {path: await self._ranks.send_folder(purpose, path) for path in {origin.source, origin.folder}}
         folders = zip(paths[origin.source], paths[origin.folder], strict=True)
         origins = [replace(origin, source=source, folder=folder) for source, folder in folders]
-        forms = await self._ranks.ask_each(
-            purpose, "add", [(self._learner._replace(origin=local),) for local in origins]
-        )
-        form: Form = forms[0]
-        return form
+        forms = await self._ranks.ask_each(purpose, "add", [(self._spec._replace(origin=local),) for local in origins])
+        description: PolicyDescription = forms[0]
+        return description
 
     def plan(self, samples: Sequence[Sample], rng: np.random.Generator, clock: Clock = Clock()) -> Plan:
         """Plan an update on the samples, split across all ranks."""
@@ -63,7 +61,7 @@ class ScaledTrainer:
         import ray
 
         self._changes += 1
-        parts = await asyncio.to_thread(lambda: [ray.put(pack(plan.for_rank(k))) for k in range(len(self._ranks))])
+        parts = await asyncio.to_thread(lambda: [ray.put(pack_plan(plan.for_rank(k))) for k in range(len(self._ranks))])
         arguments = [(self.name, part) for part in parts]
         answers = await self._ranks.ask_each(f"{plan.label}, update", "update", arguments)
         metrics: dict[str, float] = answers[0][0]
@@ -84,7 +82,7 @@ class ScaledTrainer:
 
     async def save(self) -> RankTensors:
         """Return the optimiser's moments by name. Each is fetched from the ranks when read."""
-        layout, *_ = await self._ask("saving", "moments")
+        layout, *_ = await self._ask("saving", "describe_moments")
         return RankTensors(layout, self._make_fetch("moments"))
 
     async def load(self, folder: Path, state: Mapping[str, Any]) -> None:
@@ -114,18 +112,18 @@ class ScaledTrainer:
             failures = await self._ask("sending its weights", "send", layout, link)
             return str(failures[0])
 
+        tensors = RankTensors(self._description.weights, self._make_fetch("weights"))
         return RankWeights(
-            name, self._learner.origin, self._form, RankTensors(self._form.weights, self._make_fetch("weights")),
-            lambda: changes == self._changes, self._ranks, send,
-        )  # fmt: skip
+            name, self._spec.origin, self._description, tensors, lambda: changes == self._changes, self._ranks, send
+        )
 
-    def _make_fetch(self, kind: Kind) -> Fetch:
+    def _make_fetch(self, kind: TensorKind) -> Fetch:
         """Return a function that fetches buckets of the current weights or moments, until the next update."""
         changes = self._changes
 
         async def fetch(layout: Layout, number: int) -> np.ndarray:
             self._require_current(changes)
-            buckets = await self._ask("gathering", "bucket", kind, layout, number)
+            buckets = await self._ask("gathering", "gather_bucket", kind, layout, number)
             bucket: np.ndarray = buckets[0]
             return bucket
 

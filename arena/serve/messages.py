@@ -99,7 +99,7 @@ def _join(contents: Sequence[Content]) -> Content:
     return join_parts([*chain.from_iterable(parts)][1:])
 
 
-def write_ids(
+def encode_conversation(
     frame: ChatFrame,
     system: str,
     examples: Sequence[tuple[str, str]],

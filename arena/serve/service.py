@@ -34,7 +34,7 @@ from arena.config.experiment import Experiment
 from arena.play.making import deal_game
 from arena.play.settings import TableSpec
 from arena.serve.chat_request import NEUTRAL, ChatRequest, read_body
-from arena.serve.messages import RequestError, split_turns, write_ids
+from arena.serve.messages import RequestError, encode_conversation, split_turns
 from games.contracts import Deal, View
 
 MAX_BODY = 4 << 20
@@ -216,7 +216,7 @@ class Service:
                 system = role.render_system(_first_view(table, seat, seed[0] % 2**31))
                 examples = [(example.see, example.say) for example in role.examples]
         frame = model.policy.frame
-        ids, media = write_ids(frame, system or "", examples, exchanges, last, images.pictures)
+        ids, media = encode_conversation(frame, system or "", examples, exchanges, last, images.pictures)
         remaining = model.positions - len(ids)
         if remaining < 1:
             raise _make_length_error(f"{len(ids)} tokens", model.positions)

@@ -56,7 +56,7 @@ class PackedStreams:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PackedPlan:
     """One rank's part of an update plan, with its samples as arrays."""
 
     plan: Plan
@@ -70,7 +70,7 @@ class Parcel:
     """Temperature and source of each sample."""
 
 
-def pack(plan: Plan) -> Parcel:
+def pack_plan(plan: Plan) -> PackedPlan:
     """Pack one rank's plan."""
     samples = list(plan.samples.values())
     columns = {}
@@ -78,7 +78,7 @@ def pack(plan: Plan) -> Parcel:
         arrays = [getattr(sample, name) for sample in samples]
         present = [array for array in arrays if array is not None]
         columns[name] = np.array([array is not None for array in arrays], np.bool_), _concatenate(present, np.float32)
-    return Parcel(
+    return PackedPlan(
         plan=replace(plan, samples={}),
         streams=PackedStreams.of({number: sample.stream for number, sample in plan.samples.items()}),
         counts=np.array([len(sample.advantages) for sample in samples], np.int64),
@@ -87,19 +87,19 @@ def pack(plan: Plan) -> Parcel:
     )
 
 
-def unpack(parcel: Parcel) -> Plan:
-    """Restore the plan of a parcel, with its samples."""
-    fields: list[dict[str, Any]] = [{} for _ in parcel.counts]
-    for name, (present, joint) in parcel.columns.items():
-        parts = iter(np.split(joint, np.cumsum(parcel.counts[present])[:-1]))
+def unpack_plan(packed: PackedPlan) -> Plan:
+    """Restore the plan of a packed plan, with its samples."""
+    fields: list[dict[str, Any]] = [{} for _ in packed.counts]
+    for name, (present, joint) in packed.columns.items():
+        parts = iter(np.split(joint, np.cumsum(packed.counts[present])[:-1]))
         for values, is_given in zip(fields, present, strict=True):
             values[name] = next(parts) if is_given else None
-    streams = parcel.streams.unpack().items()
+    streams = packed.streams.unpack().items()
     samples = {
         number: Sample(stream=stream, temperature=temperature, source=source, **values)
-        for (number, stream), values, (temperature, source) in zip(streams, fields, parcel.others, strict=True)
+        for (number, stream), values, (temperature, source) in zip(streams, fields, packed.others, strict=True)
     }
-    return replace(parcel.plan, samples=samples)
+    return replace(packed.plan, samples=samples)
 
 
 def pack_scoring(
