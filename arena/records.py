@@ -293,8 +293,7 @@ class MatchRecord:
 
 _ENCODE = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _REPORT_TYPES = (str, float, int)
-"""Types of values in a game's report, including bool. pydantic's `to_json` also accepts types that cannot be read back.
-"""
+"""Types of values in a game's report, including bool. pydantic's `to_json` accepts more types, which cannot be read."""
 _TURN_COLUMNS = Turn._fields[: Turn._fields.index("source")]
 _SCALARS = ("game", "seed", "status", "reason", "started", "rules")
 _DEFAULTS = {"group": -1, "stage": "", "source": "played"}

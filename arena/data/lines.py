@@ -58,7 +58,7 @@ class LineFile:
         try:
             row = DECODER.decode(line.decode("utf-8-sig" if number == 0 else "utf-8"))
         except RecursionError:
-            raise ConfigError(f"{self.locate(number)}: nested too deep") from None
+            raise ConfigError(f"{self.locate(number)}: nested too deeply") from None
         except ValueError as error:
             raise ConfigError(f"{self.locate(number)}: not JSON: {str(error)[:200]}") from None
         if not isinstance(row, dict):

@@ -135,7 +135,7 @@ def _check(row: dict[str, Any], kind: RowKind, images: ImageParts) -> None:
     """Raise ChatRowError if a row of this kind is malformed. `images` reads and collects its images."""
     if kind == "texts":
         if not isinstance(row["text"], str) or not row["text"]:
-            raise ChatRowError("text: expected a text")
+            raise ChatRowError("text: expected a non-empty text")
         return
     if kind == "chats":
         parse_chat(get_chat(row)[0], row.get("tools"), images)

@@ -38,8 +38,8 @@ class RayCalls:
             if not self._ray.wait([trial], timeout=seconds)[0]:
                 self._ray.cancel(trial, force=True)
                 raise ConfigError(
-                    f"scale.tasks: the cluster began no task of {self._options.get('num_cpus', 1):g} CPUs in "
-                    f"{seconds:g} s: lower scale.resources.task, or add a node"
+                    f"scale.tasks: the cluster did not start a task of {self._options.get('num_cpus', 1):g} CPUs "
+                    f"within {seconds:g} s: lower scale.resources.task, or add a node"
                 )
             try:
                 return self._ray.get(trial)  # type: ignore[no-any-return]

@@ -83,7 +83,7 @@ CHAT = make_chats(1)[0]
         ),
         ([*make_labels(1), {"prompt": "x", "completion": "y", "label": 1}], ":2: label: expected true or false"),
         ([CHAT, {"messages": [{"role": "king", "content": ""}]}], ":2: messages[0].role: unknown role 'king'"),
-        ([{"text": ""}], ":1: text: expected a text"),
+        ([{"text": ""}], ":1: text: expected a non-empty text"),
         ([{**CHAT, "opening": -1}], ":1: opening: expected a number"),
     ],
 )
