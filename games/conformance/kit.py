@@ -1,4 +1,4 @@
-"""Conformance kit: `check(make)` plays a game in many ways and reports the promises it keeps.
+"""Conformance kit: `check(make)` plays a game in many ways and reports which requirements of a game it meets.
 
 findings = check(lambda: games.make("kuhn_poker"), seeds=50, acts=5000)
 """
@@ -29,7 +29,7 @@ from games.conformance.random_acts import TALK, draw_legal_act, find_legal_acts
 from games.pictures import check_picture
 
 STARTS = 20
-"""Seeds whose first views are compared if there are no twin deals."""
+"""Number of seeds whose first views are compared if there are no twin deals."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def check(
 ) -> list[Finding]:
     """Run all conformance checks on games from `make`, and return the findings in the order of `CHECKS`. Never raises.
 
-    `seeds` is the number of matches of most checks, `acts` that of acts of the fuzz check. Calls `on_finding` after
-    each check. Checks that play legal acts are inconclusive if hardly any was found.
+    Most checks play `seeds` matches, the fuzz check `acts` acts. `on_finding` is called after each check. Checks that
+    need legal acts are inconclusive if hardly any can be found.
     """
     findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
@@ -61,18 +61,18 @@ def check(
 
 
 def _explain_missing_acts(make: Make) -> str:
-    """Return why random matches test little of this game, or "" if a tenth of the searches find legal acts."""
+    """Return why random matches test little of this game, or "" if at least a tenth of the searches find legal acts."""
     try:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks report it
         return ""
     if found >= ENOUGH * tried:
         return ""
-    return f"only refusals were looked at, as {tried - found} of {tried} searches found no legal act"
+    return f"almost only illegal acts were tested, because {tried - found} of {tried} searches found no legal act"
 
 
 def run_check(name: str, examine: Callable[..., str], make: Callable[[], Any], count: int) -> Finding:
-    """Run the check `examine(make, count)` and return its finding, timed. Never raises: exceptions count as failure."""
+    """Run and time the check `examine(make, count)`. Returns its finding; an exception counts as a failure."""
     began = time.perf_counter()
     ok: bool | None
     try:
@@ -108,7 +108,7 @@ def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
     """
     while not game.ended:
         if game.turns > LONGEST:
-            raise BrokenPromise(f"a match of legal acts at random did not end in {LONGEST} acts")
+            raise BrokenPromise(f"a match of random legal acts did not end in {LONGEST} acts")
         act = draw_legal_act(game, rng)
         game.step(act or "")
         yield _dump_views(game)
@@ -148,8 +148,8 @@ def _check_determinism(make: Make, seeds: int) -> str:
         if one != _record_views(make, seed):
             raise BrokenPromise(f"seed {seed}: the same seed and acts gave another match")
         if one != _record_views(make, seed, used):
-            raise BrokenPromise(f"seed {seed}: a game that was played before plays another match than a new one")
-    return f"{seeds} seeds thrice, {views} views the same to the byte"
+            raise BrokenPromise(f"seed {seed}: a game that was played before gives another match than a new one")
+    return f"{seeds} seeds, three matches each: {views} identical views"
 
 
 def _check_interleaving(make: Make, seeds: int) -> str:
@@ -164,10 +164,10 @@ def _check_interleaving(make: Make, seeds: int) -> str:
             for views, view in zip(together, pair, strict=True):
                 views += [] if view is None else [view]
         if together != [before, after]:
-            raise BrokenPromise(f"seeds {seed} and {seed + 1}: two matches by turns differ from each alone")
+            raise BrokenPromise(f"seeds {seed} and {seed + 1}: interleaved matches differ from matches played alone")
         if _read_global_states() != outside:
             raise BrokenPromise(f"seed {seed}: a match used the global generators of random or numpy")
-    return f"{seeds} pairs of matches by turns; global generators untouched"
+    return f"{seeds} pairs of interleaved matches; global generators untouched"
 
 
 def _read_global_states() -> str:
@@ -181,7 +181,7 @@ def _check_seeds(make: Make, seeds: int) -> str:
         game.reset(seed=seed)
         deals.add(_dump_views(game))
     if len(deals) == 1 and game.twin_deals(game.seats[0], np.random.default_rng(0)) is not None:
-        raise BrokenPromise("the game has secrets to deal, but every seed deals the same")
+        raise BrokenPromise("the game has secrets (twin_deals), but every seed deals the same")
     return f"{len(deals)} different deals among {number} seeds" if len(deals) > 1 else "every seed starts the same"
 
 
@@ -210,7 +210,7 @@ def _check_secrets(make: Make, seeds: int) -> str:
     if not _depends_on_seed(one):
         return "nothing is dealt: with the same acts every seed gives the same match"
     how = "return two sets of options for reset from twin_deals(seat, rng) (docs/new-game.md#secrets)"
-    raise Inconclusive(f"nobody can tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
+    raise Inconclusive(f"the kit cannot tell whether a seat sees another's secrets: {how}; meanwhile, {starts}")
 
 
 def _compare_first_views(game: TextGame) -> str:
@@ -270,7 +270,7 @@ def _find_difference(one: str, two: str) -> str:
 
 def _check_clones(make: Make, seeds: int) -> str:
     for seed in range(seeds):
-        game, rng = make().clone(), random.Random(seed)  # a game that has not begun has clones too
+        game, rng = make().clone(), random.Random(seed)  # a game can also be cloned before its first reset
         game.reset(seed=seed)
         length = sum(1 for _ in _play_to_end(game, random.Random(seed)))
         game.reset(seed=seed)
@@ -285,7 +285,7 @@ def _check_clones(make: Make, seeds: int) -> str:
         if _dump_views(game) != before:
             raise BrokenPromise(f"seed {seed}: playing a clone changed the original")
         if list(_play_to_end(game, random.Random(-seed))) != played:
-            raise BrokenPromise(f"seed {seed}: a clone played on otherwise than its original")
+            raise BrokenPromise(f"seed {seed}: a clone continued differently from its original")
     return f"{seeds} clones in mid-match: equal, and independent"
 
 
@@ -320,7 +320,7 @@ def _check_messages(game: TextGame, place: str) -> None:
             for image in message.images:
                 data = game.picture(image.hash) if isinstance(game, Pictures) else b""
                 if hashlib.sha256(data).hexdigest() != image.hash:
-                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}, of which picture() has other bytes")
+                    raise BrokenPromise(f"{place}: {seat} is shown {image.text}, but picture() returns other bytes")
                 try:
                     check_picture(image, data)
                 except ValueError as error:
@@ -329,17 +329,17 @@ def _check_messages(game: TextGame, place: str) -> None:
 
 PROMISES = {
     "pettingzoo": "PettingZoo's own tests of a turn-based environment pass",
-    "determinism": "the same seed and acts give the same match: all is set up in set_up, by chance from its rng",
-    "interleaving": "matches played by turns do not touch each other: no globals, no class attributes that change",
-    "seeds": "a game that deals secrets deals others from another seed",
+    "determinism": "the same seed and acts give the same match: set up all state in set_up, and draw only from its rng",
+    "interleaving": "interleaved matches do not affect each other: no globals, no class attributes that change",
+    "seeds": "a game with secrets deals different ones for different seeds",
     "secrets": "no seat sees what only others know: write twin_deals (docs/new-game.md#secrets)",
-    "clones": "clone() is equal and independent: state is plain values, or __deepcopy__ is written",
-    "facts": "public(), private() and legal() give fresh values that JSON has, and talk arrives harmless",
-    "fuzz": "no act of any kind raises, pays its author, or favours another: raise IllegalAct in play",
+    "clones": "clone() is equal and independent: keep state in plain values, or write __deepcopy__",
+    "facts": "public(), private() and legal() return new values that JSON can express, and talk arrives sanitised",
+    "fuzz": "no act raises an error, and no illegal act pays anybody: raise IllegalAct in play",
 }
-"""Promise of each check, and where to look when it fails."""
+"""Requirement that each check tests, with a hint for games that fail it."""
 PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
-"""Checks that play legal acts and are inconclusive if none is found. The fuzz check counts its own."""
+"""Checks that need legal acts and are inconclusive if hardly any is found. The fuzz check counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _check_pettingzoo,
     "determinism": _check_determinism,

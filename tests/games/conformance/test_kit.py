@@ -266,7 +266,7 @@ def test_checks_are_inconclusive_where_every_act_is_refused():
     unchecked = {"determinism", "interleaving", "secrets", "clones", "facts", "fuzz"}
     assert {name for name, finding in findings.items() if finding.ok is None} == unchecked
     assert "of 10 searches found no legal act" in findings["clones"].detail
-    assert findings["fuzz"].detail.startswith("hardly any act that was guessed was legal: 100 acts (")
+    assert findings["fuzz"].detail.startswith("hardly any guessed act was legal: 100 acts (")
 
 
 def check_secrets(name):
