@@ -12,11 +12,11 @@ from games.families.simultaneous import SimultaneousGame, read_number
 
 
 class SealedBidAuction(SimultaneousGame):
-    """Base class of sealed-bid auctions. Acts: BID n, hidden until all have bid; the highest bid wins, ties are drawn.
+    """Base class of sealed-bid auctions. Acts: BID n, hidden until all have bid. Ties are broken at random.
 
-    Options besides TextGame's: players 2 to 6; max_value >= 2: values are independent and uniform from 1 to max_value,
-    bids range from 0 to it. reset(options={"values": [...]}) sets the values, in the order of seats. Reward part "won":
-    to the winner, its value minus the price. The others get nothing.
+    Options besides TextGame's: players 2 to 6; max_value >= 2. Values are independent and uniform from 1 to max_value,
+    and bids range from 0 to max_value. reset(options={"values": [...]}) sets the values, in the order of seats. Reward
+    part "won" pays the winner its value minus the price. The others get nothing.
     """
 
     price_rule: ClassVar[str]
@@ -33,7 +33,7 @@ class SealedBidAuction(SimultaneousGame):
         raise NotImplementedError
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Draw each seat's value uniformly, or take the values of the options. Raises ValueError for invalid ones."""
+        """Draw each seat's value uniformly, or use the option `values`. Raises ValueError if it is invalid."""
         super().set_up(rng, options)
         drawn = rng.integers(1, self.max_value + 1, size=len(self.seats)).tolist()
         values = options.get("values", drawn)
@@ -69,7 +69,7 @@ class SealedBidAuction(SimultaneousGame):
         return read_number("BID", self.max_value, act)
 
     def settle(self, choices: list[int]) -> None:
-        """Pay the highest bidder (drawn among equals) its value minus the price, and announce all bids."""
+        """Pay the highest bidder (a random one of a tie) its value minus the price, and announce all bids."""
         ranked = sorted(choices, reverse=True)
         highest = [seat for seat, bid in zip(self.seats, choices, strict=True) if bid == ranked[0]]
         self.winner, self.paid = highest[self._rng.integers(len(highest))], self.price(ranked)
@@ -78,7 +78,7 @@ class SealedBidAuction(SimultaneousGame):
         self.tell(f"Bids: {bids}. {self.winner} wins and pays {self.paid}.")
 
     def figures(self) -> dict[str, float | bool | str]:
-        """Return `revenue` (the price) and `efficiency` (the winner's value over the best); both 0 without a sale."""
+        """Return `revenue`, the price, and `efficiency`, the winner's value / the highest; both 0 without a sale."""
         if not self.winner:
             return {"revenue": 0.0, "efficiency": 0.0}
         best = max(self.values.values())
@@ -88,16 +88,17 @@ class SealedBidAuction(SimultaneousGame):
         """Return options of two deals with the same value for this seat and different values for every other seat."""
         one = rng.integers(1, self.max_value + 1, size=len(self.seats))
         two = (one - 1 + rng.integers(1, self.max_value, size=len(self.seats))) % self.max_value + 1
-        own = self.seats.index(seat)
-        two[own] = one[own]
+        index = self.seats.index(seat)
+        two[index] = one[index]
         return {"values": one.tolist()}, {"values": two.tolist()}
 
 
 class FirstPriceAuction(SealedBidAuction):
-    """The winner pays its own bid. With continuous values, equilibrium bids are (players - 1) / players of the value.
+    """First-price auction: the winner pays its own bid.
 
-    `theory`, for two players: that factor, and the mean revenue of bidding half, rounded up, at the default options,
-    which is an exact equilibrium in whole numbers for every even max_value.
+    With continuous values, each equilibrium bid is (players - 1) / players of the value. `theory` is for two players:
+    this factor, and the mean revenue at the default options if both bid half their value, rounded up. In whole numbers
+    that is an exact equilibrium for every even max_value.
     """
 
     name = "first_price_auction"
@@ -111,9 +112,9 @@ class FirstPriceAuction(SealedBidAuction):
 
 
 class SecondPriceAuction(SealedBidAuction):
-    """The winner pays the second highest bid, so that bidding one's own value is weakly dominant.
+    """Second-price auction: the winner pays the second highest bid, so bidding one's own value is weakly dominant.
 
-    `theory`: the mean revenue when all do, at the default options.
+    `theory` is the mean revenue if all bid their value, at the default options.
     """
 
     name = "second_price_auction"

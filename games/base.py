@@ -89,7 +89,10 @@ def whole_number(name: str, value: object, least: int, most: int = MOST) -> int:
 
 
 def number(name: str, value: object, least: float = 0.0, below: float = math.inf) -> float:
-    """Return an option's value as a float. Raises ValueError, naming it, unless `least` <= value < `below`, <= 1e9."""
+    """Return an option's value as a float.
+
+    Raises ValueError, naming the option, unless it is a number from `least` to below `below`, and at most 1e9.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST or value >= below:
         limit = f"to {MOST:g}" if below > MOST else f"to below {below:g}"
         raise ValueError(f"{name} must be a number from {least:g} {limit}, not {_abbreviate(value)}")
@@ -128,7 +131,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
 
     name: ClassVar[str]
     title: str = ""
-    """Display name, if `name` is the name of its library."""
+    """Display name of a library's game, whose `name` is only its library's."""
     seats: tuple[str, ...]
     theory: ClassVar[Mapping[str, float]] = {}
     """Known theoretical values of the game by name, such as its equilibrium payoff."""
@@ -145,12 +148,13 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
     stakes: float = 0.0
     """Largest possible loss of a seat in this game, >= 0."""
     rules_version: ClassVar[int] = 1
-    """Increased whenever equal deals and acts give other results than before. The log stores it with every match."""
+    """Version of the rules, increased if equal deals and acts give other results. The log stores it with every match.
+    """
     players: Mapping[str, Callable[[Any, int], Callable[[View], str]]] = {}
     """Scripted players of this game, by name: factories that take the match's game (possibly before its reset) and a
     seed, and return a function from views to acts."""
     faults: Sequence[str] = ()
-    """Errors raised by another library's rules during this object's life."""
+    """Errors raised by another library's rules during this object's lifetime."""
     whole_acts: bool = False
     """Whether "|" belongs to the act (in code, for example), which rules out talk."""
 
@@ -233,7 +237,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         self._paid = True
 
     def end(self, reason: str, announcement: str) -> None:
-        """End the match with a one-word reason. The referee then announces the other text, after the current act."""
+        """End the match with a one-word reason. After the current act the referee sends `announcement` to all seats."""
         self.ended, self._announcement = reason, announcement
 
     def tell(self, text: str, *seats: str, sender: str = REFEREE, images: Sequence[Image] = ()) -> None:
@@ -308,7 +312,7 @@ class TextGame(AECEnv):  # type: ignore[misc]  # pettingzoo is untyped here
         return tuple(self._inboxes[seat])
 
     def observe(self, agent: str) -> dict[str, tuple[dict[str, Any], ...]]:
-        """Return `messages(agent)` under the key `messages`, as dicts of the observation space."""
+        """Return {"messages": …} with the messages of `messages(agent)` as dicts of the observation space."""
         lines: list[dict[str, Any]] = [message.to_plain() for message in self._inboxes[agent]]
         if isinstance(self, Pictures):
             for line, message in zip(lines, self._inboxes[agent], strict=True):

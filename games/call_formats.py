@@ -40,7 +40,7 @@ WRAPPERS = (
     Wrapper("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "DeepSeek V3, R1"),
     Wrapper(r"<\|tool_call_begin\|>", "<|tool_call_end|>", "Kimi K2"),
     Wrapper(r"\bto=functions\.", "<|call|>", "gpt-oss"),
-    # Known but not supported, which the reply says.
+    # Recognised but not supported: the model is told that such a call cannot be read.
     Wrapper(r"<\|tool_call>", "<tool_call|>", "Gemma 4"),
     Wrapper("<start_function_call>", "<end_function_call>", "FunctionGemma"),
     Wrapper(r"<\|tools_prefix\|>", "<|tools_suffix|>", "Apertus"),
@@ -112,7 +112,7 @@ BARE = _compile_openings(
 )
 """The start of a JSON object with a call's first keys, or of a name with its JSON, at the start of a line."""
 SPACES = ("functions", "tools", "default_api")
-"""Name spaces that models prefix to tool names."""
+"""Namespaces that models prefix to tool names."""
 LINES = _compile_openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
 """The start of a line that may contain calls in Python syntax."""
 

@@ -42,7 +42,7 @@ def find_tool_name(function: ast.expr) -> str:
 
 
 def from_python_call(node: ast.Call) -> Call:
-    """Convert a Python call to a Call. If an argument is no literal or given twice, its `problem` says so."""
+    """Convert a Python call to a Call, with a `problem` if an argument is not a literal or is given twice."""
     name = find_tool_name(node.func)
     try:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -56,7 +56,7 @@ def from_python_call(node: ast.Call) -> Call:
 def to_calls(value: Any, depth: int = 0) -> list[Call]:
     """Convert decoded JSON to calls: an object, a list of objects, or OpenAI's wrappers around them.
 
-    Anything that is no call gives a Call with a `problem`. `depth` counts recursive calls.
+    Anything else gives a Call with a `problem`. `depth` counts recursive calls.
     """
     if depth > DEEPEST:
         return [Call(problem=f"the call is nested more than {DEEPEST} deep")]

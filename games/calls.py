@@ -1,7 +1,7 @@
-"""Parser of tool calls in model output. Any text, hostile or not, gives a list.
+"""Parser of tool calls in model output. It never raises, not even for hostile text.
 
-`call_formats` has a row for each format. A marked call that cannot be parsed gives an entry with the reason. Calls
-inside a thought (`<think>…</think>`) are never run.
+`call_formats` has a row for each format. A marked call that cannot be parsed gives a Call whose `problem` is the
+reason. Calls inside a thought (`<think>…</think>`) are never run.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
     """
     if function := formats.FUNCTION.match(text, opened.start()):
         return _parse_function(text, function)
-    wrapper = next(one for one in formats.WRAPPERS if re.compile(one.opening, re.MULTILINE).match(text, opened.start()))
+    wrapper = next(row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opened.start()))
     start = _after_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
@@ -209,7 +209,7 @@ def _with_parameters(name: str, body: str) -> Call:
 
 
 def _parse_line(text: str, opened: re.Match[str]) -> Read:
-    """Parse the rest of the line as Python calls. Returns calls ([] if it is none) and the line's end offset."""
+    """Parse the rest of the line as Python calls. Returns the calls, if any, and the line's end offset."""
     end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
     return list(_python_calls(text[opened.end() : end].strip())), end

@@ -13,15 +13,15 @@ WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
 
 
 class ConnectFour(GameWithDraws):
-    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1; option draw: what a draw pays both.
+    """Connect four. Acts: DROP n (column n from the left). Payoffs 1 and -1, at a draw the option `draw` for both.
 
-    Options besides: rows, columns, connect (how many in a line win); smaller boards are easier.
+    Other options: rows, columns, connect (the length of a winning line); smaller boards are easier.
     """
 
     name = "connect_four"
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "connect_four_v0", "render_modes": ["ansi"]}
-    # By rows x columns. The full board is a win of the first, too (Allis 1988); a test of ours cannot prove that.
+    # By rows x columns. On the full board the first wins, too (Allis 1988), which is too large to prove in a test.
     theory: ClassVar[Mapping[str, float]] = {"value_4x4": 0.0, "value_connect_3_on_4x4": 1.0}
     perfect_information = True
 

@@ -128,11 +128,18 @@ class View(NamedTuple):
 
 
 TurnSource = Literal["policy", "replaced", "patch", "demonstration", "summary", "voted", "request"]
-"""Origin of a turn: the seat's `policy`; a `patch` that plays another act in its place; a `demonstration` to imitate.
-Also the policy's own are a `summary` of its past, an act `replaced` by a patch, and its answer to a `request` of the
-seat's agent program, which no game reads (`UNREAD`), and an act `voted` from several samples, or found by a search."""
+"""Origin of a turn.
+
+- `policy`: the seat's policy
+- `patch`: an expert, whose act is played instead of the policy's
+- `replaced`: the policy's own act, which a patch replaced
+- `demonstration`: another player, for the policy to imitate
+- `summary`: the policy, which summarises its past
+- `request`: the policy, which answers a request of the seat's agent program
+- `voted`: a vote over several samples of the policy, or a search
+"""
 UNREAD: tuple[TurnSource, ...] = ("summary", "replaced", "request")
-"""Sources of turns that no game reads."""
+"""Sources of turns whose text is not passed to the game."""
 
 
 class Act(NamedTuple):
@@ -155,9 +162,9 @@ class Act(NamedTuple):
 
 
 PERSON = "person"
-"""Reason of an end that fails the match: the player of a person departed from its record."""
+"""Ending reason that makes a match fail: the player of a simulated person deviated from the person's record."""
 CUT = ("context", "stopped")
-"""Reasons of truncation by Arena: the mover's context is full, or a rule of play stopped the match."""
+"""Ending reasons of matches truncated by Arena: the mover's context is full, or a rollout part stopped the match."""
 
 
 class Deal(NamedTuple):
@@ -244,11 +251,11 @@ class MatchId:
             limits = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
             raise ValueError(f"a match's numbers are 0 or more, {limits}, not {self!r}")
         if self.parent and len(self.parent.lineage()) > MOST_BRANCHES:
-            raise ValueError(f"branches lie {MOST_BRANCHES} deep at most")
+            raise ValueError(f"branches are nested more than {MOST_BRANCHES} deep")
         if (self.parent is None) != (self.turn == -1):
-            raise ValueError("a match has a parent and the turn where it parts from it, or neither")
+            raise ValueError("a branch has a parent and the turn where it differs from it, other matches have neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):
-            raise ValueError(f"a branch is of its parent's iteration and deal, not of {self.parent}")
+            raise ValueError(f"a branch must have the iteration and deal of its parent, {self.parent}")
 
     def __str__(self) -> str:
         head = f"{self.iteration:04d}-{self.deal:04d}" if self.parent is None else f"{self.parent}-b{self.turn}"

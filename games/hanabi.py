@@ -19,7 +19,7 @@ SEEN = re.compile(
 
 
 class Table(NamedTuple):
-    """Observation of one player: all hands (its own hidden), and each card's hinted knowledge."""
+    """Observation of one player: all hands (its own hidden), and for each card what hints have revealed (`known`)."""
 
     lives: int
     hints: int
@@ -34,10 +34,10 @@ class Hanabi(OpenSpielGame):
     """Card game Hanabi. Acts: PLAY slot, DISCARD slot, HINT [seat] COLOUR or rank; slot 1 has the oldest card.
 
     Options: size "mini" (2 colours x 2 ranks, hand 3, 3 hints), "simple" (3 x 2, hand 5, 8 hints) or "full" (5 x 5,
-    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. The talk option is off unless given: words
-    beside the hints are against the rules. reset(options={"chance": [...]}) fixes the deck, a card being
-    colour * ranks + rank - 1; hands are dealt one whole hand after the other. Reward part "outcome": to all seats
-    what an act changed in the score; with the last life all of it goes.
+    hand 5 or 4, 8 hints), each with 3 lives; players 2, in full 2 to 5. Talk is off by default, because the rules allow
+    no words besides hints. reset(options={"chance": [...]}) fixes the deck: a card is colour * ranks + rank - 1, and
+    one hand is dealt after the other. Reward part "outcome" pays all seats the change in score of each act; losing the
+    last life takes back the whole score.
     """
 
     name = "hanabi"
@@ -47,7 +47,7 @@ class Hanabi(OpenSpielGame):
     theory: ClassVar[Mapping[str, float]] = {"best_mini": 4.0, "best_simple": 4.0, "best_full": 25.0}
 
     def __init__(self, *, size: str = "mini", players: int = 2, talk: bool = False, **options: Any) -> None:
-        if size not in tuple(SIZES):  # a tuple: whatever was given need not be hashable
+        if size not in tuple(SIZES):  # a tuple, because `size` may be unhashable
             raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
         whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
         self.colours, self.ranks, tokens = SIZES[size]
@@ -88,7 +88,7 @@ class Hanabi(OpenSpielGame):
         return Table(int(lives), int(hints), fireworks, cards, known, int(deck), discards.split())
 
     def public(self) -> dict[str, Any]:
-        """Return fireworks, hints, lives, deck size, discards, and the hinted knowledge of each hand."""
+        """Return fireworks, hints, lives, deck size, discards, and what hints have revealed of each hand (`known`)."""
         table = self.parse_observation(0)
         known = dict(zip(self.seats, table.known, strict=True))
         left = {"hints": table.hints, "lives": table.lives, "deck": table.deck}
@@ -103,9 +103,9 @@ class Hanabi(OpenSpielGame):
         """Return PLAY 1, DISCARD 2, HINT RED or HINT 2 for an action; with three or more players HINT player_1 RED."""
         mover = self.state.current_player()
         match self.state.action_to_string(mover, action).strip("()").split():
-            case ["Reveal", "player", offset, _, what]:
+            case ["Reveal", "player", offset, _, hint]:
                 whom = "" if len(self.seats) == 2 else self.seats[(mover + int(offset)) % len(self.seats)] + " "
-                return f"HINT {whom}{COLOURS.get(what, what)}"
+                return f"HINT {whom}{COLOURS.get(hint, hint)}"
             case [verb, slot]:
                 return f"{verb.upper()} {int(slot) + 1}"
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")

@@ -17,8 +17,8 @@ Payoffs = Mapping[tuple[int, int], tuple[float, float]]  # (row's act, column's 
 class MatrixGame(SimultaneousGame):
     """Base class of two-by-two games: in every round both seats choose one of two acts, hidden until both have chosen.
 
-    Options besides TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round": to
-    both seats at the round's second choice. `theory` is about one round.
+    Options besides TextGame's: rounds >= 1; continuation, the probability of another round. Reward part "round" pays
+    both seats after the round's second choice. `theory` holds for one round.
     """
 
     seats: tuple[str, ...] = ("row", "column")
@@ -64,8 +64,8 @@ class MatrixGame(SimultaneousGame):
     def figures(self) -> dict[str, float | bool | str]:
         """Return statistics of the match: its rounds, payoffs per round and shares of choices.
 
-        `joint_value` is the mean sum of both payoffs per round, `efficiency` its ratio to the best; `same` is the share
-        of rounds with equal choices, and the first act's name has the share of choices of it.
+        `joint_value` is the mean sum of both payoffs per round, `efficiency` its ratio to the best. `same` is the share
+        of rounds with equal choices. The first act's name, in lower case, is the share of choices of this act.
         """
         played, best = max(1, len(self.history)), max(map(sum, self.payoff.values()))
         joint = sum(sum(self.payoff[self._cell(choices)]) for choices in self.history) / played
@@ -78,7 +78,7 @@ class MatrixGame(SimultaneousGame):
 
 
 class PrisonersDilemma(MatrixGame):
-    """Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC (T + S = 2R)."""
+    """Prisoner's dilemma. Acts: COOPERATE, DEFECT. Defecting dominates; alternating CD and DC pays as much as CC."""
 
     name = "prisoners_dilemma"
     metadata: ClassVar[dict[str, Any]] = {"name": "prisoners_dilemma_v0", "render_modes": ["ansi"]}
@@ -89,7 +89,7 @@ class PrisonersDilemma(MatrixGame):
 
 
 class StagHunt(MatrixGame):
-    """Acts: STAG, HARE. Two pure equilibria: hunting the stag together pays most, hunting hares is safe."""
+    """Stag hunt. Acts: STAG, HARE. Two pure equilibria: hunting the stag together pays most, hunting hares is safe."""
 
     name = "stag_hunt"
     metadata: ClassVar[dict[str, Any]] = {"name": "stag_hunt_v0", "render_modes": ["ansi"]}
@@ -102,7 +102,7 @@ class StagHunt(MatrixGame):
 
 
 class BattleOfTheSexes(MatrixGame):
-    """Acts: OPERA (row's favourite), FOOTBALL (column's). Two pure equilibria, each better for another seat."""
+    """Battle of the sexes. Acts: OPERA, FOOTBALL. Two pure equilibria: row prefers OPERA, column FOOTBALL."""
 
     name = "battle_of_the_sexes"
     metadata: ClassVar[dict[str, Any]] = {"name": "battle_of_the_sexes_v0", "render_modes": ["ansi"]}
@@ -115,7 +115,7 @@ class BattleOfTheSexes(MatrixGame):
 
 
 class Chicken(MatrixGame):
-    """Acts: SWERVE, STRAIGHT. Two pure equilibria, in each of which exactly one seat swerves."""
+    """Game of chicken. Acts: SWERVE, STRAIGHT. Two pure equilibria, in each of which exactly one seat swerves."""
 
     name = "chicken"
     metadata: ClassVar[dict[str, Any]] = {"name": "chicken_v0", "render_modes": ["ansi"]}

@@ -19,14 +19,19 @@ MATCH, MOST_LOCKS = "match", 3
 class Maze(Solitaire):
     """Walk through a maze. Acts: NORTH, EAST, SOUTH, WEST. Walking into a wall is legal and only loses a turn.
 
-    Any two cells are joined by exactly one way, so who keeps a hand on the wall walks each corridor twice at most: the
-    default max_turns, 2 * size^2, always suffices. LMRL-Gym's rewards: reward "steps", penalty 4. Options besides
-    Solitaire's: size 2 to 20, cells a side; view "full" (the map), "place" (the walker's column and row, and the exits)
-    or "partial" (the exits); layout, seed of a maze and goal that all matches share; starts "any", "near" (in the half
-    nearer to the goal) or "far", as layout, without locks; locks 0 to 3, fewer than size: so many doors on the way to
-    the goal are locked, and as many keys lie before them. A round along the wall finds a key, another its door: 2 *
-    size^2 * (1 + 2 * locks) turns; expert, whether a step that brings the goal nearer pays the part "match" of 1, no
-    reward but a mark of agreement (UI-S1's `step_episode`) with `credit.weights: {match: 0}`.
+    Exactly one path joins any two cells. A walker that follows the wall passes each corridor at most twice, so the
+    default max_turns, 2 * size^2, always suffices. For LMRL-Gym's rewards, set reward "steps" and penalty 4. Options
+    besides Solitaire's:
+
+    - size: 2 to 20 cells per side
+    - view: "full" (the map), "place" (the walker's column and row, and the exits) or "partial" (only the exits)
+    - layout: seed of a maze and goal that all matches share; needs locks 0
+    - starts: start at "any" cell, "near" the goal (in the nearer half of the cells) or "far"; the latter need locks 0
+    - locks: 0 to 3, fewer than size: the number of locked doors on the path to the goal, and of keys that lie before
+      them. Following the wall takes one round to find a key and another to find its door, so the default max_turns is
+      2 * size^2 * (1 + 2 * locks).
+    - expert: whether each step towards the goal pays 1 in part "match". With `credit.weights: {match: 0}` this is no
+      reward, but marks agreement with an expert for UI-S1's `step_episode`.
     """
 
     name = "maze"
@@ -58,7 +63,7 @@ class Maze(Solitaire):
         super().__init__(max_turns=2 * size**2 * (1 + 2 * self.locks) if max_turns is None else max_turns, **options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
-        """Carve a maze, draw start and goal farther apart than there are locks, and place locks and keys."""
+        """Draw a maze, a start, a goal more than `locks` steps away, and the places of locks and keys."""
         self.doors, self.start, self.goal = draw_walk(self.size, self.locks, rng, self.layout, self.starts)
         locked, keys = lock_doors(self.doors, self.start, self.goal, self.locks, rng)
         self.at = self.initial_state = State(self.start, keys, 0, locked)
@@ -77,7 +82,7 @@ class Maze(Solitaire):
         return f"Find the goal of the maze: {acts}; {self.max_turns} turns in all.{legend}"
 
     def public(self) -> dict[str, Any]:
-        """Return `exits`, `turns_left`, `locked` exits and held `keys` with locks, and `map` or `place` by view."""
+        """Return `exits` and `turns_left`; with locks also `locked` exits and held `keys`; by view `map` or `place`."""
         locked = [way for way in self._exits() if self._door(way) in self.at.locked]
         exits, (x, y) = [way for way in self._exits() if way not in locked], self.position
         facts = {"locked": locked, "keys": self.at.held} if self.locks else {}
@@ -111,7 +116,7 @@ class Maze(Solitaire):
         return direction
 
     def payoffs(self) -> dict[str, float]:
-        """Return the payoffs without part "match", which only marks agreement with an expert."""
+        """Return the payoffs without part "match", which only marks agreement with the expert."""
         return {seat: payoff - self._totals[seat].get(MATCH, 0.0) for seat, payoff in super().payoffs().items()}
 
     def find_step(self) -> str:

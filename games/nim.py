@@ -15,8 +15,8 @@ MOST_PILES, MOST_THINGS = 10, 20
 class Nim(OpenSpielGame):
     """Nim. Acts: TAKE 3 B (three things from pile B). Payoffs 1 and -1, no draws.
 
-    Options: piles, sizes from 1 to 20 of 1 to 10 piles; misere, whether taking the last thing loses instead of wins.
-    With best play the first to move loses exactly if the sizes' XOR is 0; in misere with only sizes 1, if it is 1.
+    Options: piles, the sizes (1 to 20) of 1 to 10 piles; misere, whether taking the last thing loses instead of wins.
+    With best play, the first to move loses exactly if the sizes' XOR is 0; in misere with only sizes 1, if it is 1.
     """
 
     name = "nim"

@@ -1,14 +1,14 @@
-"""Structure of PNG and JPEG files, checked before Pillow reads them, as many parts in a small file cost it minutes."""
+"""Limits on the parts of PNG and JPEG files, checked before Pillow, which can take minutes for a small file of many."""
 
 from __future__ import annotations
 
 from struct import unpack_from
 
 MOST_CHUNKS = 20_000
-"""Maximum chunks of a PNG: 64 MB have 16,384 of 4 KB."""
+"""Maximum chunks of a PNG. A file of 64 MB in chunks of 4 KB has 16,384."""
 MOST_SEGMENTS, MOST_SCANS = 500, 40
-"""Maximum segments of a JPEG before its pixels, and scans: usual are up to 30 and 12. However short a scan is, it is
-applied to all pixels, so 8 MB of scans could take hours."""
+"""Maximum segments of a JPEG before its pixels, and maximum scans. Usual files have up to 30 and 12. Even a short scan
+is applied to all pixels, so 8 MB of scans could take hours."""
 _PNG, _JPEG, _SCAN, _PROFILE = b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"\xff\xda", b"iCCP"
 _START, _SCAN_MARKER, _ALONE = 2, 0xDA, {0xC8, *range(0xD0, 0xDA), *range(0xF0, 0xFE)}
 """Offset of a JPEG's first marker; the marker of a scan; markers after which Pillow skips no segment."""

@@ -10,11 +10,12 @@ from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 
 
 class PublicGoods(SimultaneousGame):
-    """Acts: GIVE n, hidden until all have chosen. A round pays endowment - n + multiplier * total / players.
+    """Public goods game. Acts: GIVE n, hidden until all have chosen.
 
-    Options besides TextGame's: players 3 to 6; endowment >= 1, of each seat in each round; multiplier >= 0; rounds >=
-    1; continuation, the chance that another round follows. Reward part "round". `theory` is a seat's payoff in one
-    round at the defaults: in equilibrium nobody gives, at best all give all.
+    A round pays each seat endowment - n + multiplier * total / players, in reward part "round". Options besides
+    TextGame's: players 3 to 6; endowment >= 1, the coins of each seat per round; multiplier >= 0; rounds >= 1;
+    continuation, the probability of another round. `theory` is a seat's payoff in one round at the defaults: in
+    equilibrium, where nobody gives, and at best, if all give everything.
     """
 
     name = "public_goods"

@@ -16,18 +16,18 @@ ANSWERS = ("PASS", "INSPECT")
 class Sheriff(OpenSpielGame):
     """Smuggling with bribes. Acts: the smuggler's hidden LOAD n, then BRIBE n per round; the sheriff's INSPECT or PASS.
 
-    Options, OpenSpiel's: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
-    sheriff_penalty >= 0, in coins. Reward part "outcome", by the last round alone. Inspected: n items cost the
-    smuggler n * item_penalty, paid to the sheriff; an empty cargo costs the sheriff sheriff_penalty, paid to the
-    smuggler. Passed: the smuggler gets n * item_value less the last bribe, which the sheriff gets.
+    Options, named as in OpenSpiel: max_items >= 1, max_bribe >= 0, num_rounds >= 1; item_value, item_penalty and
+    sheriff_penalty >= 0, in coins. Reward part "outcome" depends only on the last round. After INSPECT, the smuggler
+    pays the sheriff n * item_penalty for n items, or the sheriff pays the smuggler sheriff_penalty for none. After
+    PASS, the smuggler gets n * item_value minus the last bribe, which the sheriff gets.
     """
 
     name = "sheriff"
     seats: tuple[str, ...] = ("smuggler", "sheriff")
     metadata: ClassVar[dict[str, Any]] = {"name": "sheriff_v0", "render_modes": ["ansi"]}
-    # What a seat can secure, whatever the other does. Sheriff: 0, by PASS. Smuggler: s N v / (s + N v + N q) with N
-    # items, value v, penalty q and sheriff's penalty s: it never bribes and loads nothing with probability
-    # N (v + q) / (s + N v + N q), else N; INSPECT with probability N v / (s + N v + N q) holds it there.
+    # Payoff that a seat can secure, whatever the other does. Sheriff: 0, by PASS. Smuggler: s N v / (s + N v + N q),
+    # with N items, value v, penalty q and sheriff's penalty s: it never bribes and loads nothing with probability
+    # N (v + q) / (s + N v + N q), else N. INSPECT with probability N v / (s + N v + N q) holds it to this payoff.
     theory: ClassVar[Mapping[str, float]] = {"secure_smuggler": 0.75, "secure_sheriff": 0.0}
 
     def __init__(

@@ -1,6 +1,6 @@
 """Slow calls of games, such as running code or a query, which may run in another process.
 
-Only the call travels, never the game. If a worker dies, the match fails and is played again from its deal.
+Only the call is sent there, never the game. If a worker dies, the match fails and is played again from its deal.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""JSON values that models wrote, as JSON or as Python literals, within bounds on their depth and size."""
+"""Decode values that models wrote, as JSON or as Python literals, with bounds on depth and size."""
 
 import ast
 import json
@@ -47,7 +47,10 @@ def decode_text(text: str) -> Any:
 
 
 def decode_literal(node: ast.expr, depth: int = 0) -> Any:
-    """Return the value of a Python literal, in which JSON's true, false and null may stand. Raises ValueError."""
+    """Return the value of a Python literal, which may contain JSON's true, false and null.
+
+    Raises ValueError, with a reason for the model, for anything else. `depth` counts recursive calls.
+    """
     if depth > DEEPEST:
         raise ValueError(f"the arguments are nested more than {DEEPEST} deep")
     match node:

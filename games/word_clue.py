@@ -27,8 +27,8 @@ class WordClue(TextGame):
     """Find target words by clues. Acts: the giver's CLUE word number; then the guessers' GUESS word or STOP in turn.
 
     STOP ends a guesser's round. Options: players 2 to 5, one giver and the guessers; words 2 to 25 on the board;
-    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off unless given. Nobody
-    checks that clues are English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
+    targets 1 to words - 1; rounds >= 1, clues in a match; cost >= 0 of a wrong guess. Talk is off by default. Clues are
+    not checked to be English. reset(options={"board": [words], "targets": [words]}) fixes either or both.
     """
 
     name, cooperative = "word_clue", True
@@ -62,7 +62,7 @@ class WordClue(TextGame):
         self.found: list[str] = []
         self.missed: list[str] = []
         self.round, self.clue, self.guesses_left = 1, "", 0
-        self.guessing: list[str] = []  # who may still guess in this round, the next one first
+        self.guessing: list[str] = []  # seats that may still guess in this round, the next one first
 
     def rules(self) -> str:
         """Return the rules as one paragraph: the clue, the guesses, the payoffs."""
@@ -86,7 +86,7 @@ class WordClue(TextGame):
         return {"targets": [word for word in self.targets if word not in self.found]} if seat == GIVER else {}
 
     def legal(self, seat: str) -> list[str] | None:
-        """Return GUESS for every word not yet guessed, and STOP; None for the giver, as clues cannot be listed."""
+        """Return GUESS for every word not yet guessed, and STOP; None for the giver, whose clues cannot be listed."""
         return None if seat == GIVER else [*(f"GUESS {word}" for word in self.public()["board"]), "STOP"]
 
     def play(self, seat: str, act: str) -> str:
@@ -124,7 +124,7 @@ class WordClue(TextGame):
         if near := next((word for word in self.board if word in clue or clue in word), None):
             raise IllegalAct(f"the clue may not be, contain or be part of a board word, such as {near}")
         self.clue, self.guesses_left = f"{clue} {guesses}", guesses
-        first = (self.round - 1) % (len(self.seats) - 1)  # another guesser begins each round
+        first = (self.round - 1) % (len(self.seats) - 1)  # guessers take turns in beginning a round
         self.guessing = [*self.seats[1 + first :], *self.seats[1 : 1 + first]]
         return f"CLUE {clue} {guesses}"
 
