@@ -37,7 +37,7 @@ class MatrixGame(SimultaneousGame):
         talk = TALK if self.talk else ""
         return (
             f"{self.story} Row and column choose {one} or {two} at once. Points for row and column: {points}. "
-            f"{self.length()}{talk}"
+            f"{self.describe_length()}{talk}"
         )
 
     def legal(self, seat: str) -> list[str]:

@@ -37,7 +37,7 @@ class PublicGoods(SimultaneousGame):
         return (
             f"Public goods: in each round each of {len(self.seats)} players has {self.endowment} coins. GIVE n puts n "
             f"into the pot and keeps the rest; all choose at once. The pot times {self.multiplier:g} is shared "
-            f"equally. {self.length()}{talk}"
+            f"equally. {self.describe_length()}{talk}"
         )
 
     def public(self) -> dict[str, Any]:

@@ -21,14 +21,14 @@ from games.families.pools import Triple, frontier, remainder, splits, worth
 
 Deal = tuple[int, int]
 Answer = Triple | Literal["ACCEPT", "WALK"]
-"""Act of a side at its turn: ACCEPT the offer, WALK away, or offer by asking for this share."""
+"""Act of a side at its turn: ACCEPT the offer, WALK away, or make an offer by demanding this share."""
 
 
 class Stage(NamedTuple):
     """Subgame-perfect play at one turn: accept any offer worth at least `expected`, else make `offer`.
 
-    Payoffs are the first mover's, then the other side's. Waiting never pays: the other side would accept now what both
-    would agree on at the next turn.
+    Payoffs are the first mover's, then the other side's. Waiting never pays, because the other side would accept now
+    what both would agree on at the next turn.
     """
 
     offer: Deal
@@ -62,11 +62,11 @@ def find_share(pool: Triple, own: Triple, other: Triple, deal: Deal) -> Triple:
     `own` and `other` are both sides' values per item. Raises ValueError if no share yields the payoffs.
     """
     shares = (share for share in splits(pool) if (worth(own, share), worth(other, remainder(pool, share))) == deal)
-    return min(shares, key=lambda share: sum(0 < n < whole for n, whole in zip(share, pool, strict=True)))
+    return min(shares, key=lambda share: sum(0 < n < count for n, count in zip(share, pool, strict=True)))
 
 
 def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tuple[str, int, int]]:
-    """Return the Pareto-optimal splits as (share "a b c" of one side, its worth to it, worth of the rest to the other).
+    """Return the Pareto-optimal splits as ("a b c", the first side's share; its worth; the rest's worth to the other).
 
     `own` and `other` are both sides' values per item. The best split for the first side comes first. Of several shares
     with equal worth, one is returned.
@@ -77,9 +77,9 @@ def list_efficient_splits(pool: Triple, own: Triple, other: Triple) -> list[tupl
 
 @functools.lru_cache(maxsize=1024)
 def find_nash_deals(deals: tuple[Deal, ...]) -> tuple[Deal, ...]:
-    """Return the deals with the greatest product of payoffs (Nash bargaining solution), nearly always one. Cached."""
-    most = max(map(math.prod, deals))
-    return tuple(deal for deal in deals if math.prod(deal) == most)
+    """Return the deals with the greatest product of payoffs (Nash bargaining solution), usually one. Cached."""
+    greatest = max(map(math.prod, deals))
+    return tuple(deal for deal in deals if math.prod(deal) == greatest)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -91,18 +91,22 @@ def _best_values(deals: tuple[Deal, ...]) -> tuple[int, int, float, float]:
 
 
 def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal | None = None) -> dict[str, float]:
-    """Compare a result of bargaining with the Pareto-optimal deals and theory, and return the figures by name.
+    """Compare the result of a negotiation with the Pareto-optimal deals and theory. Returns statistics by name.
 
-    `payoffs` and deals have the first mover first. joint_value: sum of payoffs, with best_joint_value and their ratio
-    efficiency; nash_product: product of payoffs over the greatest possible, nash_product_raw: the product;
-    pareto_distance: Euclidean distance to the nearest optimal deal that is worse for neither side; nash_distance: to
-    the nearest Nash deal; nash_payoff_first, nash_payoff_second: means over the Nash deals. With `equilibrium`, its
-    distance and payoffs are added.
+    `payoffs` and deals have the first mover first.
+
+    - joint_value: sum of payoffs; best_joint_value: its maximum; efficiency: the ratio of both
+    - nash_product_raw: product of payoffs; nash_product: its ratio to the maximum
+    - pareto_distance: Euclidean distance to the nearest Pareto-optimal deal that is worse for neither side
+    - nash_distance: Euclidean distance to the nearest Nash deal
+    - nash_payoff_first, nash_payoff_second: mean payoffs over the Nash deals
+    - payoff_first, payoff_second: the payoffs
+    - equilibrium_distance, equilibrium_payoff_first, equilibrium_payoff_second: for `equilibrium`, if given
     """
     first, second = payoffs
     joint, product, nash_first, nash_second = _best_values(deals)
     better = [deal for deal in deals if deal[0] >= first and deal[1] >= second]
-    found = {
+    result = {
         "joint_value": first + second, "best_joint_value": float(joint), "efficiency": (first + second) / joint,
         "nash_product": first * second / product, "nash_product_raw": first * second,
         "pareto_distance": _distance(payoffs, better), "nash_distance": _distance(payoffs, find_nash_deals(deals)),
@@ -110,9 +114,9 @@ def figures(payoffs: Sequence[float], deals: tuple[Deal, ...], equilibrium: Deal
         "nash_payoff_first": nash_first, "nash_payoff_second": nash_second,
     }  # fmt: skip
     if equilibrium:
-        found["equilibrium_distance"] = _distance(payoffs, [equilibrium])
-        found |= zip(("equilibrium_payoff_first", "equilibrium_payoff_second"), map(float, equilibrium), strict=True)
-    return found
+        result["equilibrium_distance"] = _distance(payoffs, [equilibrium])
+        result |= zip(("equilibrium_payoff_first", "equilibrium_payoff_second"), map(float, equilibrium), strict=True)
+    return result
 
 
 def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> float:
@@ -121,9 +125,9 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
 
 Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
 """Memoryless strategy of a side: `chances(turn, offer)` returns its act probabilities at `turn`, after the other side
-asked for `offer` (None: no offer yet)."""
+demanded `offer` (None: no offer yet)."""
 MOST_BELIEFS = 5_000
-"""Number of beliefs after which `best_against_mixture` gives up, which takes some seconds.
+"""Number of beliefs after which `best_against_mixture` gives up, after some seconds.
 
 Four turns against six members need dozens.
 """
@@ -134,7 +138,7 @@ def best_response(
 ) -> float:
     """Return the best expected payoff of a side with values `own` against a known, memoryless strategy, `chances`.
 
-    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`; exact up to rounding. NaN
+    Uses backward induction over turns 0 to `turns` - 1 under the rules of `subgame_perfect`. Exact up to rounding; NaN
     if there are too many beliefs.
     """
     return best_against_mixture(pool, own, moves_first, turns, breakdown, [chances])
@@ -143,7 +147,7 @@ def best_response(
 def best_against_mixture(
     pool: Triple, own: Triple, moves_first: bool, turns: int, breakdown: float, members: Sequence[Chances]
 ) -> float:
-    """Return the best expected payoff of a side against one member, drawn uniformly, without knowing which one.
+    """Return the best expected payoff of a side against a uniformly drawn member, without knowing which one it is.
 
     The side knows the deal and every member's probabilities. This is the Bayes-adaptive best response (Martin 1967;
     Duff 2002): since members have no memory, a belief b over members is a sufficient statistic of the past. If member i
@@ -180,7 +184,7 @@ def best_against_mixture(
         for demand, by_member in answers.items():
             joint = [b * p for b, p in zip(belief, by_member, strict=True)]
             if isinstance(demand, tuple) and (chance := sum(joint)):
-                posterior = tuple(round(each / chance, 12) for each in joint)  # equal beliefs but for rounding are one
+                posterior = tuple(round(p / chance, 12) for p in joint)  # rounded, so that equal beliefs share a cache
                 total += chance * max(float(worth(own, remainder(pool, demand))), evaluate_offer(turn + 1, posterior))
         return total
 
@@ -195,7 +199,7 @@ def best_against_mixture(
 def _collect_answers(members: Sequence[Chances], turn: int, offer: Triple | None) -> dict[Answer, tuple[float, ...]]:
     """Return the probabilities of each answer at this turn to this offer, in the order of the members."""
     answers = [chances(turn, offer) for chances in members]
-    return {answer: tuple(one.get(answer, 0.0) for one in answers) for answer in dict.fromkeys(chain(*answers))}
+    return {answer: tuple(member.get(answer, 0.0) for member in answers) for answer in dict.fromkeys(chain(*answers))}
 
 
 @dataclass(frozen=True)
@@ -218,9 +222,9 @@ def subgame_perfect_player(game: object, seed: int) -> Rule:
 
 
 def nash_bargaining_player(game: object, seed: int) -> Rule:
-    """Return a player of public `negotiation` that offers the Nash deal and accepts anything at least as good.
+    """Return a player of `negotiation` with public values that offers the Nash deal and accepts what is as good.
 
-    To it, continuing is worth its payoff in that deal times the chance that the talks go on. It ignores `game` and
+    It values continuing at its payoff in that deal times the probability that the talks go on. It ignores `game` and
     `seed`.
     """
     return Rule(_nash_act)
@@ -236,7 +240,7 @@ class _Position(NamedTuple):
     turns: int
     breakdown: float
     offered: int | None
-    """Worth of accepting, or None without an offer."""
+    """Payoff of accepting, or None without an offer."""
 
     @property
     def deals(self) -> tuple[Deal, ...]:
@@ -244,7 +248,7 @@ class _Position(NamedTuple):
         return frontier(self.pool, self.own, self.other)
 
     def offer(self, deal: Deal) -> str:
-        """Return the act `OFFER a b c` that asks for a share with these payoffs, own payoff first."""
+        """Return the act `OFFER a b c` that demands a share with these payoffs, own payoff first."""
         return "OFFER {} {} {}".format(*find_share(self.pool, self.own, self.other, deal))
 
 

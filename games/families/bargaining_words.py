@@ -28,8 +28,7 @@ class Side(NamedTuple):
     other: Triple | None
     """Value of one item of each kind to the other side; None if unknown."""
     splits: Sequence[tuple[str, int, int]] = ()
-    """Efficient splits, if the game shows them: this side's share, its value, and the rest's value to the other side.
-    """
+    """Pareto-optimal splits, if the game shows them: this side's share, its value, and the rest's to the other side."""
 
 
 class Limits(NamedTuple):
@@ -44,7 +43,7 @@ class Limits(NamedTuple):
 
 
 def singular(item: str) -> str:
-    """Return the singular of a kind of items: `books` gives `book`; names without a plural ending stay unchanged."""
+    """Return the singular of a kind of items, such as `book` for `books`. Names in the singular stay unchanged."""
     return PLURAL.sub("", item)
 
 
@@ -103,7 +102,7 @@ def describe_offer(side: Side, offer: Triple | None) -> str:
 
 
 def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
-    """Describe how many turns are left, this one included, and, if there is an offer, the risk of a counteroffer."""
+    """Describe how many turns are left, including this one, and, if there is an offer, the risk of a counteroffer."""
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
@@ -115,7 +114,7 @@ def _turns(count: int) -> str:
 
 
 class Outcome(NamedTuple):
-    """An ended negotiation with all hidden information. In tuples of two, the side that moves first comes first."""
+    """An ended negotiation with all hidden information. Pairs have the side that moves first first."""
 
     seats: tuple[str, ...]
     items: tuple[str, ...]
@@ -127,13 +126,15 @@ class Outcome(NamedTuple):
     why: str
     """Reason why there is no deal, such as `they walked away`."""
     best: int
+    """Greatest possible sum of both values."""
     nash: tuple[Deal, ...]
+    """Nash deals."""
     perfect: Deal | None
-    """Subgame-perfect deal; None if theory gives none."""
+    """Subgame-perfect deal; None if values are private."""
 
 
 def name_seats(seats: Sequence[str], people: Sequence[str]) -> dict[str, str]:
-    """Return the name to use for each seat: `you` and `they` for a single human reader, else the seat's own name."""
+    """Return each seat's name in texts: `you` and `they` if there is a single human reader, else the seat itself."""
     if len(people) != 1:
         return {seat: seat for seat in seats}
     return {seat: "you" if seat == people[0] else "they" for seat in seats}
@@ -176,12 +177,14 @@ def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
     payoffs = _payoffs(outcome)
     if me is None:
         first, second = outcome.seats
-        told = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
-        told += [f"{who} would have given {first} {a}, {second} {b}" for who, (a, b) in _theories(outcome)]
+        clauses = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
+        clauses += [f"{name} would have given {first} {a}, {second} {b}" for name, (a, b) in _theories(outcome)]
     else:
-        told = [f"You got {payoffs[me]} of {WORTH}"]
-        told += [f"{who} would have given you {d[me]}, the other side {d[1 - me]}" for who, d in _theories(outcome)]
-    return "\n".join([*lines, "; ".join(told) + "."])
+        clauses = [f"You got {payoffs[me]} of {WORTH}"]
+        clauses += [
+            f"{name} would have given you {d[me]}, the other side {d[1 - me]}" for name, d in _theories(outcome)
+        ]
+    return "\n".join([*lines, "; ".join(clauses) + "."])
 
 
 def _payoffs(outcome: Outcome) -> list[int]:
