@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, whole_number
+from games.base import MAX_LISTED, TALK, whole_number
 from games.families.simultaneous import SimultaneousGame, read_number
 
 
@@ -24,7 +24,7 @@ class SealedBidAuction(SimultaneousGame):
 
     def __init__(self, *, players: int = 2, max_value: int = 10, **options: Any) -> None:
         self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=2, most=6)))
-        self.max_value = whole_number("max_value", max_value, least=2, most=MOST_LISTED)
+        self.max_value = whole_number("max_value", max_value, least=2, most=MAX_LISTED)
         self.stakes = float(self.max_value - 1)
         super().__init__(rounds=1, **options)
 

@@ -89,9 +89,9 @@ THOUGHTS = (
 NAME = r"[^\W\d][\w.-]{0,63}"
 _BLANKS = r"\s{0,99}"
 _ID = rf'"(?:{"|".join(sorted(IGNORED))})"{_BLANKS}:{_BLANKS}(?:"[^"\n]{{0,80}}"|\d{{1,9}}|null){_BLANKS},{_BLANKS}'
-_TELLING = ("name", "arguments", "parameters", "tool_name", "recipient_name", *HOLDERS)
+_CALL_KEYS = ("name", "arguments", "parameters", "tool_name", "recipient_name", *HOLDERS)
 _FIRST_KEY = (
-    rf'(?:{_ID}){{0,4}}"(?:(?:{"|".join(_TELLING)})"'
+    rf'(?:{_ID}){{0,4}}"(?:(?:{"|".join(_CALL_KEYS)})"'
     rf'|(?:tool|action)"{_BLANKS}:{_BLANKS}"[^"\n]{{0,80}}"{_BLANKS},{_BLANKS}"(?:arguments|parameters|action_input)")'
 )
 
@@ -111,9 +111,10 @@ BARE = _compile_openings(
     rf'{_START}(?={NAME}(?:\[CALL_ID\]\w{{1,40}})?(?:\[ARGS\])?[ \t]*\{{(?:{_BLANKS}"|\}}))',
 )
 """The start of a JSON object with a call's first keys, or of a name with its JSON, at the start of a line."""
-SPACES = ("functions", "tools", "default_api")
+NAMESPACES = ("functions", "tools", "default_api")
 """Namespaces that models prefix to tool names."""
-LINES = _compile_openings(rf"{_START}(?=\[?(?:(?:{'|'.join(SPACES)})\.)?[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
+_NAMESPACE = rf"(?:(?:{'|'.join(NAMESPACES)})\.)?"
+LINES = _compile_openings(rf"{_START}(?=\[?{_NAMESPACE}[^\W\d]\w{{0,63}}(?:\.call)?\(.*\)\]?[ \t]*$)")
 """The start of a line that may contain calls in Python syntax."""
 
 NAMED = re.compile(

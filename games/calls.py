@@ -18,9 +18,9 @@ from games.untrusted_json import DECODER, to_unique_dict
 
 __all__ = ["Call", "read_calls"]
 
-MOST_CALLS = 4
+MAX_CALLS = 4
 """Maximum number of calls run per reply."""
-LONGEST_REPLY = 20_000
+MAX_REPLY_LENGTH = 20_000
 """Maximum number of characters parsed per reply."""
 
 FENCED = re.compile(r"\A\s*```\w*\n(.*?)\n?```\s*\Z", re.DOTALL)
@@ -30,23 +30,23 @@ PYTHON_LIST = re.compile(r"\[\s*[^\W\d]")
 BLANKS = re.compile(r"\s*(?:```\w*\s*)?")
 """Text allowed before a body, including the opening of a fence."""
 
-Read = tuple[list[Call], int]
+Parsed = tuple[list[Call], int]
 """Parsed calls, and the offset of their end."""
 
 
-def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
+def read_calls(text: str, limit: int = MAX_CALLS) -> list[Call]:
     """Return the tool calls in a reply, in order, or [] if it calls no tool. Calls inside thoughts are not read.
 
     A call that cannot be parsed has a `problem`. If there are more than `limit` calls, one more entry says that the
     others are not run. Never raises; only the first 20,000 characters are read.
     """
-    text = text[:LONGEST_REPLY]
+    text = text[:MAX_REPLY_LENGTH]
     fenced = FENCED.match(text)
     plain = (fenced[1] if fenced else text).strip()
     calls = (
         _scan(text, formats.WRAPPED, _parse_wrapped, limit)
         or _scan(plain, formats.BARE, _parse_bare, limit)
-        or list(islice(_python_calls(plain), limit + 1))
+        or list(islice(_parse_python_calls(plain), limit + 1))
         or _scan(plain, formats.LINES, _parse_line, limit)
         or _refuse_thought(text.strip())
     )
@@ -55,7 +55,7 @@ def read_calls(text: str, limit: int = MOST_CALLS) -> list[Call]:
     return calls
 
 
-def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Read], limit: int) -> list[Call]:
+def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[str]], Parsed], limit: int) -> list[Call]:
     """Return the calls that `read` parses at each match of `openings` outside thoughts, at most `limit` + 1.
 
     `openings` also matches the marks of thoughts. An unclosed thought reaches to the end. A closing mark without an
@@ -66,7 +66,7 @@ def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[st
     while found := openings.search(text, at):
         at = max(found.end(), found.start() + 1)
         if found["thought"]:
-            at, thought = _end_of_thought(text, found), True
+            at, thought = _find_end_of_thought(text, found), True
         elif found["after"]:
             if not thought:
                 calls.clear()
@@ -77,7 +77,7 @@ def _scan(text: str, openings: re.Pattern[str], read: Callable[[str, re.Match[st
     return calls
 
 
-def _end_of_thought(text: str, opened: re.Match[str]) -> int:
+def _find_end_of_thought(text: str, opened: re.Match[str]) -> int:
     closing = dict(formats.THOUGHTS)[opened["thought"]]
     depth = 1
     for mark in re.finditer(f"{re.escape(opened['thought'])}|{re.escape(closing)}", text[opened.end() :]):
@@ -90,7 +90,7 @@ def _end_of_thought(text: str, opened: re.Match[str]) -> int:
 def _refuse_thought(text: str) -> list[Call]:
     """Return one Call with a `problem` if the whole reply is a thought that contains a call, else []."""
     found = formats.WRAPPED.match(text)
-    if not found or not found["thought"] or _end_of_thought(text, found) < len(text):
+    if not found or not found["thought"] or _find_end_of_thought(text, found) < len(text):
         return []
     marks = (mark for pattern in (formats.WRAPPED, formats.BARE, formats.LINES) for mark in pattern.finditer(text))
     if all(mark["call"] is None for mark in marks):
@@ -98,7 +98,7 @@ def _refuse_thought(text: str) -> list[Call]:
     return [Call(problem="a call inside a thought is not run: write it after the thought")]
 
 
-def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
+def _parse_wrapped(text: str, opened: re.Match[str]) -> Parsed:
     """Parse the calls inside the wrapper whose opening mark is `opened`.
 
     Returns the calls, or one with a `problem` if none can be parsed, and the offset where parsing goes on.
@@ -106,27 +106,27 @@ def _parse_wrapped(text: str, opened: re.Match[str]) -> Read:
     if function := formats.FUNCTION.match(text, opened.start()):
         return _parse_function(text, function)
     wrapper = next(row for row in formats.WRAPPERS if re.compile(row.opening, re.MULTILINE).match(text, opened.start()))
-    start = _after_blanks(text, opened.end())
+    start = _skip_blanks(text, opened.end())
     inner = formats.WRAPPED.match(text, start)
     if inner and inner["call"] is not None:  # a wrapper of all calls, around those of each
         return [], start
     if text[start : start + 1] in ("{", "[") and not PYTHON_LIST.match(text, start):
         # Decoded from here on, so that a string may hold a closing mark.
         return _parse_objects(text, start)
-    end = _end_of_body(text, start, wrapper)
+    end = _find_end_of_body(text, start, wrapper)
     body = text[start:end]
     if named := formats.NAMED.match(body):
         return _parse_named(named[1], text, start + named.end())
     if formats.KEY_AND_VALUE.search(body):
         name, first, parameters = formats.KEY_AND_VALUE.sub(r"<parameter=\1>", body).partition("<")
-        return [_with_parameters(name.strip(), first + parameters)], end
-    calls = list(_python_calls(body.strip())) or _scan(body, formats.LINES, _parse_line, MOST_CALLS)
+        return [_make_xml_call(name.strip(), first + parameters)], end
+    calls = list(_parse_python_calls(body.strip())) or _scan(body, formats.LINES, _parse_line, MAX_CALLS)
     mark = opened["call"].strip()
     place = f"between {mark} and {wrapper.closing}" if wrapper.closing else f"after {mark}"
     return calls or [Call(problem=f"nothing {place} can be read: {USAGE}")], end
 
 
-def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
+def _find_end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
     """Return the offset where a wrapper's body ends: at its closing mark, the next opening, or the text's end."""
     following = formats.WRAPPED.search(text, start)
     while following and following["call"] is None:
@@ -136,12 +136,12 @@ def _end_of_body(text: str, start: int, wrapper: formats.Wrapper) -> int:
     return closing if closing >= 0 else end
 
 
-def _after_blanks(text: str, start: int) -> int:
+def _skip_blanks(text: str, start: int) -> int:
     blanks = BLANKS.match(text, start)
     return blanks.end() if blanks else start
 
 
-def _parse_bare(text: str, opened: re.Match[str]) -> Read:
+def _parse_bare(text: str, opened: re.Match[str]) -> Parsed:
     """Parse a call without a wrapper: JSON, or a name with JSON. Returns calls and their end offset.
 
     An unparsable call extends to the end of the text.
@@ -156,7 +156,7 @@ def _parse_bare(text: str, opened: re.Match[str]) -> Read:
     return calls, end if end > start else len(text)
 
 
-def _parse_objects(text: str, start: int) -> Read:
+def _parse_objects(text: str, start: int) -> Parsed:
     """Parse the JSON value at `start` and the objects directly after it as calls.
 
     Returns the calls and their end offset. Invalid JSON ends them with a call that has a `problem`.
@@ -174,7 +174,7 @@ def _parse_objects(text: str, start: int) -> Read:
         start = following.end()
 
 
-def _parse_named(name: str, text: str, start: int) -> Read:
+def _parse_named(name: str, text: str, start: int) -> Parsed:
     """Parse the JSON at `start` as the tool's arguments. Returns one call (a `problem` if invalid) and end offset."""
     try:
         value, end = DECODER.raw_decode(text, start)
@@ -183,19 +183,19 @@ def _parse_named(name: str, text: str, start: int) -> Read:
     return [make_call(name, value)], end
 
 
-def _parse_function(text: str, opened: re.Match[str]) -> Read:
+def _parse_function(text: str, opened: re.Match[str]) -> Parsed:
     """Parse `<function=NAME>` or `<invoke name="NAME">` with JSON or XML parameters. Returns call and end offset."""
-    start = _after_blanks(text, opened.end())
+    start = _skip_blanks(text, opened.end())
     if text.startswith("{", start):
         return _parse_named(opened[1], text, start)
     following = formats.FUNCTION.search(text, start)
     region = text[start : following.start() if following else len(text)]
     closed = formats.END_OF_FUNCTION.search(region)
     body = region[: closed.start()] if closed else region.partition("</tool_call>")[0]
-    return [_with_parameters(opened[1], body)], start + len(body)
+    return [_make_xml_call(opened[1], body)], start + len(body)
 
 
-def _with_parameters(name: str, body: str) -> Call:
+def _make_xml_call(name: str, body: str) -> Call:
     """Return the tool's call with the XML parameters in `body` as texts, or with a `problem` if malformed."""
     before, *rest = formats.PARAMETER.split(body)
     if before.strip():
@@ -208,20 +208,20 @@ def _with_parameters(name: str, body: str) -> Call:
         return Call(name, problem=str(why))
 
 
-def _parse_line(text: str, opened: re.Match[str]) -> Read:
+def _parse_line(text: str, opened: re.Match[str]) -> Parsed:
     """Parse the rest of the line as Python calls. Returns the calls, if any, and the line's end offset."""
     end = text.find("\n", opened.end())
     end = end if end >= 0 else len(text)
-    return list(_python_calls(text[opened.end() : end].strip())), end
+    return list(_parse_python_calls(text[opened.end() : end].strip())), end
 
 
-def _python_calls(text: str) -> Iterator[Call]:
+def _parse_python_calls(text: str) -> Iterator[Call]:
     """Yield the calls if the whole text is a call, or a list of calls, in Python syntax."""
     if PYTHON.fullmatch(text):
-        yield from map(from_python_call, _call_nodes(text))
+        yield from map(from_python_call, _find_call_nodes(text))
 
 
-def _call_nodes(text: str) -> list[ast.Call]:
+def _find_call_nodes(text: str) -> list[ast.Call]:
     try:
         body = parse_python(text).body
     except ValueError:

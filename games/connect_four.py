@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from games.base import whole_number
 from games.families.openspiel import GameWithDraws
 
-MOST = 20  # rows or columns
-WORDS = tuple(f"DROP {column}" for column in range(1, MOST + 1))
+MAX_SIDE = 20  # rows or columns
+WORDS = tuple(f"DROP {column}" for column in range(1, MAX_SIDE + 1))
 
 
 class ConnectFour(GameWithDraws):
@@ -26,8 +26,8 @@ class ConnectFour(GameWithDraws):
     perfect_information = True
 
     def __init__(self, *, rows: int = 6, columns: int = 7, connect: int = 4, **options: Any) -> None:
-        whole_number("rows", rows, least=1, most=MOST)
-        self.columns = whole_number("columns", columns, least=1, most=MOST)
+        whole_number("rows", rows, least=1, most=MAX_SIDE)
+        self.columns = whole_number("columns", columns, least=1, most=MAX_SIDE)
         self.connect = whole_number("connect", connect, least=2, most=max(rows, columns))
         super().__init__(f"connect_four(rows={rows},columns={columns},x_in_row={connect})", **options)
 

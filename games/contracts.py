@@ -17,9 +17,9 @@ TOOL = "tool"
 """Sender of a tool's result, which only the caller receives."""
 ILLEGAL = "illegal"
 """Name of the reward part for illegal acts, in every game."""
-MOST_PIXELS = 2**16
+MAX_PIXELS = 2**16
 """Largest width and height of an image."""
-MOST_MATCHES, MOST_TURNS, MOST_BRANCHES = 10**9, 2**15, 64
+MAX_MATCHES, MAX_TURNS, MAX_BRANCHES = 10**9, 2**15, 64
 """Limits of the log format: iterations and deals per iteration; turns and attempts of a match; depth of branches."""
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ class Image:
     """Image part of a message, identified by its content's hash; `games.abilities.Pictures` provides the bytes.
 
     Raises ValueError unless `hash` is a SHA-256 in 64 hex digits, `media` is a type such as image/png, and `width` and
-    `height` are 1 to `MOST_PIXELS` pixels. Strict fields keep the placeholder text from forging words.
+    `height` are 1 to `MAX_PIXELS` pixels. Strict fields keep the placeholder text from forging words.
     """
 
     hash: str
@@ -47,8 +47,8 @@ class Image:
             raise ValueError(f"an image's hash is a SHA-256 in 64 hex digits, not {self.hash[:80]!r}")
         if not re.fullmatch(r"image/[a-z0-9.+-]{1,32}", self.media):
             raise ValueError(f"an image's media type is one like image/png, not {self.media[:80]!r}")
-        if not (1 <= self.width <= MOST_PIXELS and 1 <= self.height <= MOST_PIXELS):
-            raise ValueError(f"an image is 1 to {MOST_PIXELS} pixels wide and high, not {self.width}x{self.height}")
+        if not (1 <= self.width <= MAX_PIXELS and 1 <= self.height <= MAX_PIXELS):
+            raise ValueError(f"an image is 1 to {MAX_PIXELS} pixels wide and high, not {self.width}x{self.height}")
 
     @property
     def text(self) -> str:
@@ -246,12 +246,12 @@ class MatchId:
     """Index of the first turn that differs from the parent's; -1 without a parent."""
 
     def __post_init__(self) -> None:
-        is_loggable = 0 <= self.iteration < MOST_MATCHES and 0 <= self.deal < MOST_MATCHES
-        if not (is_loggable and 0 <= self.attempt < MOST_TURNS and -1 <= self.turn < MOST_TURNS):
-            limits = f"iteration and deal below {MOST_MATCHES}, attempt and turn below {MOST_TURNS}"
+        is_loggable = 0 <= self.iteration < MAX_MATCHES and 0 <= self.deal < MAX_MATCHES
+        if not (is_loggable and 0 <= self.attempt < MAX_TURNS and -1 <= self.turn < MAX_TURNS):
+            limits = f"iteration and deal below {MAX_MATCHES}, attempt and turn below {MAX_TURNS}"
             raise ValueError(f"a match's numbers are 0 or more, {limits}, not {self!r}")
-        if self.parent and len(self.parent.lineage()) > MOST_BRANCHES:
-            raise ValueError(f"branches are nested more than {MOST_BRANCHES} deep")
+        if self.parent and len(self.parent.lineage()) > MAX_BRANCHES:
+            raise ValueError(f"branches are nested more than {MAX_BRANCHES} deep")
         if (self.parent is None) != (self.turn == -1):
             raise ValueError("a branch has a parent and the turn where it differs from it, other matches have neither")
         if self.parent and (self.parent.iteration, self.parent.deal) != (self.iteration, self.deal):

@@ -74,5 +74,5 @@ class GuessCity(Questions):
     # There are 65 to 128 cities. n yes/no acts, the last of them the right guess, distinguish at most 2^(n-1).
     theory: ClassVar[Mapping[str, float]] = {"least_worst_case_turns": 8.0}
     book = load_atlas()
-    sort = "city"
+    noun = "city"
     notes = NOTES

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, IllegalAct, TextGame, choice, whole_number
+from games.base import MAX_LISTED, TALK, IllegalAct, TextGame, choice, whole_number
 
 ACT = re.compile(r"\s*(?:PRICE\s+(\d{1,9})|(ACCEPT)|(WALK))\s*", re.ASCII | re.IGNORECASE)
 
@@ -32,7 +32,7 @@ class Haggle(TextGame):
     def __init__(
         self, *, max_price: int = 10, max_turns: int = 8, opens: Literal["seller", "buyer"] = "seller", **options: Any
     ) -> None:
-        self.max_price = whole_number("max_price", max_price, least=2, most=MOST_LISTED)
+        self.max_price = whole_number("max_price", max_price, least=2, most=MAX_LISTED)
         self.max_turns = whole_number("max_turns", max_turns, least=2)
         self.opens, self.stakes = choice("opens", opens, *self.seats), float(self.max_price - 1)
         super().__init__(**options)

@@ -11,9 +11,9 @@ from games.families.openspiel import OpenSpielGame
 
 COLOURS = {"R": "RED", "Y": "YELLOW", "G": "GREEN", "W": "WHITE", "B": "BLUE"}
 SIZES = {"mini": (2, 2, 3), "simple": (3, 2, 8), "full": (5, 5, 8)}  # colours, ranks, hint tokens; "mini" is MARS's
-HAND = {"mini": 3, "simple": 5, "full": 5}  # full: 4 cards from four players on
+HAND_SIZES = {"mini": 3, "simple": 5, "full": 5}  # full: 4 cards from four players on
 LIVES = 3
-SEEN = re.compile(
+OBSERVATION = re.compile(
     r"Life tokens: (\d+)\nInfo tokens: (\d+)\nFireworks: (.*?) *\nHands:\n(.*)Deck size: (\d+)\nDiscards: ?(.*)", re.S
 )
 
@@ -51,7 +51,7 @@ class Hanabi(OpenSpielGame):
             raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}")
         whole_number(f"players (in {size} Hanabi)", players, least=2, most=5 if size == "full" else 2)
         self.colours, self.ranks, tokens = SIZES[size]
-        self.hand = HAND[size] - (players > 3)
+        self.hand = HAND_SIZES[size] - (players > 3)
         deck = 2 * self.colours * self.ranks - players * self.hand
         self.best = min(self.colours * self.ranks, deck + players)
         super().__init__(
@@ -77,7 +77,7 @@ class Hanabi(OpenSpielGame):
 
     def parse_observation(self, player: int) -> Table:
         """Parse OpenSpiel's observation of this player. Hands are in the order of seats; own cards are hidden."""
-        match = SEEN.fullmatch(self.state.observation_string(player))
+        match = OBSERVATION.fullmatch(self.state.observation_string(player))
         if match is None:
             raise RuntimeError("OpenSpiel writes Hanabi's observations in a form that this version does not know")
         lives, hints, fireworks, hands, deck, discards = match.groups()
@@ -110,7 +110,7 @@ class Hanabi(OpenSpielGame):
                 return f"{verb.upper()} {int(slot) + 1}"
         raise RuntimeError(f"OpenSpiel's Hanabi has an act that this version does not know: {action}")
 
-    def heard_by_others(self, action: int, word: str) -> str:
+    def text_for_others(self, action: int, word: str) -> str:
         """Return the act's text, and tell all seats the played or discarded card, or the slots that the hint shows."""
         mover = self.state.current_player()
         table = self.parse_observation((mover + 1) % len(self.seats))

@@ -13,7 +13,7 @@ from games.families.grid import STEPS, Cell, Door, Starts, draw_map, draw_walk
 from games.families.locks import State, count_steps_left, lock_doors, take_step
 from games.families.solitaire import Solitaire
 
-MATCH, MOST_LOCKS = "match", 3
+MATCH, MAX_LOCKS = "match", 3
 
 
 class Maze(Solitaire):
@@ -52,7 +52,7 @@ class Maze(Solitaire):
         **options: Any,
     ) -> None:
         self.size = whole_number("size", size, least=2, most=20)
-        self.locks = whole_number("locks", locks, least=0, most=min(MOST_LOCKS, self.size - 1))
+        self.locks = whole_number("locks", locks, least=0, most=min(MAX_LOCKS, self.size - 1))
         self.view, self.expert = choice("view", view, "full", "place", "partial"), flag("expert", expert)
         self.starts = choice("starts", starts, "any", "near", "far")
         self.layout = layout if layout is None else whole_number("layout", layout, least=0)
@@ -66,12 +66,12 @@ class Maze(Solitaire):
         """Draw a maze, a start, a goal more than `locks` steps away, and the places of locks and keys."""
         self.doors, self.start, self.goal = draw_walk(self.size, self.locks, rng, self.layout, self.starts)
         locked, keys = lock_doors(self.doors, self.start, self.goal, self.locks, rng)
-        self.at = self.initial_state = State(self.start, keys, 0, locked)
+        self.walk_state = self.initial_state = State(self.start, keys, 0, locked)
 
     @property
     def position(self) -> Cell:
         """Walker's cell: column and row from the north-west corner, from 0."""
-        return self.at.position
+        return self.walk_state.position
 
     def rules(self) -> str:
         """Return the rules for the players, as one paragraph of text."""
@@ -83,15 +83,19 @@ class Maze(Solitaire):
 
     def public(self) -> dict[str, Any]:
         """Return `exits` and `turns_left`; with locks also `locked` exits and held `keys`; by view `map` or `place`."""
-        locked = [way for way in self._exits() if self._door(way) in self.at.locked]
+        locked = [way for way in self._exits() if self._door(way) in self.walk_state.locked]
         exits, (x, y) = [way for way in self._exits() if way not in locked], self.position
-        facts = {"locked": locked, "keys": self.at.held} if self.locks else {}
+        facts = {"locked": locked, "keys": self.walk_state.held} if self.locks else {}
         seen = {"full": {"map": self.map()}, "place": {"place": f"{x} {y}"}, "partial": {}}[self.view]
         return {**seen, "exits": exits, **facts, "turns_left": self.turns_left}
 
     def situation(self, seat: str) -> str:
         """Return the walker's cell as text; with locks, also the keys held and the cells where keys lie."""
-        return f"{self.position} {self.at.held} {sorted(self.at.keys)}" if self.locks else str(self.position)
+        return (
+            f"{self.position} {self.walk_state.held} {sorted(self.walk_state.keys)}"
+            if self.locks
+            else str(self.position)
+        )
 
     def legal(self, seat: str) -> list[str]:
         """Return the four directions, whether or not a wall or locked door is there."""
@@ -102,7 +106,7 @@ class Maze(Solitaire):
         direction = act.strip().upper()
         if direction not in STEPS:
             raise IllegalAct("write NORTH, EAST, SOUTH or WEST")
-        before, after = self.at, take_step(self.doors, self.at, direction)
+        before, after = self.walk_state, take_step(self.doors, self.walk_state, direction)
         if self.expert and self._count_steps(after) < self._count_steps(before):
             self.pay(seat, MATCH, 1.0)
         if after == before:
@@ -111,7 +115,7 @@ class Maze(Solitaire):
             self.tell("You unlock the door.")
         if len(after.keys) < len(before.keys):
             self.tell("You find a key.")
-        self.at = after
+        self.walk_state = after
         self.score(seat, self.position == self.goal, "You have reached the goal.", "No turns are left.")
         return direction
 
@@ -121,12 +125,12 @@ class Maze(Solitaire):
 
     def find_step(self) -> str:
         """Return the direction whose step leaves the fewest steps to the goal, keys included."""
-        return min(self._exits(), key=lambda way: self._count_steps(take_step(self.doors, self.at, way)))
+        return min(self._exits(), key=lambda way: self._count_steps(take_step(self.doors, self.walk_state, way)))
 
     def map(self) -> str:
         """Return the maze from above: # walls, blanks for open space, W walker, G goal, K keys, D locked doors."""
-        marks = {**dict.fromkeys(self.at.keys, "K"), self.goal: "G", self.position: "W"}
-        return draw_map(self.doors, marks, self.at.locked)
+        marks = {**dict.fromkeys(self.walk_state.keys, "K"), self.goal: "G", self.position: "W"}
+        return draw_map(self.doors, marks, self.walk_state.locked)
 
     def shortest(self) -> int:
         """Return the fewest steps from start to goal, including detours for keys."""
@@ -137,8 +141,8 @@ class Maze(Solitaire):
         shortest, solved = self.shortest(), self.ended == "solved"
         return {**super().figures(), "shortest": shortest, "efficiency": shortest / self.turns if solved else 0.0}
 
-    def _count_steps(self, at: State) -> int:
-        return count_steps_left(self.doors, at, self.goal)
+    def _count_steps(self, state: State) -> int:
+        return count_steps_left(self.doors, state, self.goal)
 
     def _exits(self) -> list[str]:
         return [direction for direction in STEPS if direction in self.doors[self.position]]

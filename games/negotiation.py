@@ -55,15 +55,17 @@ class Negotiation(BargainingGame):
             raise ValueError(f"items must be three different one-line names, not {items!r}")
         self.items, self.max_turns = tuple(items), whole_number("max_turns", max_turns, least=1)
         self.breakdown = number("breakdown", breakdown, below=1)
-        self.known = choice("values", values, "private", "public") == "public"
-        self.shown = choice("splits", splits, "hidden", "shown") == "shown"
-        if self.shown and not self.known:
+        self.has_public_values = choice("values", values, "private", "public") == "public"
+        self.shows_splits = choice("splits", splits, "hidden", "shown") == "shown"
+        if self.shows_splits and not self.has_public_values:
             raise ValueError("splits: shown reveals what splits are worth to the other side: values must be public")
-        self.drawn = choice("opens", opens, "opener", "random") == "random"
-        if self.drawn:
+        self.draws_first_mover = choice("opens", opens, "opener", "random") == "random"
+        if self.draws_first_mover:
             self.seats = "player_0", "player_1"
-        self.perfect_information = self.known and not self.breakdown  # no seat sees when talks will break down
-        self.players = bargaining.PLAYERS if self.known else {}
+        self.perfect_information = (
+            self.has_public_values and not self.breakdown
+        )  # no seat sees when talks will break down
+        self.players = bargaining.PLAYERS if self.has_public_values else {}
         super().__init__(**options)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
@@ -73,7 +75,7 @@ class Negotiation(BargainingGame):
             raise ValueError(f"instance must be one of games.families.pools.instances(), not {instance!r}")
         self.pool, self.values = instance[0], dict(zip(self.seats, instance[1], strict=True))
         self.offer: Triple | None = None  # the share that the seat that moved last asks for
-        self.agent_selection = self.seats[rng.integers(2)] if self.drawn else self.seats[0]
+        self.agent_selection = self.seats[rng.integers(2)] if self.draws_first_mover else self.seats[0]
         self.movers = self.agent_selection, self.next_seat(self.agent_selection)
         # Every offer from turn 1 on is a counteroffer, so the turn of the one that ends the talks is geometric.
         breaks_at = int(rng.geometric(self.breakdown)) if self.breakdown else 0
@@ -82,10 +84,10 @@ class Negotiation(BargainingGame):
     def rules(self) -> str:
         """Return the rules as one paragraph: the aim, the acts and the limits."""
         (a, b, c), talk = self.items, TALK if self.talk else ""
-        secret = "known to both" if self.known else "private"
+        secret = "known to both" if self.has_public_values else "private"
         p = self.breakdown
         risk = f" An offer that answers an offer ends the talks with chance {p:g}." if p else ""
-        first = " Who moves first is drawn." if self.drawn else ""
+        first = " Who moves first is drawn." if self.draws_first_mover else ""
         return (
             f"Two sides divide {a}, {b} and {c}; an item's worth is {secret}, all together {WORTH} to each. "
             f"One act per turn: OFFER x y z (you take x {a}, y {b}, z {c}; the other side the rest), ACCEPT "
@@ -95,7 +97,7 @@ class Negotiation(BargainingGame):
     def public(self) -> dict[str, Any]:
         """Return pool, item names, standing offer (its author's share), turns, and breakdown and values if public."""
         breakdown = {"breakdown": self.breakdown} if self.breakdown else {}
-        values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.known else {}
+        values = {"values": {seat: [*own] for seat, own in self.values.items()}} if self.has_public_values else {}
         return {
             "pool": [*self.pool],
             "items": [*self.items],
@@ -110,7 +112,7 @@ class Negotiation(BargainingGame):
         other].
         """
         own, other = self.values[seat], self.values[self.next_seat(seat)]
-        splits = {"splits": bargaining.list_efficient_splits(self.pool, own, other)} if self.shown else {}
+        splits = {"splits": bargaining.list_efficient_splits(self.pool, own, other)} if self.shows_splits else {}
         offered = None if self.offer is None else worth(own, remainder(self.pool, self.offer))
         return {"values": [*own], "offered": offered, **splits}
 
@@ -149,5 +151,5 @@ class Negotiation(BargainingGame):
         if not self.breakdown:
             return {"instance": one}, {"instance": two}
         breaks = rng.permutation(self.max_turns + 1)[:2].tolist()
-        two = one if self.known else two
+        two = one if self.has_public_values else two
         return {"instance": one, "breaks_at": breaks[0]}, {"instance": two, "breaks_at": breaks[1]}

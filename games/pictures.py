@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP")
 """Accepted file formats, by Pillow's names. Others may start programs (EPS), have no size (SVG), or take minutes for a
 small file (GIF with many comments)."""
-LARGEST = 4096
+MAX_SIDE = 4096
 """Maximum width and height of an image, in pixels."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 _FILTERING = Lock()
 """Lock on Python's warning filters, which all threads share."""
 _ORIENTATION = 0x0112
@@ -50,7 +50,7 @@ def read_header(data: bytes) -> tuple[str, tuple[int, int]]:
 def decode_picture(data: bytes) -> "Pixels":
     """Return a file's picture in RGB. Transparency is dropped.
 
-    Raises ValueError for data that is not a picture of one frame, and for a picture that is larger than `LARGEST`
+    Raises ValueError for data that is not a picture of one frame, and for a picture that is larger than `MAX_SIDE`
     pixels or rotated by EXIF.
     """
     with _open_picture(data) as image:
@@ -63,8 +63,8 @@ def _open_picture(data: bytes) -> Iterator[Any]:
     """Open a picture file and check its size, frames and orientation. All errors within are ValueErrors."""
     from PIL import Image, UnidentifiedImageError
 
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"the image cannot be read: it has more than {MOST_BYTES:,} bytes")
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"the image cannot be read: it has more than {MAX_BYTES:,} bytes")
     try:
         check_structure(data)
         with _FILTERING, warnings.catch_warnings():
@@ -83,7 +83,7 @@ def _open_picture(data: bytes) -> Iterator[Any]:
 
 
 def _check(image: Any) -> None:
-    if max(image.size) > LARGEST:
+    if max(image.size) > MAX_SIDE:
         raise _PictureRefused(f"an image of {image.width} x {image.height} pixels is too large")
     if getattr(image, "is_animated", False):
         raise _PictureRefused("the image is animated: choose one of its frames")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from games.base import MOST_LISTED, TALK, number, whole_number
+from games.base import MAX_LISTED, TALK, number, whole_number
 from games.families.simultaneous import ROUND, SimultaneousGame, read_number
 
 
@@ -27,7 +27,7 @@ class PublicGoods(SimultaneousGame):
         self, *, players: int = 3, endowment: int = 10, multiplier: float = 1.5, rounds: int = 3, **options: Any
     ) -> None:
         self.seats = tuple(f"player_{i}" for i in range(whole_number("players", players, least=3, most=6)))
-        self.endowment = whole_number("endowment", endowment, least=1, most=MOST_LISTED)
+        self.endowment = whole_number("endowment", endowment, least=1, most=MAX_LISTED)
         self.multiplier = number("multiplier", multiplier)
         super().__init__(rounds=rounds, **options)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, number, whole_number
+from games.base import MAX_LISTED, number, whole_number
 from games.families.openspiel import OpenSpielGame
 
 ANSWERS = ("PASS", "INSPECT")
@@ -41,7 +41,7 @@ class Sheriff(OpenSpielGame):
         sheriff_penalty: float = 3.0,
         **options: Any,
     ) -> None:
-        self.max_items = whole_number("max_items", max_items, least=1, most=MOST_LISTED)
+        self.max_items = whole_number("max_items", max_items, least=1, most=MAX_LISTED)
         self.max_bribe = whole_number("max_bribe", max_bribe, least=0)
         self.num_rounds = whole_number("num_rounds", num_rounds, least=1)
         self.item_value, self.item_penalty = number("item_value", item_value), number("item_penalty", item_penalty)
@@ -72,7 +72,7 @@ class Sheriff(OpenSpielGame):
         loads = 2 + self.max_items
         return f"LOAD {action - 2}" if action <= loads else f"BRIBE {action - loads - 1}"
 
-    def heard_by_others(self, action: int, word: str) -> str:
+    def text_for_others(self, action: int, word: str) -> str:
         """Return the text of a bribe or an answer; "" for the cargo, which stays hidden."""
         return "" if word.startswith("LOAD") else word
 

@@ -19,7 +19,7 @@ from games.plain_files import read_plain
 
 AGENT = "agent"
 FILE_BYTES = 10**9
-MOST_DRAWN = 2**31
+MAX_DRAWN = 2**31
 REWARD = "reward"
 
 
@@ -54,7 +54,7 @@ class Tasks(TextGame):
         if self.rows:
             self._row = self.rows[int(rng.integers(len(self.rows)))]
         else:
-            number = int(rng.integers(MOST_DRAWN))
+            number = int(rng.integers(MAX_DRAWN))
             self._row = {"task": f"Task {number}", "number": number}
         self.tell(self._row["task"], AGENT)
 

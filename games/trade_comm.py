@@ -47,7 +47,7 @@ class TradeComm(OpenSpielGame):
         give, get = divmod(action - self.num_items, self.num_items)
         return f"TRADE {LETTERS[give]} FOR {LETTERS[get]}"
 
-    def heard_by_others(self, action: int, word: str) -> str:
+    def text_for_others(self, action: int, word: str) -> str:
         """Return the text of SAY; "" for a trade, which stays hidden until the end."""
         return word if action < self.num_items else ""
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from games.base import MOST_LISTED, TALK, IllegalAct, TextGame, whole_number
+from games.base import MAX_LISTED, TALK, IllegalAct, TextGame, whole_number
 
 OFFER = re.compile(r"\s*OFFER\s+(\d{1,9})\s*", re.ASCII | re.IGNORECASE)
 
@@ -32,7 +32,7 @@ class Ultimatum(TextGame):
 
     def __init__(self, *, pie: int = 10, **options: Any) -> None:
         super().__init__(**options)
-        self.pie = whole_number("pie", pie, least=1, most=MOST_LISTED)
+        self.pie = whole_number("pie", pie, least=1, most=MAX_LISTED)
 
     def set_up(self, rng: np.random.Generator, options: Mapping[str, Any]) -> None:
         """Start without an offer. Nothing is drawn."""

@@ -18,7 +18,7 @@ ALL_RIGHT = "G" * LETTERS
 
 
 @functools.cache
-def common_words() -> tuple[str, ...]:
+def load_words() -> tuple[str, ...]:
     """Return the five-letter words of games/data/wordle.txt, in the file's order. Cached."""
     return tuple(files("games").joinpath("data/wordle.txt").read_text(encoding="ascii").split())
 
@@ -69,7 +69,7 @@ class Wordle(Solitaire):
     ) -> None:
         if words is not None and not (words and len(set(words)) == len(words) and all(map(is_word, words))):
             raise ValueError("words must be a list of different words of five letters from a to z")
-        self.words = common_words() if words is None else tuple(words)
+        self.words = load_words() if words is None else tuple(words)
         self.split = choice("split", split, "all", "train", "test")
         if self.split == "train" and len(self.words) == 1:
             raise ValueError("split must not be train with one word, which is for test")

@@ -18,7 +18,7 @@ from agents.errors import WeightsError
 from agents.eyes.layout import Vision
 from agents.eyes.preprocessing import Preprocessing, read_preprocessing
 from agents.stream import MAX_IMAGE_TOKENS, MediaSpan
-from games.pictures import LARGEST, decode_picture
+from games.pictures import MAX_SIDE, decode_picture
 
 MAX_RATIO = 200
 """Maximum ratio of an image's sides."""
@@ -69,7 +69,7 @@ class Qwen2(Vision):
     def limit_pixels(self, most_pixels: int | None) -> int:
         """Return the maximum pixels of an image, so that it has at most `MAX_IMAGE_TOKENS` tokens."""
         return min(
-            self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, LARGEST**2, most_pixels or LARGEST**2
+            self.preprocessing.max_pixels, MAX_IMAGE_TOKENS * self.side**2, MAX_SIDE**2, most_pixels or MAX_SIDE**2
         )
 
     def fit(self, height: int, width: int, most_pixels: int | None = None) -> Fit:

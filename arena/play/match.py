@@ -21,13 +21,13 @@ from arena.play.turns import TurnRecorder, require_loggable
 from arena.records import MatchRecord, MatchSource, Seating, Turn, collect_pictures, list_images
 from arena.store.blobs import verify_blob
 from games.abilities import Pictures, Situations, Stoppable
-from games.contracts import MOST_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
+from games.contracts import MAX_TURNS, PERSON, UNREAD, Act, Game, MatchId, View
 from games.pictures import check_picture
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MOST_TURNS turns."""
+    """Limits of turns, tokens and seconds beyond which a match fails. None: no limit, but at most MAX_TURNS turns."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -302,7 +302,7 @@ def _is_over(game: Game) -> bool:
 
 
 def _check_limits(limits: Limits, turns: int, tokens: int, seconds: float) -> None:
-    if turns >= min(limits.turns or MOST_TURNS, MOST_TURNS):
+    if turns >= min(limits.turns or MAX_TURNS, MAX_TURNS):
         raise LimitReached(f"turn limit: {turns} turns taken")
     if limits.tokens is not None and tokens >= limits.tokens:
         raise LimitReached(f"token limit: {tokens} tokens written of {limits.tokens}")

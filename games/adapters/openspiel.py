@@ -41,7 +41,7 @@ class AnyOpenSpiel(OpenSpielGame):
             word if word and shared[word] == 1 else f"{word} #{action}".lstrip(): action for word, action in written
         }
 
-    def heard_by_others(self, action: int, word: str) -> str:
+    def text_for_others(self, action: int, word: str) -> str:
         """Return the act's text for the other seats: the text itself with perfect information, else ""."""
         return word if self.perfect_information else ""
 

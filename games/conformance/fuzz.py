@@ -15,14 +15,14 @@ from games.base import STAKE, TextGame
 from games.conformance.random_acts import draw_garbage, draw_legal_act, fill_form, mutate
 from games.contracts import ILLEGAL
 
-LONGEST = 20_000
+MAX_MATCH_LENGTH = 20_000
 """Number of legal acts after which a random match counts as endless."""
 WILDNESS = (0.0, 0.02, 0.3)
 """Shares of possibly illegal acts, which successive matches use in turn: some last long, others end early."""
 Make = Callable[[], TextGame]
 
 
-ENOUGH = 0.1
+MIN_LEGAL_SHARE = 0.1
 """Minimum share of legal acts for a check to be conclusive."""
 
 
@@ -53,15 +53,15 @@ def fuzz(make: Make, acts: int) -> str:
             illegal += _check_step(game, act, may_be_illegal, f"{place}, {act!r:.80}")
             played += 1
             unfound += act == "" and may_be_illegal
-            if game.turns > LONGEST:
-                raise BrokenPromise(f"seed {seed}: the match did not end in {LONGEST} acts")
+            if game.turns > MAX_MATCH_LENGTH:
+                raise BrokenPromise(f"seed {seed}: the match did not end in {MAX_MATCH_LENGTH} acts")
         if game.ended:
             _check_end(game, f"seed {seed}")
         if faults := game.faults:
             raise BrokenPromise(f"seed {seed}: the environment itself failed ({len(faults)} times): {faults[0]}")
     note = f"; {unfound} times no guessed act was legal" if unfound > played // 20 else ""
     summary = f"{played} acts ({illegal} illegal) in {matches} matches{note}"
-    if played - illegal < ENOUGH * played:
+    if played - illegal < MIN_LEGAL_SHARE * played:
         raise Inconclusive(f"hardly any guessed act was legal: {summary}")
     return summary
 

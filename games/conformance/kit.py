@@ -23,12 +23,21 @@ from pettingzoo.test import api_test, seed_test
 
 from games.abilities import Pictures
 from games.base import TextGame
-from games.conformance.fuzz import ENOUGH, LONGEST, BrokenPromise, Inconclusive, Make, error_line, fuzz, to_json
+from games.conformance.fuzz import (
+    MAX_MATCH_LENGTH,
+    MIN_LEGAL_SHARE,
+    BrokenPromise,
+    Inconclusive,
+    Make,
+    error_line,
+    fuzz,
+    to_json,
+)
 from games.conformance.openness import shows_everything
 from games.conformance.random_acts import TALK, draw_legal_act, find_legal_acts
 from games.pictures import check_picture
 
-STARTS = 20
+START_SEEDS = 20
 """Number of seeds whose first views are compared if there are no twin deals."""
 
 
@@ -53,7 +62,7 @@ def check(
     findings, doubt = [], _explain_missing_acts(make)
     for name, examine in CHECKS.items():
         finding = run_check(name, examine, make, acts if name == "fuzz" else seeds)
-        if doubt and finding.ok and name in PLAYED:
+        if doubt and finding.ok and name in NEED_LEGAL_ACTS:
             finding = replace(finding, ok=None, detail=f"{doubt}: {finding.detail}")
         findings.append(finding)
         on_finding()
@@ -66,7 +75,7 @@ def _explain_missing_acts(make: Make) -> str:
         found, tried = find_legal_acts(make())
     except Exception:  # noqa: BLE001 the checks report it
         return ""
-    if found >= ENOUGH * tried:
+    if found >= MIN_LEGAL_SHARE * tried:
         return ""
     return f"almost only illegal acts were tested, because {tried - found} of {tried} searches found no legal act"
 
@@ -107,8 +116,8 @@ def _play_to_end(game: TextGame, rng: random.Random) -> Iterator[str]:
     Equal generators give equal acts. Raises BrokenPromise if the match does not end.
     """
     while not game.ended:
-        if game.turns > LONGEST:
-            raise BrokenPromise(f"a match of random legal acts did not end in {LONGEST} acts")
+        if game.turns > MAX_MATCH_LENGTH:
+            raise BrokenPromise(f"a match of random legal acts did not end in {MAX_MATCH_LENGTH} acts")
         act = draw_legal_act(game, rng)
         game.step(act or "")
         yield _dump_views(game)
@@ -219,7 +228,7 @@ def _compare_first_views(game: TextGame) -> str:
     Raises BrokenPromise if a seat's rules or legal acts reveal more than its facts.
     """
     seen: dict[str, str] = {}
-    for seed, seat in itertools.product(range(STARTS), game.seats):
+    for seed, seat in itertools.product(range(START_SEEDS), game.seats):
         game.reset(seed=seed)
         facts = to_json([seat, game.agent_selection, {**_read_view(game, seat), "legal": None}])
         view = to_json(game.infos[seat])
@@ -227,14 +236,14 @@ def _compare_first_views(game: TextGame) -> str:
             raise BrokenPromise(
                 f"seed {seed}: {seat} sees more than the facts at the start: {_find_difference(seen[facts], view)}"
             )
-    first_views = STARTS * len(game.seats)
+    first_views = START_SEEDS * len(game.seats)
     return f"of {first_views} first views {first_views - len(seen)} show the facts of another, and are the same"
 
 
 def _depends_on_seed(game: TextGame) -> bool:
     """Return True if different seeds give different matches under equal generators of acts."""
     matches = set()
-    for seed in range(STARTS):
+    for seed in range(START_SEEDS):
         game.reset(seed=seed)
         matches.add("".join([_dump_views(game), *_play_to_end(game, random.Random(0))]))
     return len(matches) > 1
@@ -246,7 +255,7 @@ def _compare_views(one: TextGame, two: TextGame, seat: str, seed: int) -> int:
     Stops if a match ends or an act is legal in one game only. Raises BrokenPromise if the views differ.
     """
     rng, compared = random.Random(seed), 0
-    while not (one.ended or two.ended) and compared < LONGEST:
+    while not (one.ended or two.ended) and compared < MAX_MATCH_LENGTH:
         views = [to_json([_read_view(g, seat), g.infos[seat], g.rewards[seat], g.agent_selection]) for g in (one, two)]
         if views[0] != views[1]:
             raise BrokenPromise(
@@ -338,7 +347,7 @@ PROMISES = {
     "fuzz": "no act raises an error, and no illegal act pays anybody: raise IllegalAct in play",
 }
 """Requirement that each check tests, with a hint for games that fail it."""
-PLAYED = ("determinism", "interleaving", "secrets", "clones", "facts")
+NEED_LEGAL_ACTS = ("determinism", "interleaving", "secrets", "clones", "facts")
 """Checks that need legal acts and are inconclusive if hardly any is found. The fuzz check counts its own."""
 CHECKS: dict[str, Callable[[Make, int], str]] = {
     "pettingzoo": _check_pettingzoo,

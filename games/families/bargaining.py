@@ -126,7 +126,7 @@ def _distance(payoffs: Sequence[float], deals: Sequence[Sequence[float]]) -> flo
 Chances = Callable[[int, Triple | None], Mapping[Answer, float]]
 """Memoryless strategy of a side: `chances(turn, offer)` returns its act probabilities at `turn`, after the other side
 demanded `offer` (None: no offer yet)."""
-MOST_BELIEFS = 5_000
+MAX_BELIEFS = 5_000
 """Number of beliefs after which `best_against_mixture` gives up, after some seconds.
 
 Four turns against six members need dozens.
@@ -168,7 +168,7 @@ def best_against_mixture(
         """Return the expected value of the best offer at this turn; 0 if no turn is left to accept it."""
         if turn + 1 == turns:
             return 0.0
-        if evaluate_offer.cache_info().currsize > MOST_BELIEFS:
+        if evaluate_offer.cache_info().currsize > MAX_BELIEFS:
             raise OverflowError
         return (goes_on if turn else 1.0) * max(evaluate_demand(turn + 1, share, belief) for share in splits(pool))
 

@@ -40,9 +40,9 @@ class BargainingGame(TextGame):
     """Share that the seat that moved last demands, or None."""
     movers: tuple[str, str]
     """Seat that moves first, and the other seat."""
-    known: bool
+    has_public_values: bool
     """Whether values are public."""
-    shown: bool
+    shows_splits: bool
     """Whether seats see the Pareto-optimal splits."""
     max_turns: int
     breakdown: float
@@ -136,10 +136,12 @@ class BargainingGame(TextGame):
     def _solve(self) -> tuple[tuple[bargaining.Deal, ...], bargaining.Deal | None]:
         """Return the Pareto-optimal payoffs, first mover's first, and the subgame-perfect ones if values are public."""
         deals = frontier(self.pool, *(self.values[seat] for seat in self.movers))
-        stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.known else ()
+        stages = bargaining.subgame_perfect(deals, self.max_turns, self.breakdown) if self.has_public_values else ()
         return deals, stages[0].offer if stages else None
 
     def _describe_side(self, seat: str) -> bargaining_words.Side:
-        other = self.values[self.next_seat(seat)] if self.known else None
-        splits = bargaining.list_efficient_splits(self.pool, self.values[seat], other) if self.shown and other else []
+        other = self.values[self.next_seat(seat)] if self.has_public_values else None
+        splits = (
+            bargaining.list_efficient_splits(self.pool, self.values[seat], other) if self.shows_splits and other else []
+        )
         return bargaining_words.Side(self.items, self.pool, self.values[seat], other, splits)

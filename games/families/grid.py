@@ -12,7 +12,7 @@ Cell = tuple[int, int]  # column from the west, row from the north
 Doors = dict[Cell, dict[str, Cell]]  # cell -> direction -> the cell behind the door in this direction
 Door = frozenset[Cell]  # the two cells that it joins
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
-BACK = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
+OPPOSITE = {"NORTH": "SOUTH", "EAST": "WEST", "SOUTH": "NORTH", "WEST": "EAST"}
 
 
 def neighbour(cell: Cell, direction: str) -> Cell:
@@ -24,7 +24,7 @@ def neighbour(cell: Cell, direction: str) -> Cell:
 def add_door(doors: Doors, cell: Cell, direction: str) -> None:
     """Add a door to `doors` between a cell and the next one in a direction, for passing both ways."""
     other = neighbour(cell, direction)
-    doors[cell][direction], doors[other][BACK[direction]] = other, cell
+    doors[cell][direction], doors[other][OPPOSITE[direction]] = other, cell
 
 
 def carve(cells: Collection[Cell], rng: np.random.Generator) -> Doors:

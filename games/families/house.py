@@ -8,9 +8,9 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT = 0.25  # probability of an extra door between adjacent rooms
+SHORTCUT_PROBABILITY = 0.25  # probability of an extra door between adjacent rooms
 STRATEGIST = "strategist"
-HEEDED = 0.9
+HEED_PROBABILITY = 0.9
 """Probability that the scripted `heeder` follows the strategist's advice."""
 
 
@@ -39,7 +39,7 @@ def draw_house(size: int, rng: np.random.Generator) -> tuple[list[Cell], Doors]:
     for cell in cells:
         for direction in ("EAST", "SOUTH"):
             has_neighbour = neighbour(cell, direction) in doors
-            if has_neighbour and direction not in doors[cell] and rng.random() < SHORTCUT:
+            if has_neighbour and direction not in doors[cell] and rng.random() < SHORTCUT_PROBABILITY:
                 add_door(doors, cell, direction)
     return cells, doors
 
@@ -78,7 +78,7 @@ def _heeder(house: House, seed: int) -> Callable[[View], str]:
 
     def act(view: View) -> str:
         advice = view.public["strategy"].get(STRATEGIST, "")
-        return advice if advice in house.acts() and rng.random() < HEEDED else str(rng.choice(house.acts()))
+        return advice if advice in house.acts() and rng.random() < HEED_PROBABILITY else str(rng.choice(house.acts()))
 
     return act
 

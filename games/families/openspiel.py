@@ -54,7 +54,7 @@ def load(name: str) -> pyspiel.Game:
 
 
 @functools.cache
-def pays_all_alike(name: str) -> bool:
+def is_cooperative(name: str) -> bool:
     """Return True if OpenSpiel declares that this game always pays all seats equally."""
     utility = load(name).get_type().utility
     return bool(utility == pyspiel.GameType.Utility.IDENTICAL)
@@ -109,7 +109,7 @@ class OpenSpielGame(TextGame):
         self.spiel = load(spiel)
         self.seats = self.seats or tuple(f"player_{i}" for i in range(self.spiel.num_players()))
         self.stakes = find_stakes(spiel) or self.stakes
-        self.cooperative = self.cooperative or pays_all_alike(spiel)
+        self.cooperative = self.cooperative or is_cooperative(spiel)
         self.state = None
         super().__init__(**options)
 
@@ -119,7 +119,7 @@ class OpenSpielGame(TextGame):
         """Return the text of a legal action of the player to move. Different actions must have different texts."""
         return to_one_line(self.state.action_to_string(self.state.current_player(), action)).replace("|", "/")
 
-    def heard_by_others(self, action: int, word: str) -> str:
+    def text_for_others(self, action: int, word: str) -> str:
         """Return an act's text for the other seats, or "" if they may not see it. Called before the act is applied."""
         return word
 
@@ -177,7 +177,7 @@ class OpenSpielGame(TextGame):
         if (word := self._find_word(act)) is None:
             raise IllegalAct("write one of the legal acts")
         action = self._acts[word]
-        heard = self.heard_by_others(action, word)
+        heard = self.text_for_others(action, word)
         self.state.apply_action(action)
         self._advance()
         return heard

@@ -40,30 +40,30 @@ def offers(pool: Triple) -> tuple[str, ...]:
 
 
 @functools.cache
-def valuations(pool: Triple) -> tuple[Triple, ...]:
+def list_valuations(pool: Triple) -> tuple[Triple, ...]:
     """Return all values per item at which the whole pool is worth 10. Cached."""
     return tuple(v for v in itertools.product(range(WORTH + 1), repeat=3) if worth(v, pool) == WORTH)
 
 
 @functools.cache
-def partners(pool: Triple, own: Triple) -> tuple[Triple, ...]:
+def list_partner_values(pool: Triple, own: Triple) -> tuple[Triple, ...]:
     """Return the other side's possible values per item, given one side's, by the module's constraints. Cached."""
-    return tuple(v for v in valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
+    return tuple(v for v in list_valuations(pool) if all(map(max, own, v)) and any(map(min, own, v)))
 
 
 @functools.cache
 def instances() -> tuple[Instance, ...]:
     """Return all 5,793 instances (pool, both sides' values) that satisfy the constraints, in lexicographic order."""
     pools = [pool for pool in itertools.product(range(1, 6), repeat=3) if 5 <= sum(pool) <= 7]
-    return tuple((pool, (u, v)) for pool in pools for u in valuations(pool) for v in partners(pool, u))
+    return tuple((pool, (u, v)) for pool in pools for u in list_valuations(pool) for v in list_partner_values(pool, u))
 
 
 def draw_twins(rng: np.random.Generator, seat: int) -> tuple[Instance, Instance]:
-    """Draw two instances with equal pools and equal values of side `seat` (0 or 1), but different values of the other."""
+    """Draw two instances with the same pool and values of side `seat` (0 or 1), and different values of the other."""
     others: tuple[Triple, ...] = ()
     while len(others) < 2:
         pool, (own, _) = instances()[rng.integers(len(instances()))]
-        others = partners(pool, own)
+        others = list_partner_values(pool, own)
     pairs = [(own, others[n]) for n in rng.permutation(len(others))[:2]]
     one, two = pairs if seat == 0 else [pair[::-1] for pair in pairs]
     return (pool, one), (pool, two)

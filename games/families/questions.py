@@ -26,7 +26,7 @@ class Questions(Solitaire):
 
     seats: tuple[str, ...] = ("guesser",)
     book: Book
-    sort: str
+    noun: str
     """Noun for a thing in the rules, such as city."""
     notes: str = ""
     """Additional sentences for the rules."""
@@ -50,7 +50,7 @@ class Questions(Solitaire):
             wanted = fold(str(options["thing"])).replace(" ", "")
             things = tuple(thing for thing in self.book.things if wanted in thing.spellings)
             if not things:
-                raise ValueError(f"thing must be the name of a known {self.sort}, not {options['thing']!r}")
+                raise ValueError(f"thing must be the name of a known {self.noun}, not {options['thing']!r}")
         # An index, so that a clone does not copy the book.
         self._hidden = int(self.book.things.index(things[rng.integers(len(things))]))
         self._answers: dict[str, str] = {}
@@ -69,7 +69,7 @@ class Questions(Solitaire):
             valued.setdefault(attribute, []).extend([value] if value else [])
         lines = [f"ASK {attribute} {'/'.join(values)}" for attribute, values in valued.items() if values]
         return (
-            f"Find the hidden {self.sort} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
+            f"Find the hidden {self.noun} by yes/no questions. ASK {'/'.join(plain)}; {'; '.join(lines)}; "
             f"or GUESS and a name. {self.max_turns} turns in all, guesses included.{self.notes}"
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from games.base import ACTION_LENGTH, IllegalAct, choice, flag, to_one_line, whole_number
 from games.contracts import TOOL
 from games.families.book import fold
-from games.slow import slowly
+from games.slow import offload
 from simulators.base import Answer, Simulator
 from simulators.sql.acts import (
     Result,
@@ -204,7 +204,7 @@ class Sql(Simulator):
         return self._ask(sql).text
 
     def _ask(self, sql: str) -> Result:
-        return read_answer(slowly(run_sql, self.terse, self.index, sql), self.terse)
+        return read_answer(offload(run_sql, self.terse, self.index, sql), self.terse)
 
     def _write(self, act: WriterAct) -> None:
         """Run a query and show its result, or accept the solution. Raises IllegalAct for a query on the last turn."""

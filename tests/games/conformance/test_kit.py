@@ -238,8 +238,8 @@ def test_finds_the_broken_rule(game_class, check_name, message):
 
 
 def test_finds_endless_matches(monkeypatch):
-    monkeypatch.setattr("games.conformance.kit.LONGEST", 50)
-    monkeypatch.setattr("games.conformance.fuzz.LONGEST", 50)
+    monkeypatch.setattr("games.conformance.kit.MAX_MATCH_LENGTH", 50)
+    monkeypatch.setattr("games.conformance.fuzz.MAX_MATCH_LENGTH", 50)
     failures = find_failures(Endless, seeds=1, acts=200)
     assert "did not end in 50 acts" in failures["determinism"] and "did not end in 50 acts" in failures["fuzz"]
 
