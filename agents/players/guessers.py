@@ -1,4 +1,4 @@
-"""Scripted players of single-seat games. Each knows its game's rules and its view; they serve as baselines."""
+"""Scripted players of single-seat games, as baselines. They know the rules and only what their seat sees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from games.contracts import View
 
 Cell = tuple[int, int]
 STEPS = {"NORTH": (0, -1), "EAST": (1, 0), "SOUTH": (0, 1), "WEST": (-1, 0)}
-WAYS = tuple(STEPS)  # each is a quarter turn to the right of the one before
+WAYS = tuple(STEPS)  # clockwise
 
 
 def step(cell: Cell, way: str) -> Cell:
@@ -24,18 +24,18 @@ def find_first_steps(doors: Mapping[Cell, list[str]], start: Cell) -> dict[Cell,
 
     `doors` maps cells to the directions in which they can be left.
     """
-    first, edge = {start: ""}, [start]
-    for cell in edge:
+    first_steps, queue = {start: ""}, [start]
+    for cell in queue:
         for way in doors.get(cell, ()):
-            there = step(cell, way)
-            if there not in first:
-                first[there] = first[cell] or way
-                edge.append(there)
-    return first
+            target = step(cell, way)
+            if target not in first_steps:
+                first_steps[target] = first_steps[cell] or way
+                queue.append(target)
+    return first_steps
 
 
 class Halver:
-    """Player of twenty questions: asks what splits the remaining things most evenly, and guesses among the last two.
+    """Player of twenty questions: asks what halves the remaining things best, and guesses when two are left.
 
     Needs the list of all things with their facts (game option open_book). Without it, plays a random untried act.
     """
@@ -68,14 +68,14 @@ class Halver:
 def mark_guess(guess: str, word: str) -> str:
     """Return Wordle's marks for a guess, one per letter: G (right place), Y (elsewhere in the word) or -.
 
-    Each letter of the word gives one mark, first G, then Y from the left.
+    Each letter of the word accounts for one mark, first G, then Y from the left.
     """
-    spare = Counter(true for letter, true in zip(guess, word, strict=True) if letter != true)
-    feedback = ""
-    for letter, true in zip(guess, word, strict=True):
-        feedback += "G" if letter == true else "Y" if spare[letter] > 0 else "-"
-        spare[letter] -= letter != true
-    return feedback
+    spare = Counter(hidden for letter, hidden in zip(guess, word, strict=True) if letter != hidden)
+    marks = ""
+    for letter, hidden in zip(guess, word, strict=True):
+        marks += "G" if letter == hidden else "Y" if spare[letter] > 0 else "-"
+        spare[letter] -= letter != hidden
+    return marks
 
 
 class ConsistentGuesser:
@@ -88,24 +88,22 @@ class ConsistentGuesser:
         """Return a GUESS act with a word; an empty act if none are listed."""
         guesses = [line.split() for line in view.public["guesses"]]
         legal = view.legal or ("",)
-        fitting = [
-            act for act in legal if all(mark_guess(guess, act.split()[-1]) == feedback for guess, feedback in guesses)
-        ]
+        fitting = [act for act in legal if all(mark_guess(guess, act.split()[-1]) == marks for guess, marks in guesses)]
         return self.rng.choice(fitting or legal)
 
 
 class Careless:
-    """Player that takes a random legal act in one turn of three, and another player's act in the others.
+    """Player that plays another player's acts, but with probability 1/3 a random legal act.
 
     Its matches are logs of mixed quality for offline learning.
     """
 
-    def __init__(self, seed: int, sound: ScriptedPolicy) -> None:
-        self.rng, self.sound = random.Random(f"careless {seed}"), sound
+    def __init__(self, seed: int, player: ScriptedPolicy) -> None:
+        self.rng, self.player = random.Random(f"careless {seed}"), player
 
     def act(self, view: View) -> str:
-        """Return the other player's act, or a random one of those listed."""
-        act = self.sound.act(view)
+        """Return the other player's act, or a random listed act."""
+        act = self.player.act(view)
         return self.rng.choice(view.legal or (act,)) if self.rng.random() < 1 / 3 else act
 
 
@@ -124,7 +122,7 @@ class MapReader:
 
 
 class WallFollower:
-    """Maze player in either view: keeps the right hand on the wall; ignores the seed."""
+    """Maze player that follows the wall at its right, with any view; ignores the seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self.facing = 0
@@ -137,13 +135,13 @@ class WallFollower:
 
 
 class Fetcher:
-    """Text-navigation player: explores depth first, takes the item when visible, then the shortest known path."""
+    """Text-navigation player: explores depth first, then carries the item to the goal by the shortest known path."""
 
     def __init__(self, seed: int = 0) -> None:
         self.here: Cell = (0, 0)
         self.doors: dict[Cell, list[str]] = {}
         self.rooms: dict[str, Cell] = {}
-        self.back: list[str] = []  # the ways back to where exploring began
+        self.back: list[str] = []  # directions of the way back to where exploring began, last one first
 
     def act(self, view: View) -> str:
         """Return a TAKE, DROP or GO act, and update the map."""
@@ -171,12 +169,12 @@ class Fetcher:
 
 
 def make_careless_halver(seed: int) -> Careless:
-    """Play like `halver`, but take a random act in one turn of three."""
+    """Play like `halver`, but with probability 1/3 take a random act."""
     return Careless(seed, Halver(seed))
 
 
 def make_careless_guesser(seed: int) -> Careless:
-    """Play like `consistent_guesser`, but take a random word in one turn of three."""
+    """Play like `consistent_guesser`, but with probability 1/3 guess a random word."""
     return Careless(seed, ConsistentGuesser(seed))
 
 

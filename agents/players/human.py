@@ -20,10 +20,10 @@ from agents.stream import Stream
 from games.abilities import Pictures, PlainWords
 from games.contracts import REFEREE, Act, Game, Message, View
 
-SHOWN = 40  # acts that are listed without being asked
-LISTED = 1000
+SHOWN = 40  # maximum acts listed at each turn
+LISTED = 1000  # maximum acts listed by ?
 TALK_LENGTH = 400
-LARGEST_IMAGE = 2_900_000  # bytes, so that it fits into a line of the page's child process
+LARGEST_IMAGE = 2_900_000  # bytes, so that an image fits into a line of the web page's child process
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
 HELP = "Type an act or its number. Talk may follow after |, as in `1 | good luck`. ? lists all acts; Ctrl-D leaves."
 TOLD_HELP = "? says it all again and lists all acts; Ctrl-D leaves."
@@ -38,11 +38,12 @@ class HumanLeft(Exception):
 class Human:
     """Player at the terminal: shows a seat's view and asks until the answer is a legal act.
 
-    If the game describes itself in words (`teller`), these replace the facts, and acts have no numbers or list.
+    If the game can describe itself in plain words (`teller`), these replace the facts, and acts are not listed or
+    numbered.
     """
 
     def __init__(self, console: Console, teller: PlainWords | None = None, game: Game | None = None) -> None:
-        """Create the player. With its match's `game`, acts worded differently are accepted if the game accepts them."""
+        """Create the player. If the match's `game` is given, the player also takes unlisted acts that it accepts."""
         self.console, self.teller, self.game = console, teller, game
         self.streams: list[Stream] = []
         self.stream_keys: list[str] = []
@@ -52,14 +53,14 @@ class Human:
         """Folder of the images that were shown."""
 
     def pictures(self, messages: Sequence[Message]) -> dict[str, bytes]:
-        """Return the bytes of the messages' images by hash, without those that are too large or not in the game."""
-        found = {}
+        """Return the bytes of the messages' images by hash, without images that are too large or not in the game."""
+        pictures = {}
         for name in dict.fromkeys(image.hash for message in messages for image in message.images):
             with suppress(KeyError):
                 data = self.game.picture(name) if isinstance(self.game, Pictures) else b""
                 if 0 < len(data) <= LARGEST_IMAGE and hashlib.sha256(data).hexdigest() == name:
-                    found[name] = data
-        return found
+                    pictures[name] = data
+        return pictures
 
     async def act(self, view: View) -> Act:
         """Show the view, ask until the answer is a legal act, and return it. Raises HumanLeft if the input ends."""
@@ -123,9 +124,9 @@ class Human:
             self._say("Write any act that the rules allow.", "dim")
             return
         numbers = {} if self.teller else _number_acts(view.legal)
-        own = all(act.endswith(f" {number}") for number, act in numbers.items())
-        places = {} if own else {act: f"{number}. " for number, act in numbers.items()}
-        labels = [places.get(act, "") + visible(act) for act in view.legal[:max_acts]]
+        have_numbers = all(act.endswith(f" {number}") for number, act in numbers.items())
+        prefixes = {} if have_numbers else {act: f"{number}. " for number, act in numbers.items()}
+        labels = [prefixes.get(act, "") + visible(act) for act in view.legal[:max_acts]]
         self.console.print(Columns([Text(name) for name in labels], padding=(0, 3)))
         if len(view.legal) > max_acts:
             self._say(f"… and {len(view.legal) - max_acts} more (? lists them)", "dim")
@@ -135,7 +136,7 @@ class Human:
 
 
 def read_act(written: str, legal: tuple[str, ...] | None, numbered: bool = True) -> str | None:
-    """Return the legal act with this text or number, else None. If `legal` is None, any text but "" is an act."""
+    """Return the legal act with this text or number, or None. If `legal` is None, any text but "" is an act."""
     if legal is None:
         return written or None
     by_name = {_fold(act): act for act in legal}
@@ -151,12 +152,12 @@ def accepts_act(game: Game, act: str) -> bool:
         seat = trial.agent_selection
         trial.step(act)
         return bool(trial.infos[seat].get("valid"))
-    except Exception:  # noqa: BLE001 a game of others may fail in any way; the person is asked again
+    except Exception:  # noqa: BLE001 a user's game may fail in any way; the person is asked again
         return False
 
 
 def show_messages(console: Console, messages: tuple[Message, ...], teller: PlainWords | None = None) -> None:
-    """Print new messages with their senders; acts of other seats in words, if the game supports it."""
+    """Print new messages with their senders. With a `teller`, acts of other seats are put into plain words."""
     for message in messages:
         words = in_words(message, teller) if teller else None
         line = words or Text.assemble((f"{visible(message.sender)}: ", "cyan"), visible(message.text))
@@ -166,17 +167,17 @@ def show_messages(console: Console, messages: tuple[Message, ...], teller: Plain
 def in_words(message: Message, teller: PlainWords) -> Text | None:
     """Describe another seat's talk and act, as `They: "Deal?" They want 2 hats.`; None for the referee."""
     act, _, talk = message.text.partition("|")
-    did = teller.act_in_words(act) if message.sender != REFEREE else ""
-    if not did:
+    description = teller.act_in_words(act) if message.sender != REFEREE else ""
+    if not description:
         return None
-    said = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
-    if not said:
-        return Text(visible(did))
-    return Text.assemble(("They: ", "cyan"), (f'"{said}"', "italic"), f" {visible(did)}")
+    remark = to_one_line(talk, TALK_LENGTH).translate(QUOTES)
+    if not remark:
+        return Text(visible(description))
+    return Text.assemble(("They: ", "cyan"), (f'"{remark}"', "italic"), f" {visible(description)}")
 
 
 def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
-    """Print facts with their names in role templates; multi-line texts, such as boards, start below the name."""
+    """Print facts by their names in role templates, such as `public.board`. Multi-line texts start below the name."""
     for name, value in facts.items():
         if isinstance(value, str) and "\n" in value:
             head, text = f"{scope}.{name}:\n", value
@@ -186,7 +187,7 @@ def show_facts(console: Console, scope: str, facts: Mapping[str, Any]) -> None:
 
 
 def _number_acts(legal: tuple[str, ...]) -> dict[str, str]:
-    """Map the number to type to each legal act: its own, as in PLAY 3, else its position; {} if acts are numbers."""
+    """Return legal acts by the number to type: the act's own, as in PLAY 3, or its position; {} if acts are numbers."""
     if any(act.isdigit() for act in legal):
         return {}
     words = [act.rpartition(" ") for act in legal]

@@ -1,4 +1,4 @@
-"""Players that speak through a chat frame: sampled replies of a model, or scripted replies as tokens."""
+"""Players with token streams, whose replies a model or script writes, and scripted players without tokens."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Exchange:
 class ChatPlayer:
     """Player of one seat in one match through a chat template: renders observations, requests replies, parses acts.
 
-    `streams` is the token record: one append-only stream with memory `all`. Memory `window` starts a new stream
-    whenever exchanges leave the window, `summary` after each summary, history `strip` after a reply with a private
-    part, and `images` when old ones become placeholders. Every sampled token thus has its true context.
+    `streams` records the tokens. With memory `all` there is one append-only stream. A new stream starts with memory
+    `window` when exchanges leave the window, with `summary` after each summary, with history `strip` after a reply with
+    a private part, and with `images` when old ones become placeholders. So every sampled token has its true context.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class ChatPlayer:
     ) -> None:
         """Create the player of `policy`, whose replies `write` returns. `key` names its streams.
 
-        `seed` is extended by the turn for each reply. `positions` is the maximum tokens of a context with its reply.
-        `picture` returns the images' bytes; without it, or without vision, the model reads placeholders as text.
+        The seed of a reply is `seed` and the turn. `positions` is the maximum number of tokens of a context with its
+        reply. `picture` returns the images' bytes; without it, or without vision, the model reads text placeholders.
         """
         self.picture = picture if frame.image else None
         self.source = source
@@ -89,7 +89,7 @@ class ChatPlayer:
         """Return the act of one turn, or a summary if the context is full; the caller then shows the same view again.
 
         Extends `streams`; only sampled ids are marked as the policy's own. Raises ContextFull if the context has no
-        room for a reply, RoleError if not even a new one has.
+        room for a reply, and RoleError if even a new context has none.
         """
         history = self._without_old_images(view)
         if self._is_full(view, history):
@@ -122,9 +122,9 @@ class ChatPlayer:
         )
 
     def _build_content(self, view: View, first: bool) -> tuple[tuple[ToolResult, ...], Content]:
-        """Return the native results in the view, and the content of its turn: the role's text, and the images.
+        """Return the view's native tool results, and the content of its user turn: the role's text and images.
 
-        Images of native results stand at its beginning, because no tool turn can hold them.
+        Images of native results are at the beginning of the content, because a tool turn cannot contain them.
         """
         if self.calls is None:
             results: list[ToolResult] = []
@@ -140,28 +140,31 @@ class ChatPlayer:
     def _encode(
         self, results: Sequence[ToolResult], content: Content, opened: bool = False
     ) -> tuple[tuple[int, ...], tuple[MediaSpan, ...]]:
-        """Return the ids of tool turns and a user's turn up to the head of the reply, and the images among them."""
+        """Return the ids of tool turns and a user turn, up to the start of the reply, and the images among them."""
         ids = self.frame.answer(results, content) if results else self.frame.ask(content, opened)
         images = find_images(content)
         media = find_spans(ids, self.frame.image, images, self.picture) if self.picture and self.frame.image else ()
         return tuple(ids), tuple(media)
 
     def _without_old_images(self, view: View) -> list[Exchange]:
-        """Return the exchanges without the images that the view's push out of the context; the same list if none."""
+        """Return the exchanges without old images that exceed the limits together with the view's images.
+
+        Returns the same list if all old images are kept.
+        """
         if not (self.role.images and self.picture and self.streams):
             return self._history
         shown = self._history[self._first :]
         contents = [exchange.content for exchange in shown]
-        *kept, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
-        if all(one is other for one, other in zip(contents, kept, strict=True)):
+        *limited, _ = self._limit_images([*contents, self._build_content(view, False)[1]])
+        if all(old is new for old, new in zip(contents, limited, strict=True)):
             return self._history
         return self._history[: self._first] + [
             exchange if content is exchange.content else self._replace_content(exchange, content)
-            for exchange, content in zip(shown, kept, strict=True)
+            for exchange, content in zip(shown, limited, strict=True)
         ]
 
     def _limit_images(self, contents: Sequence[Content]) -> list[Content]:
-        """Return contents without the images beyond the role's limits. Raises RoleError if not even the newest fits."""
+        """Return contents without images beyond the role's limits. Raises RoleError if even the newest does not fit."""
         limits, token = self.role.images, self.frame.image
         shown = [image for content in contents for image in find_images(content)]
         if limits is None or token is None or not shown:
@@ -175,7 +178,7 @@ class ChatPlayer:
         return keep_newest(contents, count)
 
     def _replace_content(self, exchange: Exchange, content: Content) -> Exchange:
-        """Return an exchange with another content."""
+        """Return the exchange with another content, encoded anew."""
         seen, media = self._encode(exchange.results, content, exchange.opened)
         return replace(exchange, seen=seen, media=media, content=content)
 
@@ -183,7 +186,7 @@ class ChatPlayer:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
 
     def _opens_turn(self, view: View, exchanges: Sequence[Exchange]) -> bool:
-        """Return True if a stream with these exchanges begins with a user turn that definitions open."""
+        """Return True if a stream with these exchanges begins with a user turn that starts with tool definitions."""
         if self.calls is None or self.role.examples:
             return False
         if not self.frame.opens_turn(view.tools, self.role.render_system(view)):
@@ -212,7 +215,7 @@ class ChatPlayer:
         return self.frame.decode(completion.ids, marks=self.calls is not None)
 
     def _make_exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
-        """Return this exchange as later turns will see it, without the private part if the role strips it."""
+        """Return the exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
             said = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
             return Exchange(prompt, said, completion.finish, stripped=True)
@@ -221,15 +224,15 @@ class ChatPlayer:
     def _select_stream(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
         """Return (stream to continue or a new one, ids that close its last reply, whether to repeat the match's facts).
 
-        A new stream that repeats the past without private parts, or because it `drops` images, keeps the key, so that
-        engines reuse the common prefix.
+        A new stream that repeats the past without private parts, or because images were dropped (`drops`), keeps the
+        key, so that engines reuse the common prefix.
         """
-        kept = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
+        kept_exchanges = 1 if self._summed_up else plan_restart(self.role.memory, len(self._history))
         self._summed_up = False
-        if self.streams and kept is None and not (drops or self._history[-1].stripped):
+        if self.streams and kept_exchanges is None and not (drops or self._history[-1].stripped):
             return self.streams[-1], self.frame.close(self._history[-1].finish), False
-        is_new = not self.streams or kept is not None
-        first = len(self._history) - kept if kept is not None else self._first
+        is_new = not self.streams or kept_exchanges is not None
+        first = len(self._history) - kept_exchanges if kept_exchanges is not None else self._first
         stream = Stream()
         examples = [(example.see, example.say) for example in self.role.examples]
         tools, opens = (view.tools, self._opens_turn(view, self._history[first:])) if self.calls else ((), False)
@@ -242,7 +245,7 @@ class ChatPlayer:
         return stream, (), is_new
 
     def fork(self, number: int) -> ChatPlayer:
-        """Return an independent copy of the player with the same history; `number` is added to its seed."""
+        """Return an independent copy of the player with the same history; `number` is appended to its seed."""
         twin = ChatPlayer.__new__(ChatPlayer)
         twin.__dict__ = {**self.__dict__, "seed": (*self.seed, number), "_history": [*self._history]}
         twin.streams, twin.stream_keys = [*self.streams[:-1], *map(deepcopy, self.streams[-1:])], [*self.stream_keys]
@@ -252,27 +255,27 @@ class ChatPlayer:
     def put(self, view: View, act: str) -> Act:
         """Replace the last reply by an act and return it; the match continues as if it had been the reply.
 
-        The act is context in the next stream and belongs to no policy.
+        The act becomes context in the next stream, which no policy is trained on.
         """
         raw = self.role.write(act)
-        said = script_completion(self.frame, raw, native=self.calls is not None).ids
+        ids = script_completion(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
-            self.calls.record(self.frame.read_calls(said, view.tools, self.calls.count).calls)
-        self._history[-1] = replace(self._history[-1], said=said, finish="stop", stripped=True)
+            self.calls.record(self.frame.read_calls(ids, view.tools, self.calls.count).calls)
+        self._history[-1] = replace(self._history[-1], said=ids, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")
 
     # -- memory `summary`, and the end of the context -------------------------------------------------------------
 
     async def _sum_up(self, view: View) -> Act:
-        """Write a summary at the end of the present stream and return it as an act that the game does not see."""
+        """Write a summary at the end of the current stream and return it as an act that the game does not see."""
         memory = self.role.memory
         stream, closing, _ = self._select_stream(view)
-        asked = tuple(self.frame.ask(memory.ask))
-        stream.observe((*closing, *asked))
+        prompt = tuple(self.frame.ask(memory.ask))
+        stream.observe((*closing, *prompt))
         completion = await self.write(view, self._build_request(view, stream, memory.tokens), summary=True)
         raw = self._append_reply(view, stream, completion)
-        self._history.append(Exchange(asked, completion.ids, completion.finish))
+        self._history.append(Exchange(prompt, completion.ids, completion.finish))
         self._summaries, self._summed_up = self._summaries + 1, True
         return Act(
             action="",
@@ -285,9 +288,9 @@ class ChatPlayer:
         )
 
     def _is_full(self, view: View, history: Sequence[Exchange]) -> bool:
-        """Return True if the present stream has no room for this turn, after an equally long `history`.
+        """Return True if the current stream, with the exchanges of `history`, has no room for this turn.
 
-        Raises ContextFull if no summary is left.
+        Raises ContextFull if the role allows no further summary.
         """
         memory = self.role.memory
         if memory.kind != "summary" or not self.streams or self._summed_up:
@@ -306,7 +309,7 @@ class ChatPlayer:
         return True
 
     def _check_room(self, used: int, new: int, fresh: bool) -> None:
-        """Raise ContextFull if the context has no room for `new` tokens after the `used` ones, and for a reply.
+        """Raise ContextFull unless the context has room for the `used` tokens, `new` ones and a reply.
 
         Raises RoleError if even a fresh stream has no room for a turn.
         """
@@ -326,7 +329,7 @@ class ChatPlayer:
         raise self._make_overflow_error(used + new)
 
     def _count_missing(self, used: int) -> int:
-        """Return by how many tokens `used`, a reply and a summary exceed the context; at most 0 if they fit."""
+        """Return by how many tokens `used` tokens, a reply and a summary exceed the context; 0 or less if they fit."""
         memory, asking = self.role.memory, 0
         if memory.kind == "summary" and self._summaries < memory.summaries:
             asking = len(self.frame.close("length")) + len(self.frame.ask(memory.ask)) + memory.tokens

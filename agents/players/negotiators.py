@@ -1,7 +1,7 @@
-"""Scripted negotiators: they know the rules of the game `negotiation` and their view.
+"""Scripted negotiators, which know the rules of the game `negotiation` and only what their seat sees.
 
-Three follow one rule with different aspirations: accept an offer worth the aspiration, else demand the share that is
-just worth it, with the fewest items. `rubinstein` concedes with the risk of breakdown. The exploiters know the
+Three follow one rule with different aspirations: accept an offer worth the aspiration, else demand the least valuable
+share that is worth it, with the fewest items. `rubinstein` concedes with the risk of breakdown. The exploiters know the
 opponent's rule but not its values: they track all value vectors consistent with the rules and the acts so far and
 maximise the expected gain, assuming no breakdown.
 """
@@ -19,17 +19,17 @@ from agents.player import ScriptedPolicy
 from games.contracts import View
 
 Triple = tuple[int, ...]  # always three: counts or values per item, by kind
-Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> the least own value to settle for
+Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> minimum own value to settle for
 
 WORTH = 10  # of the whole pool, to either seat
-NAIVELY_SURE = 8  # what a naive negotiator always accepts
+NAIVELY_SURE = 8  # minimum value that a naive negotiator always accepts
 
 
 class Table(NamedTuple):
     """Parsed view of a negotiation. `pool` counts the items by kind, and `values` are the seat's values per item.
 
-    `offer` is the share that the other side demands (None without one), `turn` the turns played, `left` the turns left,
-    `breakdown` the probability that the match ends after a turn.
+    `offer` is the share that the other side demands (None without an offer), `turn` the number of turns played, `left`
+    that of turns left, `breakdown` the probability that a counteroffer ends the match.
     """
 
     pool: Triple
@@ -77,7 +77,7 @@ def list_shares(pool: Triple) -> tuple[Triple, ...]:
 
 
 def choose_demand(pool: Triple, values: Triple, aspiration: float) -> Triple:
-    """Return the share worth at least the aspiration, with the lowest such value and then the fewest items."""
+    """Return the least valuable share that is worth at least the aspiration, with the fewest items in a tie."""
     priced = [(worth(values, share), sum(share), share) for share in list_shares(pool)]
     return min(entry for entry in priced if entry[0] >= aspiration)[2]
 
@@ -88,26 +88,26 @@ def format_offer(share: Triple) -> str:
 
 
 def concede(turn: int, left: int) -> float:
-    """Settle for the full own value at first, then less in equal steps: 10, 8, 6, 4, 2 in ten turns.
+    """Settle for the full value at first, then for less in equal steps: 10, 8, 6, 4, 2 in ten turns.
 
-    Returns the least own value to settle for.
+    Returns the minimum own value to settle for.
     """
     acts_left = (left + 1) // 2
     return WORTH * acts_left / (acts_left + turn // 2)
 
 
 def insist(turn: int, left: int) -> float:
-    """Settle for eight tenths of the full own value, always.
+    """Settle for 8 of 10 at every turn.
 
-    Returns the least own value to settle for.
+    Returns the minimum own value to settle for.
     """
     return 8
 
 
 def split_evenly(turn: int, left: int) -> float:
-    """Settle for half of the full own value, always.
+    """Settle for half of the full value at every turn.
 
-    Returns the least own value to settle for.
+    Returns the minimum own value to settle for.
     """
     return WORTH / 2
 
@@ -120,7 +120,7 @@ def decide(seen: Table, aspiration: float) -> str:
 
 
 class Aspirer:
-    """Negotiator that accepts offers worth its aspiration, else demands that much; ignores the seed."""
+    """Negotiator that accepts an offer worth its aspiration, else demands that much; ignores the seed."""
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
         self.aspiration = aspiration
@@ -155,7 +155,7 @@ class Rubinstein:
 class Naive:
     """Negotiator that offers random splits, and accepts with a probability of an eighth of the offer's value.
 
-    If its view lists splits, it offers one of these. It uses its own values only to accept: noisy and unskilled.
+    If its view lists splits, it offers one of these. It uses its own values only to decide whether to accept.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -171,7 +171,7 @@ class Naive:
     def chances(self, view: View) -> dict[str, float]:
         """Return the probability of ACCEPT and of each possible OFFER act."""
         accepts, offers = self.accepts(parse_view(view)), list_offers(view)
-        return {"ACCEPT": accepts, **{each: (1 - accepts) / len(offers) for each in offers}}
+        return {"ACCEPT": accepts, **{offer: (1 - accepts) / len(offers) for offer in offers}}
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
@@ -179,7 +179,7 @@ class Naive:
 
 
 class Novice(Naive):
-    """Negotiator that knows only the format of acts: offers a random split, and accepts by a coin toss."""
+    """Negotiator that knows only the format of acts: offers random splits, and accepts with probability .5."""
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting: one half if there is an offer, else 0."""
@@ -197,13 +197,13 @@ def list_offers(view: View) -> list[str]:
 
 
 class RandomExploiter:
-    """Best response to a uniformly random negotiator: optimal stopping, demanding everything while waiting."""
+    """Best response to a uniformly random negotiator: demands everything, and accepts by optimal stopping."""
 
     def __init__(self, seed: int = 0) -> None:
         pass
 
     def act(self, view: View) -> str:
-        """Return ACCEPT if no later outcome is worth more on average, else an OFFER that demands the full pool."""
+        """Return ACCEPT if continuing is not worth more on average, else an OFFER that demands the full pool."""
         seen = parse_view(view)
         if seen.offer is not None and seen.offer_value >= self.expected_gain(seen.pool, seen.values, seen.left):
             return "ACCEPT"
@@ -221,8 +221,8 @@ class RandomExploiter:
 class AspirationExploiter:
     """Best response to an Aspirer of known aspiration and unknown values; ignores the seed.
 
-    A set of value vectors ("minds") is a bit mask. All are equally likely, so sums of gains over a set are compared
-    instead of means; sums over disjoint sets add up.
+    The opponent's possible value vectors ("minds") are equally likely. A set of minds is a bit mask. Gains are summed
+    over a set, not averaged, so that sums over disjoint sets add up.
     """
 
     def __init__(self, aspiration: Aspiration, seed: int = 0) -> None:
@@ -275,23 +275,23 @@ class AspirationExploiter:
         self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
 
     def _restrict_belief(self, minds: int) -> None:
-        # Nobody left means that this is not the opponent we know: go on as if nothing had been seen.
+        # If no mind is left, the opponent does not play by the known rule: start again with all of them.
         self.belief = self.belief & minds or self.everybody
 
     def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
-        """Return (greatest sum of gains over `minds` from demanding a share at this turn, that share); cached."""
+        """Return the greatest sum of gains over `minds` from demanding a share at this turn, and that share; cached."""
         if (turn, minds) not in self.known:
-            tried: dict[int, tuple[int, Triple]] = {}
+            best: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
                 takers &= minds
-                if takers not in tried:
+                if takers not in best:
                     later = self._expect_refusals(turn + 1, minds & ~takers)
-                    tried[takers] = self.gains[share] * takers.bit_count() + later, share
-            self.known[turn, minds] = max(tried.values())
+                    best[takers] = self.gains[share] * takers.bit_count() + later, share
+            self.known[turn, minds] = max(best.values())
         return self.known[turn, minds]
 
     def _expect_refusals(self, turn: int, minds: int) -> int:
-        """Return the sum of future gains from those of `minds` that refuse at this turn and make their own demand."""
+        """Return the sum of future gains over `minds`, all of which refuse at this turn and make their own demand."""
         if not minds or turn + 1 >= self.turns:
             return 0
         total = 0

@@ -12,20 +12,21 @@ from games.abilities import SpielRules
 from games.contracts import Game
 
 SMALL = 20_000  # positions of a game that is searched to its end: tic-tac-toe has 5,478
-SEARCH_SECONDS = 5.0  # seconds of the processor to look at all of them once: a search looks far longer
+SEARCH_SECONDS = 5.0  # maximum processor time to visit all of them once; a full search takes far longer
 
 
 class Position(Protocol):
-    """Protocol of a game position for search: `mover` is the index of the seat to move, -1 after the end.
+    """Protocol of a game position for search.
 
-    `acts` lists the legal acts, `word` gives an act's text, `after` the next position, `payoffs` the payoffs so far.
+    `mover` is the index of the seat to move, -1 after the end. `acts` lists the legal acts, `word` returns an act's
+    text, `after` the position after an act, and `payoffs` the payoffs so far by seat.
     """
 
     mover: int
 
     @property
     def key(self) -> Hashable:
-        """Hashable key, equal for positions with the same future."""
+        """Key for caches, equal for positions with the same future."""
         ...
 
     def acts(self) -> Sequence[Any]: ...
@@ -35,7 +36,7 @@ class Position(Protocol):
 
 
 class SpielPosition:
-    """Position of an OpenSpiel game; only the root has a `game`, which words its acts."""
+    """Position of an OpenSpiel game. Only the root has a `game`, for the texts of its acts."""
 
     def __init__(self, state: Any, game: SpielRules | None = None) -> None:
         self.state, self.game = state, game
@@ -49,7 +50,7 @@ class SpielPosition:
         return list(self.state.legal_actions())
 
     def word(self, act: int) -> str:
-        assert self.game is not None, "no game of its own words the acts of a later position"
+        assert self.game is not None, "only the root position has texts of acts"
         return self.game.word(act)
 
     def after(self, act: int) -> SpielPosition:
@@ -69,7 +70,7 @@ class ClonePosition:
 
     @property
     def key(self) -> Hashable:
-        # With nothing hidden, what everybody sees is all there is.
+        # Nothing is hidden, so the mover's view is the whole state.
         info = self.game.infos[self.game.agent_selection]
         facts = json.dumps([info["public"], info["private"]], sort_keys=True)
         return self.mover, facts, tuple(self.payoffs())
@@ -98,12 +99,12 @@ class ClonePosition:
 
 
 def make_position(game: Game) -> Position:
-    """Return the present position of a game for search: OpenSpiel's state if it has one, else the game itself."""
+    """Return the current position of a game for search: OpenSpiel's state if it has one, else the game itself."""
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
 def fresh_copy(game: Game) -> Game:
-    """Return a clone of a game, reset with seed 0, at the start of a match."""
+    """Return a clone of a game, reset with seed 0."""
     fresh = game.clone()
     fresh.reset(seed=0)
     return fresh
@@ -125,7 +126,7 @@ def _cache_key(game: Game) -> tuple[str, ...]:
 
 
 def is_contest(game: Game) -> bool:
-    """Return True if, in ten random matches, a better result for one seat was always worse for the other; cached."""
+    """Return True if, in ten random matches, one seat's better result was always the other's worse result; cached."""
     trial, ends = fresh_copy(game), []
     name = ("contest", *_cache_key(trial))
     if name not in _KNOWN:
@@ -133,7 +134,7 @@ def is_contest(game: Game) -> bool:
             trial.reset(seed=seed)
             ends.append(ClonePosition(trial).play_out(random.Random(seed)))
         gains = [(end[0] - other[0], end[1] - other[1]) for end in ends for other in ends]
-        _KNOWN[name] = all(one * two < 0 or one == two == 0 for one, two in gains)
+        _KNOWN[name] = all(first * second < 0 or first == second == 0 for first, second in gains)
     return _KNOWN[name]
 
 
@@ -142,14 +143,14 @@ def is_small(game: Game) -> bool:
     trial = fresh_copy(game)
     name = ("small", *_cache_key(trial))
     if name not in _KNOWN:
-        start, until = make_position(trial), process_time() + SEARCH_SECONDS
-        seen, waiting = {start.key}, [start]
-        while waiting and len(seen) <= SMALL and process_time() < until:
-            at = waiting.pop()
-            for act in at.acts() if at.mover >= 0 else ():
-                after = at.after(act)
+        start, deadline = make_position(trial), process_time() + SEARCH_SECONDS
+        seen, stack = {start.key}, [start]
+        while stack and len(seen) <= SMALL and process_time() < deadline:
+            position = stack.pop()
+            for act in position.acts() if position.mover >= 0 else ():
+                after = position.after(act)
                 if after.key not in seen:
                     seen.add(after.key)
-                    waiting.append(after)
-        _KNOWN[name] = len(seen) <= SMALL and not waiting
+                    stack.append(after)
+        _KNOWN[name] = len(seen) <= SMALL and not stack
     return _KNOWN[name]

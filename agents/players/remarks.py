@@ -1,7 +1,7 @@
-"""Remarks of a scripted negotiator beside its act: short, varied, and true to its values and act.
+"""Remarks of a scripted negotiator on its acts: short, varied, and true.
 
 A remark reveals only the speaker's own values and correct numbers. It is drawn from all true remarks in the situation,
-so that people and small models get arguments instead of one phrase.
+so that people and small models read arguments instead of a fixed phrase.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from games.contracts import View
 LONGEST = 60
 """Maximum characters of a remark."""
 GOOD, POOR, LATE = 7, 4, 3
-"""Own value from which a deal is welcome, own value below which it is poor, and turns left at which time is short."""
+"""Minimum own value of a good deal, own value below which a deal is poor, and turns left at which time is short."""
 
 
 class Situation(NamedTuple):
-    """Knowledge of a negotiator when it acts, for its remarks; shares are item counts by kind."""
+    """Facts that a negotiator's remarks refer to. A share is a count of items by kind."""
 
     items: tuple[str, ...]
     pool: Triple
@@ -50,9 +50,9 @@ class Situation(NamedTuple):
 
 
 def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = frozenset()) -> str:
-    """Draw a true remark that fits the speaker's act, one line of at most 60 characters, if possible not in `used`."""
-    fit = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
-    fresh = [text for text in fit if text not in used] or fit
+    """Draw a true remark on the speaker's act, one line of at most 60 characters, if possible not in `used`."""
+    fitting = [text for text in (_demand_remarks(seen) if seen.asked else _acceptance_remarks(seen)) if _fits(text)]
+    fresh = [text for text in fitting if text not in used] or fitting
     return fresh[int(rng.integers(len(fresh)))]
 
 
@@ -102,7 +102,7 @@ def _demand_remarks(seen: Situation) -> Iterator[str]:
 
 
 def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
-    """Yield remarks on the kinds that matter to the speaker and those that it leaves."""
+    """Yield remarks on the kinds that the speaker values most or not at all, and on those that it leaves."""
     best = seen.favourite
     if best is not None:
         yield f"I care most about the {seen.items[best]}."
@@ -118,11 +118,11 @@ def _preference_remarks(seen: Situation, demanded: Triple) -> Iterator[str]:
 
 
 class Talkative:
-    """Scripted negotiator that adds a random true remark to another's unchanged acts."""
+    """Scripted negotiator that plays another's acts and adds random true remarks."""
 
     def __init__(self, script: ScriptedPolicy, seed: int) -> None:
         self.script, self.rng = script, np.random.default_rng((seed, 1))
-        self.said: frozenset[str] = frozenset()
+        self.used: frozenset[str] = frozenset()
         self.before: Triple | None = None
 
     def act(self, view: View) -> str:
@@ -143,6 +143,6 @@ class Talkative:
             left=seen.left,
         )
         self.before = asked
-        words = remark(situation, self.rng, self.said)
-        self.said |= {words}
-        return f"{act} | {words}"
+        text = remark(situation, self.rng, self.used)
+        self.used |= {text}
+        return f"{act} | {text}"

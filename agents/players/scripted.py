@@ -25,26 +25,27 @@ from games.contracts import Game, View
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of scripted policy: how to create it, how to read its argument, and the games that it can play."""
+    """Kind of scripted policy: how to create it, how to parse its argument, and which games it can play."""
 
     make: Callable[..., ScriptedPolicy]
-    """Called with (seed), or with (seed, game, argument) if there is a `read`."""
+    """Factory of the policy, called with (seed), or with (seed, game, argument) if there is a `read`."""
     plays: str
     """The games that it plays, in a few words for listings."""
     games: tuple[str, ...] | None = None
-    """The only games whose facts it can read; None if it can play any."""
+    """Names of the only games that it can play; None for no restriction by name."""
     picks: bool = False
     """Whether it chooses among listed legal acts."""
     read: Callable[[str | None], Any] | None = None
-    """Converts the argument's text, or None, to its value. Raises ValueError with the expected form."""
+    """Parser of the argument's text, None without an argument. Raises ValueError with the expected form. A kind that
+    needs the match's game has a parser, too."""
     unfit: Callable[[Game, Any], str] = lambda game, argument: ""
-    """Takes (game, argument) and returns why it cannot play the game, or ""."""
+    """Function of (game, argument) that returns why the policy cannot play the game, or ""."""
 
     @property
     def description(self) -> str:
         """One-line description for listings, from docstrings.
 
-        It is the first line of `make`. If `make` is a partial, the first lines of its bound arguments follow.
+        It is the first line of the docstring of `make`. If `make` is a partial, those of its bound arguments follow.
         """
         maker, rules = getattr(self.make, "func", self.make), getattr(self.make, "args", ())
         lines = [(inspect.getdoc(part) or "").split("\n", 1)[0] for part in (maker, *rules)]
@@ -66,7 +67,7 @@ GAME_PLAYERS: Mapping[str, str] = {
 
 
 class FunctionPlayer:
-    """Player that a game or a user's file defines as a function; its rules are described there."""
+    """Player defined as a function by its game or a user's file, which describes it."""
 
     def __init__(self, answer: Callable[[View], str]) -> None:
         self.answer = answer
@@ -111,7 +112,7 @@ class ProbabilisticFunction(Chances, Protocol):
 
 
 def _own_kind(name: str, games: str) -> Kind:
-    """Return the kind of a player that games define under this name; `games` names those games in messages."""
+    """Return the kind of a player that games define under this name. `games` describes these games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
         return _make_player(name, game.players[name], game, seed)
@@ -143,20 +144,20 @@ def _file_kind(spec: str, file: Path) -> Kind:
     return Kind(make, "what it is written for", read=_no_argument, unfit=unfit)
 
 
-CALLED = "it is called with the game and a seed, and returns a function from what its seat sees to an act"
+CALLED = "it is called with the game and a seed, and must return a function from a View to an act"
 
 
 def _make_player(name: str, maker: Callable[[Game, int], Any], game: Game, seed: int) -> FunctionPlayer:
-    """Create a player: call `maker` with game and seed, and wrap the function from view to act that it returns.
+    """Call `maker` with game and seed, and return a player that acts by the returned function from view to act.
 
-    Raises ScriptedPolicyError, with the name, if the call fails or returns no function.
+    Raises ScriptedPolicyError, with the name, if the call fails or does not return a function.
     """
     try:
         answer = maker(game, seed)
     except Exception as error:
         raise ScriptedPolicyError(f"{_shorten(name)} failed: {type(error).__name__}: {error}: {CALLED}") from error
     if not callable(answer):
-        raise ScriptedPolicyError(f"{_shorten(name)} made a {type(answer).__name__}: {CALLED}")
+        raise ScriptedPolicyError(f"{_shorten(name)} returned a {type(answer).__name__}: {CALLED}")
     return _wrap_answer(answer)
 
 
@@ -180,11 +181,11 @@ def _for_games(
 NEGOTIATION = "negotiation"
 TALKATIVE = "talkative"
 BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
-"""Policies that can argue in words, as `talkative:NAME`."""
+"""Names of policies that can add remarks, as `talkative:NAME`."""
 
 
 def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
-    """Play as the named negotiator and add true remarks to its acts if the game allows talk."""
+    """Play as the named negotiator, and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.Talkative(script, seed) if game.talk else script
 
@@ -208,7 +209,8 @@ def _unfit_to_talk(game: Game, name: str) -> str:
 def add_remarks(spec: str, game: Game) -> str:
     """Return the spec of the policy's `talkative` variant if it has one for this game, else the spec unchanged.
 
-    Use it where the other players read or learn words. Plain names stay silent, to keep measurements comparable.
+    Use it if the other players read or learn words. Policies without `talkative:` stay silent, to keep measurements
+    comparable.
     """
     return f"{TALKATIVE}:{spec}" if spec in BARGAINERS and game.name == NEGOTIATION and game.talk else spec
 
@@ -241,7 +243,7 @@ SCRIPTED: Mapping[str, Kind] = {
 def is_scripted(spec: str) -> bool:
     """Return True if a spec starts with the name of a scripted policy, even if its argument is invalid.
 
-    Players of a game in a file are known by name once that game has been created.
+    Players that a user's game defines are known only after that game has been created.
     """
     known = {name.partition(":")[0] for name in SCRIPTED} | list_own_players()
     return spec.partition(":")[0] in known or file_of(spec) is not None
@@ -259,11 +261,11 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     _check_fit(spec, kind, argument, game)
     if kind.picks:
         trial = fresh_copy(game)
-        if all(trial.legal(each) is None for each in ([seat] if seat else trial.possible_agents)):
-            who = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
-            instead = "seat a model, an endpoint or a person there"
+        if all(trial.legal(name) is None for name in ([seat] if seat else trial.possible_agents)):
+            problem = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
+            remedy = "seat a model, an endpoint or a person there"
             raise ScriptedPolicyError(
-                f"{_shorten(spec)} picks among the legal acts that a game lists: {who}: {instead}"
+                f"{_shorten(spec)} picks among the legal acts that a game lists: {problem}: {remedy}"
             )
 
 
@@ -287,7 +289,7 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
 
 def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
-    """Return the kind of a spec and its argument's value. A game's own players take precedence.
+    """Return the kind of a spec and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """

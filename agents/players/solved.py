@@ -29,7 +29,7 @@ Strategy = Mapping[str, Sequence[tuple[int, float]]]
 
 
 class MixedStrategyPlayer:
-    """Policy that draws its acts, by the seed, from a mixed strategy of an OpenSpiel game."""
+    """Policy that draws its acts from a mixed strategy of an OpenSpiel game."""
 
     def __init__(self, seed: int, game: SpielRules, strategy: Strategy) -> None:
         self.rng, self.game, self.strategy = random.Random(seed), game, strategy
@@ -47,10 +47,10 @@ def make_cfr(seed: int, game: SpielRules, iterations: int) -> ScriptedPolicy:
 
 
 def make_nash(seed: int, game: Game, alpha: float | None) -> ScriptedPolicy:
-    """Play a Nash equilibrium; `nash:ALPHA` sets Kuhn poker's bluff probability, 0 to 1/3; minimax on open boards."""
+    """Play a Nash equilibrium, with perfect information minimax; `nash:ALPHA` sets Kuhn poker's bluffing, 0 to 1/3."""
     if game.perfect_information:
         return Minimax(seed, game)
-    assert isinstance(game, SpielRules), "unfit_for_nash lets no other here"
+    assert isinstance(game, SpielRules), "unfit_for_nash refuses other games"
     if is_kuhn(game):
         return MixedStrategyPlayer(seed, game, kuhn_strategy(ALPHA if alpha is None else alpha))
     return MixedStrategyPlayer(seed, game, solve_equilibrium(str(game.spiel)))
@@ -84,17 +84,17 @@ def kuhn_strategy(alpha: float) -> Strategy:
 
 @dataclass
 class Sequences:
-    """Sequences of a seat (its own acts from the root; 0 is the empty one) and its information states.
+    """Numbered sequences of a seat, each its own acts from the root, and its information states. 0 is the empty one.
 
     `numbers` maps (information state, action) to the number of the sequence that ends with the action.
     """
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     before: dict[str, int] = field(default_factory=dict)
-    """Information state -> the sequence that leads to it."""
+    """Number of the sequence that leads to each information state."""
 
-    def meet(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
-        """Assign numbers to the sequences that continue `sequence` at an information state, unless it is known."""
+    def add_infostate(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
+        """Add an information state that `sequence` leads to, unless it is known, and number its continuations."""
         if infostate not in self.before:
             self.before[infostate] = sequence
             for action in actions:
@@ -112,41 +112,43 @@ def solve_equilibrium(name: str) -> Strategy:
 
     game = pyspiel.load_game(name)
     seats, leaves = (Sequences(), Sequences()), []
-    waiting = [(game.new_initial_state(), 1.0, (0, 0))]
-    while waiting:
-        state, chance, reached = waiting.pop()
+    stack = [(game.new_initial_state(), 1.0, (0, 0))]
+    while stack:
+        state, chance, sequences = stack.pop()
         if state.is_terminal():
-            leaves.append((*reached, chance * state.returns()[0]))
+            leaves.append((*sequences, chance * state.returns()[0]))
         elif state.is_chance_node():
-            waiting += [(state.child(a), chance * p, reached) for a, p in state.chance_outcomes()]
+            stack += [(state.child(a), chance * p, sequences) for a, p in state.chance_outcomes()]
         else:
             player = state.current_player()
             infostate, actions = state.information_state_string(player), state.legal_actions()
-            seats[player].meet(infostate, actions, reached[player])
+            seats[player].add_infostate(infostate, actions, sequences[player])
             for action in actions:
-                now = seats[player].numbers[infostate, action]
-                waiting.append((state.child(action), chance, (now, reached[1]) if player == 0 else (reached[0], now)))
+                longer = seats[player].numbers[infostate, action]
+                extended = (longer, sequences[1]) if player == 0 else (sequences[0], longer)
+                stack.append((state.child(action), chance, extended))
     first = _best_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
     second = _best_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
     return _act_probabilities(seats[0], first) | _act_probabilities(seats[1], second)
 
 
 def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
-    """Compute optimal realisation weights of one seat's own sequences, by number, with a linear programme.
+    """Compute optimal realisation weights of a seat's own sequences, by number, with linear programming.
 
-    `leaves` are (own sequence, other's sequence, expected payoff to us). Variables: the weights, then a value for each
-    information state of the other seat. Raises RuntimeError without a solution.
+    `leaves` are (own sequence, other's sequence, the seat's payoff times the probability of chance). The variables are
+    the weights, then the game's value and a value for each information state of the other seat. Raises RuntimeError if
+    there is no solution.
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
     weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.before, 1)}
     columns = weights + len(choices) + 1
-    # What a choice is worth to the other is no more than any act there leaves to us, later choices included.
+    # The value at an information state of the other is at most our payoff after any act there, later values included.
     worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
     worth += [(b, weights + choices[infostate], 1.0) for (infostate, _), b in other.numbers.items()]
     worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.before.items()]
-    # Weights flow: the empty sequence has 1, and what leads to a choice is shared by its acts.
+    # The weights are a flow: the empty sequence has 1, and acts share the weight of the sequence that leads to them.
     rows = {infostate: n for n, infostate in enumerate(own.before, 1)}
     flow = [(0, 0, 1.0)] + [(rows[infostate], a, 1.0) for (infostate, _), a in own.numbers.items()]
     flow += [(rows[infostate], a, -1.0) for infostate, a in own.before.items()]
@@ -168,17 +170,17 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
 
 
 def _act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
-    """Convert a plan's weights to (action, probability) by information state; uniform where the plan never leads."""
+    """Convert a plan's weights to (action, probability) by information state; uniform at states never reached."""
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
         acts.setdefault(infostate, []).append((action, plan[number]))
-    for infostate, weighed in acts.items():
-        total = math.fsum(weight for _, weight in weighed)
-        acts[infostate] = [(action, weight / total if total else 1 / len(weighed)) for action, weight in weighed]
+    for infostate, weights in acts.items():
+        total = math.fsum(weight for _, weight in weights)
+        acts[infostate] = [(action, weight / total if total else 1 / len(weights)) for action, weight in weights]
     return acts
 
 
-# What they can play, and how their arguments are written.
+# Arguments, and the games that these players can play.
 
 
 def parse_iterations(text: str | None) -> int:
@@ -186,7 +188,7 @@ def parse_iterations(text: str | None) -> int:
     if text is None:
         return ITERATIONS
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text)):
-        raise ValueError("cfr takes how many iterations, such as cfr:1000")
+        raise ValueError("cfr takes the number of iterations, such as cfr:1000")
     return int(text)
 
 
@@ -216,7 +218,7 @@ def unfit_for_cfr(game: Game, iterations: int) -> str:
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
-    """Return the reason why `nash` cannot play a game with this `alpha`, which only Kuhn poker has; "" if it can."""
+    """Return the reason why `nash` cannot play a game; "" if it can. An `alpha` is only for Kuhn poker."""
     if alpha is not None and not is_kuhn(game):
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:
@@ -226,10 +228,10 @@ def unfit_for_nash(game: Game, alpha: float | None) -> str:
 
 def _unsolvable_reason(game: Game, script: str) -> str:
     if not isinstance(game, SpielRules):
-        return f"{script} solves games whose rules are OpenSpiel's: {game.name} is not one"
+        return f"{script} solves games with OpenSpiel's rules: {game.name} is not one"
     kind = game.spiel.get_type()
     if len(game.possible_agents) != 2 or kind.utility != kind.Utility.ZERO_SUM:
-        return f"{script} solves games of two seats of which one loses what the other wins: {game.name} is not one"
+        return f"{script} solves zero-sum games of two seats: {game.name} is not one"
     if not _is_small(str(game.spiel)):
         return f"{script} solves games of up to {SMALL:,} histories: {game.name} has more"
     return ""
@@ -239,10 +241,10 @@ def _unsolvable_reason(game: Game, script: str) -> str:
 def _is_small(name: str) -> bool:
     import pyspiel
 
-    waiting, count = [pyspiel.load_game(name).new_initial_state()], 0
-    while waiting and count <= SMALL:
-        state = waiting.pop()
+    stack, count = [pyspiel.load_game(name).new_initial_state()], 0
+    while stack and count <= SMALL:
+        state = stack.pop()
         count += 1
         if not state.is_terminal():
-            waiting += [state.child(action) for action in state.legal_actions()]
+            stack += [state.child(action) for action in state.legal_actions()]
     return count <= SMALL

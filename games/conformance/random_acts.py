@@ -92,8 +92,9 @@ def _find_forms(game: TextGame) -> list[str]:
 
 
 def fill_form(form: str, game: TextGame, rng: random.Random) -> str:
-    """Fill a form at random, which may give an illegal act. Digits of examples are replaced, blanks get small numbers
-    or words.
+    """Fill a form at random, which may give an illegal act.
+
+    Digits of examples are replaced, and blanks get small numbers or words.
     """
     if form.startswith("[") or BOXED.fullmatch(form):
         return NUMBER.sub(lambda _: str(rng.randrange(9)), form)
@@ -117,9 +118,7 @@ def _join_texts(game: TextGame) -> str:
 
 
 def mutate(act: str, rng: random.Random) -> str:
-    """Return the act with one random change: of case or blanks, a character inserted, removed or replaced, or the
-    text doubled or cut.
-    """
+    """Return the act with one random change of case, blanks or a character, or doubled, or cut."""
     place = rng.randrange(len(act) + 1)
     character = rng.choice("aZ09 -|.,é١\u200b\U0001f600")
     return rng.choice(

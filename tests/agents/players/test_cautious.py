@@ -154,7 +154,7 @@ def test_refuses_engine_without_entropy() -> None:
     async def silent(view: Any, request: Request, summary: bool = False) -> Completion:
         return Completion((STOP,), (0.0,), "stop", 1)
 
-    with pytest.raises(RoleError, match=r"sampling\.cautious goes by entropies.*in_process"):
+    with pytest.raises(RoleError, match=r"sampling\.cautious needs entropies.*in_process"):
         asyncio.run(make_cautious_writer(silent, RULE, frozenset())(VIEW, make_request(0)))
 
 

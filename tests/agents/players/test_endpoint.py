@@ -712,7 +712,7 @@ def test_what_a_proxy_answers_names_it(monkeypatch):
     ("variable", "value", "reason"),
     [
         ("all_proxy", "socks5://user:hunter2@127.0.0.1:9", "all_proxy is a SOCKS proxy: pip install socksio"),
-        ("http_proxy", "gopher://user:hunter2@x", "http_proxy is no proxy's url"),
+        ("http_proxy", "gopher://user:hunter2@x", "http_proxy is not a valid proxy url"),
         ("SSL_CERT_FILE", "/nowhere/hunter2.pem", "the certificates of SSL_CERT_FILE cannot be read: No such file"),
         ("SSL_CERT_FILE", __file__, "the certificates of SSL_CERT_FILE cannot be read: "),
     ],

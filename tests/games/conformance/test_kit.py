@@ -309,7 +309,8 @@ def test_every_check_has_a_description():
 TRACE_SCRIPT = """
 import hashlib, sys, games
 from games.conformance.kit import _record_views
-print({name: hashlib.sha256(repr(_record_views(lambda: games.make(name), 7)).encode()).hexdigest() for name in games.CLASSES})
+views = {name: repr(_record_views(lambda: games.make(name), 7)) for name in games.CLASSES}
+print({name: hashlib.sha256(text.encode()).hexdigest() for name, text in views.items()})
 """
 
 
