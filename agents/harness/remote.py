@@ -1,4 +1,4 @@
-"""An agent program behind a URL: each observation is posted to it, with the API's base URL and key."""
+"""Agent program behind a URL, to which each observation is posted, with the API's base URL and key."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from agents.reply import to_one_line
 
 
 class Remote:
-    """Agent program that runs as an HTTP server: it answers an observation with the act, as JSON `{"act": "…"}`."""
+    """Agent program that runs as an HTTP server. It answers an observation with its act, as JSON `{"act": "…"}`."""
 
     def __init__(self, url: str, access: Mapping[str, str]) -> None:
         """Prepare to post to the URL. `access` (base URL, key, model) is added to each observation."""
         self.url, self.access = url, dict(access)
 
     async def act(self, observation: Mapping[str, Any]) -> str:
-        """Post an observation and return the act. Raises HarnessError without a usable answer.
+        """Post an observation and return the act. Raises HarnessError if there is no usable answer.
 
-        The time limits of play bound the wait.
+        There is no timeout here: the caller limits the time of a turn.
         """
         import httpx2
 

@@ -1,4 +1,4 @@
-"""Server of a run's agent programs: OpenAI's API on this machine, with a secret key for each match."""
+"""Server for a run's agent programs: OpenAI's API on this machine, with a secret key for each match."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from agents.tool_values import NAME
 from games.untrusted_json import DECODER
 
 BODY_BYTES, BODY_WITH_IMAGES = 4 << 20, 32 << 20
-"""Maximum size of a request, and of one to a policy that sees."""
+"""Maximum size of a request, and of one to a policy with vision."""
 CONNECTIONS = 4096
 FILES = 1 << 16
-"""Open files that the process may have, if its hard limit allows: a match needs about six."""
+"""Limit of open files to set for the process, if its hard limit allows. A match needs about six."""
 MAX_NOTES = 20
-"""Maximum lines that agent programs cause in a run's notes."""
+"""Maximum notes on agent programs that a run shows."""
 MAX_REWARDS = 16
 CLOSE_SECONDS = 5.0
-"""Seconds to wait for killed programs at the end."""
+"""Maximum wait for killed programs at the end, in seconds."""
 HOST = "127.0.0.1"
 
 Handler = Callable[[Session, HttpRequest], Awaitable[Response]]
 
 
 class HarnessServer:
-    """OpenAI-compatible server for the agent programs of all matches. It listens between `open` and `close`."""
+    """OpenAI-compatible server for the agent programs of all matches, which listens between `open` and `close`."""
 
     def __init__(self, note: Callable[[str], None] = lambda line: None) -> None:
-        """Create the server, not yet open; `note` shows a line to the user."""
+        """Create the server without opening it. `note` shows a line to the user."""
         self.url = ""
         """Base URL of the API."""
         self._show, self._noted = note, set[str]()
@@ -54,13 +54,13 @@ class HarnessServer:
         self._serving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start to listen at a free port of this machine, unless it does already; called in the event loop."""
+        """Start listening at a free port of this machine, unless it already does. Call it in the event loop."""
         if self._serving:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        limit = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < limit:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         listening = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{listening.getsockname()[1]}/v1"
         self._server = make_server(self._create_app(), CONNECTIONS, log_level="critical", lifespan="off")
@@ -68,7 +68,7 @@ class HarnessServer:
         self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
 
     async def close(self) -> None:
-        """Stop to listen, and wait until all killed programs have ended."""
+        """Wait until all killed programs have ended, for 5 seconds at most, and stop listening."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=CLOSE_SECONDS)
         if self._serving:
@@ -77,20 +77,20 @@ class HarnessServer:
             self._serving = None
 
     def admit(self, session: Session) -> str:
-        """Let a match's program make requests, and return its secret key."""
+        """Register a match's session, and return the secret key for its program's requests."""
         key = f"arena-{secrets.token_urlsafe(32)}"
         self._sessions[key] = session
         return key
 
     def dismiss(self, player: HarnessPlayer) -> None:
-        """End a player's session and program, because its match is over."""
-        self._sessions = {key: one for key, one in self._sessions.items() if one is not player.session}
+        """End the session and program of a player whose match is over."""
+        self._sessions = {key: session for key, session in self._sessions.items() if session is not player.session}
         if ending := player.close():
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
     def note(self, line: str) -> None:
-        """Show a line to the user, unless it was shown before or too many were."""
+        """Show a line to the user, unless it was shown before or `MAX_NOTES` lines were."""
         if line not in self._noted and len(self._noted) < MAX_NOTES:
             self._noted.add(line)
             self._show(line)
@@ -108,7 +108,7 @@ class HarnessServer:
         return Starlette(routes=routes)
 
     def _route(self, handler: Handler) -> Callable[[HttpRequest], Awaitable[Response]]:
-        """Return the handler with a check of the key, and with errors in the API's format."""
+        """Wrap a handler: find the session by the request's key, and answer errors in the API's format."""
 
         async def handle(request: HttpRequest) -> Response:
             try:
@@ -117,7 +117,7 @@ class HarnessServer:
                 return JSONResponse(answers.format_error(refused), refused.status)
             except ClientDisconnect:
                 return Response(status_code=499)
-            except Exception as error:  # noqa: BLE001 the player raises it in its match
+            except Exception as error:  # noqa: BLE001 the player raises it in the match
                 failed = RequestError(f"the match failed: {type(error).__name__}", 500, "server_error")
                 return JSONResponse(answers.format_error(failed), failed.status)
 
@@ -172,12 +172,12 @@ def parse_rewards(body: bytes) -> Mapping[str, float]:
     data = None
     with suppress(ValueError, RecursionError):
         data = DECODER.decode(body.decode())
-    given = data if isinstance(data, dict) else {}
-    rewards = given.get("rewards") if "rewards" in given else {"reward": given.get("reward")}
+    fields = data if isinstance(data, dict) else {}
+    rewards = fields.get("rewards") if "rewards" in fields else {"reward": fields.get("reward")}
     if not isinstance(rewards, dict) or not 0 < len(rewards) <= MAX_REWARDS:
         raise RequestError('expected {"reward": NUMBER} or {"rewards": {"NAME": NUMBER}}', param="rewards")
     for name, value in rewards.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not abs(value) <= 1e9 or not NAME.fullmatch(name):  # also refuses NaN
             raise RequestError("a reward has a name and a finite number of at most 1e9", param="rewards")
     return {name: float(value) for name, value in rewards.items()}

@@ -24,7 +24,7 @@ from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
 AT_ONCE = 16
-"""Maximum requests of a match in progress; further ones wait."""
+"""Maximum concurrent requests of a match; further ones wait."""
 MAX_REPEATS = 16
 """Maximum repetitions of one request."""
 OVER = RequestError("the match is over", 401, "invalid_api_key")
@@ -39,7 +39,7 @@ class Answer:
     raw: str
     """Text exactly as sampled."""
     text: str
-    """Text without calls."""
+    """Text without tool calls."""
     calls: tuple[ToolCall, ...]
     finish: Literal["stop", "length"]
     prompt_tokens: int
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass
 class _CachedAnswer:
-    """Cached answer to a request, and how often the request was repeated."""
+    """Cached answer to a request, and the number of repetitions of the request."""
 
     answer: asyncio.Task[Answer]
     repeats: int = 0
@@ -57,7 +57,7 @@ class _CachedAnswer:
 
 @dataclass
 class PendingTurn:
-    """Request that has a turn of the match. `answer` holds its answer, or the error that ended it."""
+    """Request that has been assigned a turn of the match. `answer` will hold its answer, or the error that ended it."""
 
     turn: int
     answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -66,7 +66,7 @@ class PendingTurn:
         """End the request with an error, which the player raises."""
         if isinstance(error, Exception):
             self.answer.set_exception(error)
-            self.answer.exception()  # so that asyncio does not report it if the match has ended meanwhile
+            self.answer.exception()  # so that asyncio does not report it if the match has already ended
         else:
             self.answer.cancel()
 
@@ -79,8 +79,8 @@ class PendingTurn:
 class Session:
     """Requests of one match's agent program, and the conversations in which they are answered.
 
-    A request takes a turn if the seat is to move (between `begin` and `end`), and waits otherwise. Draws depend on the
-    context's ids and the request's `seed`, so that requests at the same time get the same replies in any order.
+    A request takes a turn while the seat is to move (between `begin` and `end`), and waits otherwise. A reply's seed
+    depends on the context's ids and the request's `seed`, so concurrent requests get the same replies in any order.
     """
 
     def __init__(
@@ -96,10 +96,10 @@ class Session:
         score: Callable[[Mapping[str, float]], None],
         sees: bool = False,
     ) -> None:
-        """Create the session. Arguments are as for `ChatPlayer`; `note` shows a line to the user once per run.
+        """Create the session. `role` to `positions` are as for `ChatPlayer`.
 
-        `score` pays rewards that the program posts, and raises ValueError if the game takes none. `sees` says whether
-        requests may have images.
+        `note` shows a line to the user, once per run. `score` pays rewards that the program posts, and raises
+        ValueError if the game takes none. `sees` allows images in requests.
         """
         self.sees = sees
         self.role, self.frame, self.policy, self.seed, self.write = role, frame, policy, seed, write
@@ -108,7 +108,7 @@ class Session:
         self.pending: list[PendingTurn] = []
         """Requests since `begin`, in the order of their turns."""
         self.news = asyncio.Event()
-        """Set whenever a request has taken a turn."""
+        """Set when a request has taken a turn or failed, or the program has acted."""
         self._known: dict[bytes, _CachedAnswer] = {}
         self._drawn: dict[bytes, int] = {}
         self._view: View | None = None
@@ -125,12 +125,12 @@ class Session:
     # -- the player's side -----------------------------------------------------------------------------------------
 
     def begin(self, view: View) -> None:
-        """Let requests take turns from the view's on."""
+        """Let requests take turns, from the view's turn on."""
         self._view, self.pending = view, []
         self._is_open.set()
 
     def release_slot(self) -> None:
-        """Make room for another request, because one has become a turn of the match."""
+        """Allow one more concurrent request, because one has become a turn of the match."""
         self._room.release()
 
     def end(self) -> None:
@@ -138,7 +138,7 @@ class Session:
         self._is_open.clear()
 
     def close(self) -> None:
-        """Refuse all further requests, and those in progress, because the match is over."""
+        """Refuse further requests and cancel those in progress, because the match is over."""
         self._is_over = True
         for known in self._known.values():
             known.answer.cancel()
@@ -146,7 +146,7 @@ class Session:
     # -- the program's side ----------------------------------------------------------------------------------------
 
     async def answer(self, request: AgentRequest) -> Answer:
-        """Answer a request; a repeated one gets the same answer. Raises RequestError if it cannot be answered."""
+        """Answer a request. A repetition gets the same answer. Raises RequestError if it cannot be answered."""
         if self._is_over:
             raise OVER
         key = hashlib.sha256(request.key.encode()).digest()
@@ -176,7 +176,7 @@ class Session:
             raise RequestError(str(error), param="rewards") from None
 
     def _forget_failed(self, key: bytes, task: asyncio.Task[Answer]) -> None:
-        """Forget a request that was not answered, so that a repetition is tried again."""
+        """Remove a failed request from the cache, so that a repetition is tried again."""
         if task.cancelled() or task.exception():
             self._known.pop(key, None)
 
@@ -196,24 +196,24 @@ class Session:
             raise
         self._note_request(agent_request, placed, why)
         assert self._view
-        begun = PendingTurn(self._view.turn + len(self.pending))
-        self.pending.append(begun)
+        pending = PendingTurn(self._view.turn + len(self.pending))
+        self.pending.append(pending)
         self.news.set()
         placed.conversation.is_busy = True
         try:
-            completion = await self.write(self._view._replace(turn=begun.turn), request)
-            answer = self._record(placed, completion, begun.turn)
+            completion = await self.write(self._view._replace(turn=pending.turn), request)
+            answer = self._record(placed, completion, pending.turn)
         except BaseException as error:
-            begun.fail(error)
+            pending.fail(error)
             self.news.set()
             raise
         finally:
             placed.conversation.is_busy = False
-        begun.answer.set_result(answer)
+        pending.answer.set_result(answer)
         return answer
 
     async def _render_tools(self, request: AgentRequest) -> None:
-        """Render the tools' definitions in a thread, because the template runs in a child process; it is cached.
+        """Render the tools' definitions in a thread, to fill a cache: the chat template runs in a child process.
 
         Raises RequestError if the chat template cannot print them.
         """
@@ -256,7 +256,7 @@ class Session:
         )
 
     def _record(self, placed: Continuation, completion: Completion, turn: int) -> Answer:
-        """Append the reply to its stream, and return it as an answer."""
+        """Append the reply to the conversation's stream, and return it as an answer."""
         request, raw = placed.request, self.frame.decode(completion.ids, marks=True)
         reading = Reading(raw)
         if request.tools and request.reads_calls:
@@ -274,7 +274,7 @@ class Session:
         return Answer(self._answers, raw, text, calls, finish, prompt, count, completion.version)
 
     def _note_request(self, request: AgentRequest, placed: Continuation, why: str) -> None:
-        """Note what a user should know about the program's requests, each kind once per run."""
+        """Show the user notes on the program's request, each kind once per run."""
         name = f"policy '{self.policy}', role {self.role.role}"
         if request.sampling:
             kinds = " and ".join(request.sampling)
@@ -289,5 +289,5 @@ class Session:
 
 
 def dump_arguments(call: ToolCall) -> str:
-    """Return a call's arguments as the JSON text of OpenAI's API."""
+    """Return a call's arguments as JSON text, as in OpenAI's API."""
     return json.dumps(dict(call.arguments), ensure_ascii=False)
