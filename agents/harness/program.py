@@ -110,7 +110,7 @@ class Program:
         try:
             text = printed.decode().strip()
         except UnicodeDecodeError:
-            raise self._make_error("it printed invalid UTF-8") from None
+            raise self._make_error("its output is not UTF-8") from None
         if not text:
             raise self._make_error('it ended without an act: print the act, or a line {"act": "…"}')
         return text

@@ -135,7 +135,7 @@ def test_no_game_reads_a_summary_and_every_line_is_shown_once() -> None:
     lines = [turn.messages[-1].text for turn in acts]
     game = Recall(lines=12, facts=4)
     game.reset(seed=0)
-    assert lines[:-1] == game.script and lines[-1] == f"ask {game.asked}"
+    assert lines[:-1] == game.script and lines[-1] == f"ask {game.question}"
     assert sum(turn.tokens for turn in record.turns) == len(list_own_streams(record)), "limits count them as tokens"
 
 
