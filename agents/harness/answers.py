@@ -50,7 +50,7 @@ def _format_usage(answer: Answer) -> Json:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _finish_reason(answer: Answer) -> str:
+def _format_finish_reason(answer: Answer) -> str:
     return "length" if answer.finish == "length" else "tool_calls" if answer.calls else "stop"
 
 
@@ -65,7 +65,7 @@ def _format_completion(request: AgentRequest, answer: Answer) -> Json:
     message: Json = {"role": "assistant", "content": answer.text or (None if answer.calls else ""), "refusal": None}
     if answer.calls:
         message["tool_calls"] = _format_calls(answer.calls)
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(answer), "logprobs": None}
+    choice = {"index": 0, "message": message, "finish_reason": _format_finish_reason(answer), "logprobs": None}
     return _format_head(request, answer, "chat.completion") | {"choices": [choice], "usage": _format_usage(answer)}
 
 
@@ -80,7 +80,7 @@ def _format_chunks(request: AgentRequest, answer: Answer) -> Iterator[Json]:
         yield chunk({"content": answer.text})
     for index, call in enumerate(_format_calls(answer.calls)):
         yield chunk({"tool_calls": [{"index": index, **call}]})
-    yield chunk({}, _finish_reason(answer))
+    yield chunk({}, _format_finish_reason(answer))
     if request.wants_usage:
         yield head | {"choices": [], "usage": _format_usage(answer)}
 

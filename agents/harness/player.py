@@ -33,7 +33,7 @@ class HarnessPlayer:
         self.session, self.program, self.seed = session, program, seed
         self.version = 0
         self._acting: asyncio.Task[str] | None = None
-        self._given = 0
+        self._returned_turns = 0
         """Number of requests of the current act that `act` has returned as turns."""
 
     @property
@@ -53,13 +53,13 @@ class HarnessPlayer:
         """
         session = self.session
         if self._acting is None:
-            self._given = 0
+            self._returned_turns = 0
             session.begin(view)
             self._acting = asyncio.create_task(self.program.act(self._build_observation(view)))
             self._acting.add_done_callback(lambda task: session.news.set())
         while True:
             session.news.clear()
-            waiting = session.pending[self._given :]
+            waiting = session.pending[self._returned_turns :]
             if waiting and waiting[0].has_failed:
                 await waiting[0].answer
             if self._acting.done():
@@ -68,7 +68,7 @@ class HarnessPlayer:
                     return self._finish_act(await waiting[0].answer if waiting else None)
             if len(waiting) > 1 or (waiting and self._acting.done()):
                 answer = await waiting[0].answer
-                self._given += 1
+                self._returned_turns += 1
                 session.release_slot()
                 return self._make_turn(answer, "", "request")
             await session.news.wait()

@@ -34,19 +34,19 @@ class Remote:
                 async for chunk in response.aiter_bytes():
                     body += chunk
                     if len(body) > OUTPUT_BYTES:
-                        raise self._error(f"its answer is longer than {OUTPUT_BYTES:,} bytes")
+                        raise self._make_error(f"its answer is longer than {OUTPUT_BYTES:,} bytes")
                 if response.status_code != 200:
-                    raise self._error(f"status {response.status_code}")
+                    raise self._make_error(f"status {response.status_code}")
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._error(to_one_line(str(error), 200) or type(error).__name__) from None
+            raise self._make_error(to_one_line(str(error), 200) or type(error).__name__) from None
         act = parse_act(bytes(body))
         if act is None:
-            raise self._error('its answer is not JSON {"act": "…"}')
+            raise self._make_error('its answer is not JSON {"act": "…"}')
         return act
 
     def close(self) -> asyncio.Task[None] | None:
         """Do nothing: the request ends with the task that awaits it."""
         return None
 
-    def _error(self, why: str) -> HarnessError:
+    def _make_error(self, why: str) -> HarnessError:
         return HarnessError(f"agent program {to_one_line(self.url, 80)}: {why}")

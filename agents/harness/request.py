@@ -118,16 +118,16 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
             shown = name[:80].encode("ascii", "replace").decode()
             raise RequestError(f"unknown parameter: '{shown}'", param=shown, code="unknown_parameter")
     images = ImageParts() if sees else None
-    messages = _chat_messages(data, images) if api == "chat" else _response_messages(data, images)
+    messages = _parse_chat_messages(data, images) if api == "chat" else _parse_response_messages(data, images)
     _check_order(messages)
     options = data.get("stream_options")
-    limits = [_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
+    limits = [_parse_count(data, name) for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")]
     return AgentRequest(
         api=api,
         messages=tuple(messages),
         tools=parse_tools(data.get("tools"), flat=api == "responses"),
         max_tokens=next((limit for limit in limits if limit is not None), None),
-        seed=_integer(data, "seed"),
+        seed=_parse_integer(data, "seed"),
         is_parallel=data.get("parallel_tool_calls") is not False,
         reads_calls=data.get("tool_choice") != "none",
         model=require_text(data.get("model", ""), "model")[:200],
@@ -141,18 +141,18 @@ def parse(api: Literal["chat", "responses"], body: bytes, sees: bool = False) ->
 # -- the messages of both APIs ----------------------------------------------------------------------------------------
 
 
-def _chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
+def _parse_chat_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     listed = require_list(data.get("messages"), "messages")
-    return [_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
+    return [_parse_message(entry, f"messages[{i}]", images) for i, entry in enumerate(listed)]
 
 
-def _message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
+def _parse_message(entry: Any, place: str, images: ImageParts | None) -> ChatMessage:
     """Parse a message. A reply's text is stripped, because clients add blanks to it."""
     message = parse_message(entry, place, images)
     return replace(message, text=message.text.strip()) if message.role == "assistant" else message
 
 
-def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
+def _parse_response_messages(data: Mapping[str, Any], images: ImageParts | None) -> list[ChatMessage]:
     value = data.get("input")
     items = [{"role": "user", "content": value}] if isinstance(value, str) else require_list(value, "input")
     instructions = data.get("instructions")
@@ -170,7 +170,7 @@ def _response_messages(data: Mapping[str, Any], images: ImageParts | None) -> li
             text = as_text(parse_content(item.get("output"), f"{place}.output"))
             new = ChatMessage("tool", text, call_id=require_text(item.get("call_id"), f"{place}.call_id"))
         elif kind == "message":
-            new = _message({"role": item.get("role"), "content": item.get("content")}, place, images)
+            new = _parse_message({"role": item.get("role"), "content": item.get("content")}, place, images)
         else:
             raise RequestError(f"{place}.type: {str(kind)[:40]!r} is not supported", param="input")
         last = messages[-1] if messages else None
@@ -213,7 +213,7 @@ def _check_order(messages: Sequence[ChatMessage]) -> None:
 # -- small values -----------------------------------------------------------------------------------------------------
 
 
-def _integer(data: Mapping[str, Any], name: str) -> int | None:
+def _parse_integer(data: Mapping[str, Any], name: str) -> int | None:
     value = data.get(name)
     if value is None:
         return None
@@ -222,8 +222,8 @@ def _integer(data: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
-def _count(data: Mapping[str, Any], name: str) -> int | None:
-    value = _integer(data, name)
+def _parse_count(data: Mapping[str, Any], name: str) -> int | None:
+    value = _parse_integer(data, name)
     if value is not None and value < 1:
         raise RequestError(f"{name}: expected a positive integer", param=name)
     return value

@@ -48,7 +48,7 @@ class HarnessServer:
         """Create the server without opening it. `note` shows a line to the user."""
         self.url = ""
         """Base URL of the API."""
-        self._show, self._noted = note, set[str]()
+        self._show, self._shown_notes = note, set[str]()
         self._sessions: dict[str, Session] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._serving: asyncio.Task[None] | None = None
@@ -91,8 +91,8 @@ class HarnessServer:
 
     def note(self, line: str) -> None:
         """Show a line to the user, unless it was shown before or `MAX_NOTES` lines were."""
-        if line not in self._noted and len(self._noted) < MAX_NOTES:
-            self._noted.add(line)
+        if line not in self._shown_notes and len(self._shown_notes) < MAX_NOTES:
+            self._shown_notes.add(line)
             self._show(line)
 
     # -- routes ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from agents.stream import Stream, compute_keys
 from agents.tool_formats import Reading, ToolCall
 from games.contracts import View
 
-AT_ONCE = 16
+MAX_CONCURRENT = 16
 """Maximum concurrent requests of a match; further ones wait."""
 MAX_REPEATS = 16
 """Maximum repetitions of one request."""
@@ -109,10 +109,10 @@ class Session:
         """Requests since `begin`, in the order of their turns."""
         self.news = asyncio.Event()
         """Set when a request has taken a turn or failed, or the program has acted."""
-        self._known: dict[bytes, _CachedAnswer] = {}
-        self._drawn: dict[bytes, int] = {}
+        self._cache: dict[bytes, _CachedAnswer] = {}
+        self._draws: dict[bytes, int] = {}
         self._view: View | None = None
-        self._is_open, self._room = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
+        self._is_open, self._slots = asyncio.Event(), asyncio.Semaphore(MAX_CONCURRENT)
         self._rendering = asyncio.Lock()
         self._answers = self._calls = 0
         self._is_over = False
@@ -131,7 +131,7 @@ class Session:
 
     def release_slot(self) -> None:
         """Allow one more concurrent request, because one has become a turn of the match."""
-        self._room.release()
+        self._slots.release()
 
     def end(self) -> None:
         """Let requests wait until the seat is to move again."""
@@ -140,7 +140,7 @@ class Session:
     def close(self) -> None:
         """Refuse further requests and cancel those in progress, because the match is over."""
         self._is_over = True
-        for known in self._known.values():
+        for known in self._cache.values():
             known.answer.cancel()
 
     # -- the program's side ----------------------------------------------------------------------------------------
@@ -150,14 +150,14 @@ class Session:
         if self._is_over:
             raise OVER
         key = hashlib.sha256(request.key.encode()).digest()
-        if known := self._known.get(key):
+        if known := self._cache.get(key):
             known.repeats += 1
             if known.repeats > MAX_REPEATS:
                 raise RequestError(
                     f"this request was answered {MAX_REPEATS} times already: for another answer, change its `seed`"
                 )
         else:
-            known = self._known[key] = _CachedAnswer(asyncio.create_task(self._answer(request)))
+            known = self._cache[key] = _CachedAnswer(asyncio.create_task(self._answer(request)))
             known.answer.add_done_callback(lambda task: self._forget_failed(key, task))
         try:
             return await asyncio.shield(known.answer)
@@ -178,21 +178,21 @@ class Session:
     def _forget_failed(self, key: bytes, task: asyncio.Task[Answer]) -> None:
         """Remove a failed request from the cache, so that a repetition is tried again."""
         if task.cancelled() or task.exception():
-            self._known.pop(key, None)
+            self._cache.pop(key, None)
 
     async def _answer(self, agent_request: AgentRequest) -> Answer:
         characters = sum(len(message.text) for message in agent_request.messages)
         if characters > self.positions * self.frame.longest_token:
             raise self._make_length_error(agent_request, f"{characters:,} characters")
         await self._render_tools(agent_request)
-        await self._room.acquire()
+        await self._slots.acquire()
         try:
             while not self._is_open.is_set():
                 await self._is_open.wait()
             placed, why = self.conversations.place(agent_request)
             request = self._build_request(agent_request, placed)
         except BaseException:
-            self._room.release()
+            self._slots.release()
             raise
         self._note_request(agent_request, placed, why)
         assert self._view
@@ -234,7 +234,7 @@ class Session:
         digest = hashlib.sha256(
             np.asarray(compute_keys(ids, media), np.int64).tobytes() + str(request.seed).encode()
         ).digest()
-        drawn = self._drawn[digest] = self._drawn.get(digest, -1) + 1
+        drawn = self._draws[digest] = self._draws.get(digest, -1) + 1
         return Request(
             policy=self.policy,
             ids=ids,

@@ -39,11 +39,13 @@ def make_cautious_writer(write: Writer, rule: Cautious, marks: frozenset[int]) -
 
         for step in count():
             trial = await try_continuation(done, step, 0)
-            uncertain = next((i for i, h in enumerate(_entropies(trial, request)) if count_trials(h, rule) > 1), None)
+            uncertain = next(
+                (i for i, h in enumerate(_require_entropies(trial, request)) if count_trials(h, rule) > 1), None
+            )
             if uncertain is None:
                 done = _append_tokens(done, trial, len(trial.ids))
             else:
-                number = count_trials(_entropies(trial, request)[uncertain], rule)
+                number = count_trials(_require_entropies(trial, request)[uncertain], rule)
                 done, first = _append_tokens(done, trial, uncertain), _skip_tokens(trial, uncertain)
                 others = await asyncio.gather(*[try_continuation(done, step, i) for i in range(1, number)])
                 best = min((first, *others), key=lambda trial: -sum(trial.logprobs) / max(1, len(trial.ids)))
@@ -75,7 +77,7 @@ def _continue_request(request: Request, begun: Completion, marks: frozenset[int]
     )
 
 
-def _entropies(completion: Completion, request: Request) -> Sequence[float]:
+def _require_entropies(completion: Completion, request: Request) -> Sequence[float]:
     if completion.entropy is None:
         raise RoleError(
             f"sampling.cautious needs entropies, which the engine of {request.policy} does not report: set engine.kind "

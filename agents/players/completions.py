@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.reply import to_one_line
 
-MOST_TOKENS = 10_000_000
+MAX_PLAUSIBLE_TOKENS = 10_000_000
 """Maximum plausible tokens of one call; a larger usage is ignored."""
 TEXT_PARTS = ("text", "output_text")
 CUT_OFF = ("content_filter", "error", "abort")
@@ -46,8 +46,8 @@ class Usage(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    prompt_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-    completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)]
+    prompt_tokens: Annotated[int, Field(ge=0, le=MAX_PLAUSIBLE_TOKENS)]
+    completion_tokens: Annotated[int, Field(ge=0, le=MAX_PLAUSIBLE_TOKENS)]
 
 
 class _Part(BaseModel):

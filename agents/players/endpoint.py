@@ -28,7 +28,7 @@ from agents.stream import ImageReader, Stream
 from games.contracts import Act, View
 
 REPLY_LENGTH = 20_000
-LONGEST_WAIT = 60.0  # seconds that a server may ask us to wait
+MAX_WAIT = 60.0  # seconds that a server may ask us to wait
 CONNECT_SECONDS = 5.0  # timeout for connecting to a server; its answer may take longer
 CHECK_SECONDS = 10.0  # timeout for the list of its models
 PAGE_LENGTH = 10_000  # maximum characters read of an error page
@@ -38,9 +38,11 @@ SECRET_LENGTH = 8  # shorter keys (EMPTY, none) are no secrets, and redacting th
 BACKOFF = 0.5  # seconds before the second attempt, doubled before each further one
 NEWER_LIMIT = "max_completion_tokens"  # required by some models, unknown to some servers
 OPTIONAL = ("temperature", "top_p")  # sent if the role sets them; some servers accept only one or none
-NO_ROOM = re.compile(r"context[ _-]?(length|size|window)|prompt is too long|max_new_tokens` must be", re.IGNORECASE)
+CONTEXT_FULL = re.compile(
+    r"context[ _-]?(length|size|window)|prompt is too long|max_new_tokens` must be", re.IGNORECASE
+)
 """Pattern of servers' messages or error codes for a chat that exceeds the model's context."""
-AGAIN = (408, 409, 429)  # temporary failures, like all statuses from 500 on
+RETRY_STATUSES = (408, 409, 429)  # temporary failures, like all statuses from 500 on
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
@@ -109,7 +111,7 @@ class Endpoint:
             moved = 300 <= error.status_code < 400
             return [self._shorten(f"{self.name}: {self.url}: {self._convert_refusal(error)}")] if moved else []
         except (TimeoutError, self._openai.OpenAIError, UnusableReply, ValidationError) as error:
-            if self._is_unreached(error):
+            if self._is_connection_error(error):
                 raise EndpointError(f"{self.name}: {self._describe_failure(error)}") from None
             why = self._describe_failure(error)
             return [f"{self.name}: {self.url} gives no list of models ({why}): is it the right server?"]
@@ -173,7 +175,7 @@ class Endpoint:
                 return self._read_answer(bytes(response.http_response.content), read, sampling.max_tokens)
             except self._openai.APIStatusError as error:
                 self.spend.add(-read, -sampling.max_tokens)  # a refused request costs nothing
-                if _has_no_room(error):
+                if _is_context_full(error):
                     raise ContextFull(self._shorten(f"context limit: {_find_reason(error)}")) from None
                 if not self._adapt_parameters(error, parameters):
                     raise self._convert_refusal(error) from None
@@ -210,8 +212,8 @@ class Endpoint:
     def _convert_refusal(self, error: Any) -> UnusableReply:
         """Convert a refusal into an UnusableReply that says whether it is final and how long to wait for a retry."""
         status, wait = error.status_code, parse_retry_after(error.response.headers)
-        too_long = f", to wait {wait:.6g} s" if wait > LONGEST_WAIT else ""
-        final = bool(too_long) or (status not in AGAIN and status < 500)
+        too_long = f", to wait {wait:.6g} s" if wait > MAX_WAIT else ""
+        final = bool(too_long) or (status not in RETRY_STATUSES and status < 500)
         return UnusableReply(
             f"status {status}{self._describe_proxy()}{too_long}: {_find_reason(error)}", final=final, wait=wait
         )
@@ -245,7 +247,7 @@ class Endpoint:
             self._loop = loop
         return self._client, self._limiter
 
-    def _is_unreached(self, error: BaseException) -> bool:
+    def _is_connection_error(self, error: BaseException) -> bool:
         """Return True if the request failed because no connection was made."""
         import httpx2
 
@@ -254,7 +256,7 @@ class Endpoint:
     def _describe_failure(self, error: BaseException) -> str:
         """Return why a request has no answer, in one line without the key."""
         cause = error.__cause__ if error.__cause__ and not isinstance(error, UnusableReply) else error
-        if self._is_unreached(error):
+        if self._is_connection_error(error):
             reason = self._shorten(str(cause) or "no answer")
             hint = "is a server running there? (set url, or OPENAI_BASE_URL)"
             return f"no connection to {self.url}{self._describe_proxy()} ({reason}): {hint}"
@@ -291,11 +293,11 @@ def make_key_hider(key: str) -> Callable[[str], str]:
     return lambda text: pattern.sub("(key)", text)
 
 
-def _has_no_room(error: Any) -> bool:
+def _is_context_full(error: Any) -> bool:
     """Return True if a server refuses a chat because the model's context is too short for it and the reply."""
     body = error.body if isinstance(error.body, Mapping) else {}
     text = f"{body.get('code')} {body.get('type')} {_find_reason(error)}"[:PAGE_LENGTH]
-    return error.status_code in (400, 413, 422) and NO_ROOM.search(text) is not None
+    return error.status_code in (400, 413, 422) and CONTEXT_FULL.search(text) is not None
 
 
 def _find_reason(error: Any) -> str:

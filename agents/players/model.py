@@ -24,21 +24,21 @@ from games.contracts import Act, TurnSource, View
 
 @dataclass(frozen=True)
 class Exchange:
-    """Token ids of an observation (`seen`) and its reply (`said`), as the seat's later turns see them."""
+    """Token ids of an observation (`prompt`) and its reply (`reply`), as the seat's later turns see them."""
 
-    seen: tuple[int, ...]
-    said: tuple[int, ...]
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
     finish: Literal["stop", "length"]
     stripped: bool = False
     """Whether the reply differs from the sampled one: its private part was removed, or the act was replaced."""
     opened: bool = False
-    """Whether `seen` continues a user turn that the tools' definitions opened."""
+    """Whether `prompt` continues a user turn that the tools' definitions opened."""
     media: tuple[MediaSpan, ...] = ()
-    """Images in `seen`."""
+    """Images in `prompt`."""
     results: tuple[ToolResult, ...] = ()
-    """Native results of tools in `seen`."""
+    """Native results of tools in `prompt`."""
     content: Content = ""
-    """Texts and images in `seen` after the results."""
+    """Texts and images in `prompt` after the results."""
 
 
 class ChatPlayer:
@@ -179,8 +179,8 @@ class ChatPlayer:
 
     def _replace_content(self, exchange: Exchange, content: Content) -> Exchange:
         """Return the exchange with another content, encoded anew."""
-        seen, media = self._encode(exchange.results, content, exchange.opened)
-        return replace(exchange, seen=seen, media=media, content=content)
+        prompt, media = self._encode(exchange.results, content, exchange.opened)
+        return replace(exchange, prompt=prompt, media=media, content=content)
 
     def _render(self, view: View, first: bool) -> Content:
         return self.role.render_parts(view, first) if self.picture else self.role.render_turn(view, first)
@@ -217,8 +217,8 @@ class ChatPlayer:
     def _make_exchange(self, prompt: tuple[int, ...], completion: Completion, raw: str) -> Exchange:
         """Return the exchange as later turns will see it, without the private part if the role strips it."""
         if self.role.history == "strip" and (rest := self.role.reply.without_private(raw)) != raw:
-            said = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
-            return Exchange(prompt, said, completion.finish, stripped=True)
+            reply = script_completion(self.frame, rest, completion.finish, native=self.calls is not None).ids
+            return Exchange(prompt, reply, completion.finish, stripped=True)
         return Exchange(prompt, completion.ids, completion.finish)
 
     def _select_stream(self, view: View, drops: bool = False) -> tuple[Stream, Sequence[int], bool]:
@@ -238,7 +238,7 @@ class ChatPlayer:
         tools, opens = (view.tools, self._opens_turn(view, self._history[first:])) if self.calls else ((), False)
         stream.observe(self.frame.open(self.role.render_system(view), examples, tools, opens))
         for exchange in self._history[first:]:
-            stream.observe((*exchange.seen, *exchange.said, *self.frame.close(exchange.finish)), exchange.media)
+            stream.observe((*exchange.prompt, *exchange.reply, *self.frame.close(exchange.finish)), exchange.media)
         self.stream_keys.append(f"{self.key}/{len(self.streams)}" if is_new else self.stream_keys[-1])
         self.streams.append(stream)
         self._first = first
@@ -261,7 +261,7 @@ class ChatPlayer:
         ids = script_completion(self.frame, raw, native=self.calls is not None).ids
         if self.calls:
             self.calls.record(self.frame.read_calls(ids, view.tools, self.calls.count).calls)
-        self._history[-1] = replace(self._history[-1], said=ids, finish="stop", stripped=True)
+        self._history[-1] = replace(self._history[-1], reply=ids, finish="stop", stripped=True)
         public = act.partition("|")[2].strip()
         return Act(action=act, raw=raw, public=public, private="", finish="script", tokens=0, source="patch")
 
@@ -296,8 +296,8 @@ class ChatPlayer:
         if memory.kind != "summary" or not self.streams or self._summed_up:
             return False
         last = self._history[-1]
-        grown = len(last.said) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
-        grown += sum(len(new.seen) - len(old.seen) for new, old in zip(history, self._history, strict=True))
+        grown = len(last.reply) - self.streams[-1].turns.count(self.streams[-1].turns[-1]) if last.stripped else 0
+        grown += sum(len(new.prompt) - len(old.prompt) for new, old in zip(history, self._history, strict=True))
         closed = len(self.streams[-1]) + grown + len(self.frame.close(last.finish))
         used = closed + len(self._encode(*self._build_content(view, first=False))[0])
         if self._count_missing(used) <= 0:

@@ -22,7 +22,7 @@ Triple = tuple[int, ...]  # always three: counts or values per item, by kind
 Aspiration = Callable[[int, int], float]  # (turns played, turns left) -> minimum own value to settle for
 
 WORTH = 10  # of the whole pool, to either seat
-NAIVELY_SURE = 8  # minimum value that a naive negotiator always accepts
+SURE_VALUE = 8  # minimum value that a naive negotiator always accepts
 
 
 class Table(NamedTuple):
@@ -175,7 +175,7 @@ class Naive:
 
     def accepts(self, seen: Table) -> float:
         """Return the probability of accepting the standing offer: its own value / 8, at most 1; 0 without one."""
-        return min(1.0, seen.offer_value / NAIVELY_SURE)
+        return min(1.0, seen.offer_value / SURE_VALUE)
 
 
 class Novice(Naive):
@@ -233,16 +233,16 @@ class AspirationExploiter:
         """Return ACCEPT or the OFFER with the greatest expected gain, after learning from the opponent's last act."""
         seen = parse_view(view)
         if seen.turn < 2 or seen.turn + seen.left != self.turns:
-            self._meet(seen)
+            self._start_match(seen)
         elif seen.offer is not None:
             self._learn(seen.turn - 1, seen.offer)
-        gain, share = self._ask(seen.turn, self.belief)
+        gain, share = self._find_best_demand(seen.turn, self.belief)
         if seen.offer is not None and seen.offer_value * self.belief.bit_count() >= gain:
             return "ACCEPT"
-        self.asked = share
+        self.last_demand = share
         return format_offer(share)
 
-    def _meet(self, seen: Table) -> None:
+    def _start_match(self, seen: Table) -> None:
         """Start a match: list the opponent's possible value vectors, and what each accepts and demands by turn."""
         pool, own = seen.pool, seen.values
         vectors = itertools.product(*(range(WORTH // count + 1) for count in pool))
@@ -251,12 +251,12 @@ class AspirationExploiter:
             if worth(v, pool) == WORTH and all(map(max, v, own)) and any(map(min, v, own))
         ]  # fmt: skip
         self.turns = seen.turn + seen.left
-        self.everybody = self.belief = (1 << len(minds)) - 1
+        self.all_minds = self.belief = (1 << len(minds)) - 1
         self.gains = {share: worth(own, share) for share in list_shares(pool)}
-        self.left_over = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
+        self.remainder_gains = {share: worth(own, remainder(pool, share)) for share in list_shares(pool)}
         self.options: dict[int, dict[Triple, int]] = {}
         self.demands: dict[int, dict[Triple, int]] = {}
-        self.known: dict[tuple[int, int], tuple[int, Triple]] = {}
+        self.best_demands: dict[tuple[int, int], tuple[int, Triple]] = {}
         for turn in range(1 - seen.turn % 2, self.turns, 2):
             wanted = self.aspiration(turn, self.turns - turn)
             self.options[turn] = {
@@ -272,23 +272,23 @@ class AspirationExploiter:
 
     def _learn(self, turn: int, share: Triple) -> None:
         """Restrict the belief to value vectors that would refuse our last demand and demand `share` at this turn."""
-        self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.asked])
+        self._restrict_belief(self.demands[turn].get(share, 0) & ~self.options[turn][self.last_demand])
 
     def _restrict_belief(self, minds: int) -> None:
         # If no mind is left, the opponent does not play by the known rule: start again with all of them.
-        self.belief = self.belief & minds or self.everybody
+        self.belief = self.belief & minds or self.all_minds
 
-    def _ask(self, turn: int, minds: int) -> tuple[int, Triple]:
+    def _find_best_demand(self, turn: int, minds: int) -> tuple[int, Triple]:
         """Return the greatest sum of gains over `minds` from demanding a share at this turn, and that share; cached."""
-        if (turn, minds) not in self.known:
+        if (turn, minds) not in self.best_demands:
             best: dict[int, tuple[int, Triple]] = {}
             for share, takers in self.options.get(turn + 1, dict.fromkeys(self.gains, 0)).items():
                 takers &= minds
                 if takers not in best:
                     later = self._expect_refusals(turn + 1, minds & ~takers)
                     best[takers] = self.gains[share] * takers.bit_count() + later, share
-            self.known[turn, minds] = max(best.values())
-        return self.known[turn, minds]
+            self.best_demands[turn, minds] = max(best.values())
+        return self.best_demands[turn, minds]
 
     def _expect_refusals(self, turn: int, minds: int) -> int:
         """Return the sum of future gains over `minds`, all of which refuse at this turn and make their own demand."""
@@ -297,7 +297,9 @@ class AspirationExploiter:
         total = 0
         for share, group in self.demands[turn].items():
             if group := group & minds:
-                total += max(self.left_over[share] * group.bit_count(), self._ask(turn + 1, group)[0])
+                total += max(
+                    self.remainder_gains[share] * group.bit_count(), self._find_best_demand(turn + 1, group)[0]
+                )
         return total
 
 

@@ -103,7 +103,7 @@ def make_position(game: Game) -> Position:
     return SpielPosition(game.state, game) if isinstance(game, SpielRules) else ClonePosition(game)
 
 
-def fresh_copy(game: Game) -> Game:
+def clone_fresh(game: Game) -> Game:
     """Return a clone of a game, reset with seed 0."""
     fresh = game.clone()
     fresh.reset(seed=0)
@@ -115,7 +115,7 @@ def get_title(game: Game) -> str:
     return game.title or game.name
 
 
-_KNOWN: dict[Hashable, bool] = {}
+_CACHE: dict[Hashable, bool] = {}
 """Cached properties of games, by property and title."""
 
 
@@ -127,22 +127,22 @@ def _cache_key(game: Game) -> tuple[str, ...]:
 
 def is_contest(game: Game) -> bool:
     """Return True if, in ten random matches, one seat's better result was always the other's worse result; cached."""
-    trial, ends = fresh_copy(game), []
+    trial, ends = clone_fresh(game), []
     name = ("contest", *_cache_key(trial))
-    if name not in _KNOWN:
+    if name not in _CACHE:
         for seed in range(10):
             trial.reset(seed=seed)
             ends.append(ClonePosition(trial).play_out(random.Random(seed)))
         gains = [(end[0] - other[0], end[1] - other[1]) for end in ends for other in ends]
-        _KNOWN[name] = all(first * second < 0 or first == second == 0 for first, second in gains)
-    return _KNOWN[name]
+        _CACHE[name] = all(first * second < 0 or first == second == 0 for first, second in gains)
+    return _CACHE[name]
 
 
 def is_small(game: Game) -> bool:
     """Return True if a search can visit all positions: at most `SMALL`, within `SEARCH_SECONDS` CPU seconds; cached."""
-    trial = fresh_copy(game)
+    trial = clone_fresh(game)
     name = ("small", *_cache_key(trial))
-    if name not in _KNOWN:
+    if name not in _CACHE:
         start, deadline = make_position(trial), process_time() + SEARCH_SECONDS
         seen, stack = {start.key}, [start]
         while stack and len(seen) <= SMALL and process_time() < deadline:
@@ -152,5 +152,5 @@ def is_small(game: Game) -> bool:
                 if after.key not in seen:
                     seen.add(after.key)
                     stack.append(after)
-        _KNOWN[name] = len(seen) <= SMALL and not stack
-    return _KNOWN[name]
+        _CACHE[name] = len(seen) <= SMALL and not stack
+    return _CACHE[name]

@@ -15,7 +15,7 @@ from agents.player import ScriptedPolicy
 from agents.players.negotiators import WORTH, Triple, parse_view, remainder, worth
 from games.contracts import View
 
-LONGEST = 60
+MAX_REMARK_LENGTH = 60
 """Maximum characters of a remark."""
 GOOD, POOR, LATE = 7, 4, 3
 """Minimum own value of a good deal, own value below which a deal is poor, and turns left at which time is short."""
@@ -57,7 +57,7 @@ def remark(seen: Situation, rng: np.random.Generator, used: frozenset[str] = fro
 
 
 def _fits(text: str) -> bool:
-    return len(text) <= LONGEST and "|" not in text and text.isprintable()
+    return len(text) <= MAX_REMARK_LENGTH and "|" not in text and text.isprintable()
 
 
 def _acceptance_remarks(seen: Situation) -> Iterator[str]:

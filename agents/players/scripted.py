@@ -16,7 +16,7 @@ from agents.errors import ScriptedPolicyError
 from agents.names import nearest
 from agents.player import Chances, ScriptedPolicy, Summariser
 from agents.players import bidders, guessers, matrix_players, negotiators, remarks, search, solved, teammates
-from agents.players.positions import fresh_copy, get_title
+from agents.players.positions import clone_fresh, get_title
 from agents.players.simple import FirstLegal, Random
 from agents.reply import to_one_line
 from games.adapters.loading import file_of, import_member, list_own_players
@@ -111,7 +111,7 @@ class ProbabilisticFunction(Chances, Protocol):
         ...
 
 
-def _own_kind(name: str, games: str) -> Kind:
+def _make_own_kind(name: str, games: str) -> Kind:
     """Return the kind of a player that games define under this name. `games` describes these games in messages."""
 
     def make(seed: int, game: Game, argument: None) -> ScriptedPolicy:
@@ -121,10 +121,10 @@ def _own_kind(name: str, games: str) -> Kind:
         return "" if name in game.players else f"{name} plays {games}, not {game.name}"
 
     make.__doc__ = FunctionPlayer.__doc__
-    return Kind(make, games, read=_no_argument, unfit=unfit)
+    return Kind(make, games, read=_refuse_argument, unfit=unfit)
 
 
-def _file_kind(spec: str, file: Path) -> Kind:
+def _make_file_kind(spec: str, file: Path) -> Kind:
     """Return the kind of a policy from a user's file. Raises ScriptedPolicyError if it cannot be imported."""
     try:
         function = import_member(file, spec.rpartition(":")[2], inspect.isfunction, "function", "functions")
@@ -141,7 +141,7 @@ def _file_kind(spec: str, file: Path) -> Kind:
             return f"{_shorten(spec)}: {error}: {CALLED}"
         return ""
 
-    return Kind(make, "what it is written for", read=_no_argument, unfit=unfit)
+    return Kind(make, "what it is written for", read=_refuse_argument, unfit=unfit)
 
 
 CALLED = "it is called with the game and a seed, and must return a function from a View to an act"
@@ -167,12 +167,12 @@ def _wrap_answer(answer: Callable[[View], str]) -> FunctionPlayer:
     return ProbabilisticPlayer(answer) if isinstance(answer, ProbabilisticFunction) else FunctionPlayer(answer)
 
 
-def _no_argument(argument: str | None) -> None:
+def _refuse_argument(argument: str | None) -> None:
     if argument is not None:
         raise ValueError("takes no argument")
 
 
-def _for_games(
+def _make_kinds(
     makers: Mapping[str, Callable[[int], ScriptedPolicy]], games: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Kind]:
     return {name: Kind(make, ", ".join(games[name]), games[name]) for name, make in makers.items()}
@@ -184,7 +184,7 @@ BARGAINERS = (*negotiators.SCRIPTED, "nash_bargaining", "subgame_perfect")
 """Names of policies that can add remarks, as `talkative:NAME`."""
 
 
-def _talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
+def _make_talkative(seed: int, game: Game, name: str) -> ScriptedPolicy:
     """Play as the named negotiator, and add true remarks to its acts if the game allows talk."""
     script = make_scripted(name, seed, game)
     return remarks.Talkative(script, seed) if game.talk else script
@@ -202,7 +202,7 @@ def _read_bargainer(name: str | None) -> str:
 def _unfit_to_talk(game: Game, name: str) -> str:
     if game.name != NEGOTIATION:
         return f"{TALKATIVE}:{_shorten(name)} plays {NEGOTIATION}, not {game.name}"
-    kind, argument = _kind_and_argument(name, game)
+    kind, argument = _parse_spec(name, game)
     return kind.unfit(game, argument)
 
 
@@ -230,13 +230,13 @@ SCRIPTED: Mapping[str, Kind] = {
     ),
     "cfr": Kind(solved.make_cfr, "small zero-sum games", read=solved.parse_iterations, unfit=solved.unfit_for_cfr),
     "nash": Kind(solved.make_nash, "small zero-sum games", read=solved.parse_alpha, unfit=solved.unfit_for_nash),
-    **_for_games(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
-    **_for_games(matrix_players.SCRIPTED, matrix_players.GAMES),
-    **_for_games(bidders.SCRIPTED, bidders.GAMES),
-    **_for_games(guessers.SCRIPTED, guessers.GAMES),
-    **_for_games(teammates.SCRIPTED, teammates.GAMES),
-    **{name: _own_kind(name, games) for name, games in GAME_PLAYERS.items()},
-    TALKATIVE: Kind(_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
+    **_make_kinds(negotiators.SCRIPTED, dict.fromkeys(negotiators.SCRIPTED, ("negotiation",))),
+    **_make_kinds(matrix_players.SCRIPTED, matrix_players.GAMES),
+    **_make_kinds(bidders.SCRIPTED, bidders.GAMES),
+    **_make_kinds(guessers.SCRIPTED, guessers.GAMES),
+    **_make_kinds(teammates.SCRIPTED, teammates.GAMES),
+    **{name: _make_own_kind(name, games) for name, games in GAME_PLAYERS.items()},
+    TALKATIVE: Kind(_make_talkative, NEGOTIATION, read=_read_bargainer, unfit=_unfit_to_talk),
 }
 
 
@@ -255,12 +255,12 @@ def check_scripted(spec: str, game: Game | None = None, seat: str = "") -> None:
     `game` is an AEC text game, reset or not; it stays unchanged. A policy that chooses among legal acts needs a list of
     them for `seat`, or for any seat without one.
     """
-    kind, argument = _kind_and_argument(spec, game)
+    kind, argument = _parse_spec(spec, game)
     if game is None:
         return
     _check_fit(spec, kind, argument, game)
     if kind.picks:
-        trial = fresh_copy(game)
+        trial = clone_fresh(game)
         if all(trial.legal(name) is None for name in ([seat] if seat else trial.possible_agents)):
             problem = f"{get_title(game)} lists none" + (f" for {seat}" if seat else "")
             remedy = "seat a model, an endpoint or a person there"
@@ -283,20 +283,20 @@ def make_scripted(spec: str, seed: int, game: Game) -> ScriptedPolicy:
 
     Raises ScriptedPolicyError for an unknown or malformed spec, or a game that the policy cannot play.
     """
-    kind, argument = _kind_and_argument(spec, game)
+    kind, argument = _parse_spec(spec, game)
     _check_fit(spec, kind, argument, game)
     return kind(seed, game, argument)
 
 
-def _kind_and_argument(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
+def _parse_spec(spec: str, game: Game | None = None) -> tuple[Kind, Any]:
     """Return the kind of a spec and the value of its argument. A game's own players take precedence.
 
     Raises ScriptedPolicyError for an unknown name or a malformed argument.
     """
     if file := file_of(spec):
-        return _file_kind(spec, file), None
+        return _make_file_kind(spec, file), None
     if (game is not None and spec in game.players) or (spec in list_own_players() and spec not in SCRIPTED):
-        return _own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
+        return _make_own_kind(spec, game.name if game is not None and spec in game.players else "another game"), None
     name, colon, text = (spec, "", "") if spec in SCRIPTED else spec.partition(":")
     if name not in SCRIPTED or (colon and not SCRIPTED[name].read):
         alone = f" ({name} takes no argument)" if name in SCRIPTED else ""

@@ -16,8 +16,8 @@ from agents.players.positions import SMALL, ClonePosition, Position, get_title, 
 from games.abilities import SpielRules
 from games.contracts import Game, View
 
-SOONER = 0.999  # discount per act, so that an early win is better than a later one
-ALIKE = 1e-9  # acts whose values differ by less are equally good
+DISCOUNT = 0.999  # discount per act, so that an early win is better than a later one
+TOLERANCE = 1e-9  # acts whose values differ by less are equally good
 UCT = 2.0  # exploration weight, for payoffs between -1 and 1
 ROLLOUTS = 10
 
@@ -45,23 +45,23 @@ class Minimax:
             self.table = {}
         values = self.values(position)
         best = max(values.values())
-        return position.word(self.rng.choice([act for act, value in values.items() if value >= best - ALIKE]))
+        return position.word(self.rng.choice([act for act, value in values.items() if value >= best - TOLERANCE]))
 
     def values(self, position: Position) -> dict[Any, float]:
         """Return each act's value to the seat to move: exact for the best acts, else an upper bound below the best."""
         sign, best, values = (1 if position.mover == 0 else -1), -math.inf, {}
         depth = math.inf if self.depth is None else self.depth - 1
         for act in position.acts():
-            floor = best - 2 * ALIKE
+            floor = best - 2 * TOLERANCE
             low, high = (floor, math.inf) if sign > 0 else (-math.inf, -floor)
-            values[act] = sign * SOONER * self.value(position.after(act), depth, low / SOONER, high / SOONER)
+            values[act] = sign * DISCOUNT * self.value(position.after(act), depth, low / DISCOUNT, high / DISCOUNT)
             best = max(best, values[act])
         return values
 
     def value(self, position: Position, depth: float, low: float, high: float) -> float:
         """Return a position's value to the first seat by a search `depth` acts deep, exact between `low` and `high`.
 
-        The value is half the difference of payoffs, times `SOONER` per act, so that an early win is better.
+        The value is half the difference of payoffs, times `DISCOUNT` per act, so that an early win is better.
         """
         if position.mover < 0 or depth == 0:
             own, other = position.payoffs()
@@ -75,7 +75,7 @@ class Minimax:
         first = position.mover == 0
         best = -math.inf if first else math.inf
         for act in position.acts():
-            value = SOONER * self.value(position.after(act), depth - 1, low / SOONER, high / SOONER)
+            value = DISCOUNT * self.value(position.after(act), depth - 1, low / DISCOUNT, high / DISCOUNT)
             if first:
                 best = max(best, value)
                 low = max(low, best)

@@ -90,13 +90,13 @@ class Sequences:
     """
 
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
-    before: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, int] = field(default_factory=dict)
     """Number of the sequence that leads to each information state."""
 
     def add_infostate(self, infostate: str, actions: Sequence[int], sequence: int) -> None:
         """Add an information state that `sequence` leads to, unless it is known, and number its continuations."""
-        if infostate not in self.before:
-            self.before[infostate] = sequence
+        if infostate not in self.parents:
+            self.parents[infostate] = sequence
             for action in actions:
                 self.numbers[infostate, action] = len(self.numbers) + 1
 
@@ -127,12 +127,12 @@ def solve_equilibrium(name: str) -> Strategy:
                 longer = seats[player].numbers[infostate, action]
                 extended = (longer, sequences[1]) if player == 0 else (sequences[0], longer)
                 stack.append((state.child(action), chance, extended))
-    first = _best_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
-    second = _best_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
-    return _act_probabilities(seats[0], first) | _act_probabilities(seats[1], second)
+    first = _solve_plan(seats[0], seats[1], [(a, b, value) for a, b, value in leaves])
+    second = _solve_plan(seats[1], seats[0], [(b, a, -value) for a, b, value in leaves])
+    return _compute_act_probabilities(seats[0], first) | _compute_act_probabilities(seats[1], second)
 
 
-def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
+def _solve_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, float]]) -> list[float]:
     """Compute optimal realisation weights of a seat's own sequences, by number, with linear programming.
 
     `leaves` are (own sequence, other's sequence, the seat's payoff times the probability of chance). The variables are
@@ -142,16 +142,16 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
 
-    weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.before, 1)}
+    weights, choices = len(own.numbers) + 1, {infostate: n for n, infostate in enumerate(other.parents, 1)}
     columns = weights + len(choices) + 1
     # The value at an information state of the other is at most our payoff after any act there, later values included.
     worth = [(b, a, -value) for a, b, value in leaves] + [(0, weights, 1.0)]
     worth += [(b, weights + choices[infostate], 1.0) for (infostate, _), b in other.numbers.items()]
-    worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.before.items()]
+    worth += [(b, weights + choices[infostate], -1.0) for infostate, b in other.parents.items()]
     # The weights are a flow: the empty sequence has 1, and acts share the weight of the sequence that leads to them.
-    rows = {infostate: n for n, infostate in enumerate(own.before, 1)}
+    rows = {infostate: n for n, infostate in enumerate(own.parents, 1)}
     flow = [(0, 0, 1.0)] + [(rows[infostate], a, 1.0) for (infostate, _), a in own.numbers.items()]
-    flow += [(rows[infostate], a, -1.0) for infostate, a in own.before.items()]
+    flow += [(rows[infostate], a, -1.0) for infostate, a in own.parents.items()]
 
     def matrix(entries: list[tuple[int, int, float]], height: int) -> Any:
         row, column, value = zip(*entries, strict=True)
@@ -169,7 +169,7 @@ def _best_plan(own: Sequences, other: Sequences, leaves: list[tuple[int, int, fl
     return [max(0.0, float(x)) for x in solution.x[:weights]]
 
 
-def _act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
+def _compute_act_probabilities(own: Sequences, plan: list[float]) -> dict[str, list[tuple[int, float]]]:
     """Convert a plan's weights to (action, probability) by information state; uniform at states never reached."""
     acts: dict[str, list[tuple[int, float]]] = {}
     for (infostate, action), number in own.numbers.items():
@@ -214,7 +214,7 @@ def is_kuhn(game: Game) -> bool:
 
 def unfit_for_cfr(game: Game, iterations: int) -> str:
     """Return the reason why CFR cannot solve a game; "" if it can. `iterations` does not matter."""
-    return _unsolvable_reason(game, "cfr")
+    return _explain_unsolvable(game, "cfr")
 
 
 def unfit_for_nash(game: Game, alpha: float | None) -> str:
@@ -223,10 +223,10 @@ def unfit_for_nash(game: Game, alpha: float | None) -> str:
         return f"nash:{alpha:g} is an equilibrium of kuhn_poker: write nash for {game.name}"
     if game.perfect_information:
         return unfit_for_minimax(game, None).replace("give minimax a depth", "use minimax with a depth")
-    return _unsolvable_reason(game, "nash")
+    return _explain_unsolvable(game, "nash")
 
 
-def _unsolvable_reason(game: Game, script: str) -> str:
+def _explain_unsolvable(game: Game, script: str) -> str:
     if not isinstance(game, SpielRules):
         return f"{script} solves games with OpenSpiel's rules: {game.name} is not one"
     kind = game.spiel.get_type()

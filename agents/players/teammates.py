@@ -38,16 +38,16 @@ class CardKnowledge(NamedTuple):
 
 def sure_teammate(view: View) -> str:
     """Play a card that hints prove playable, else prove a playable card to a teammate by a hint, else discard."""
-    needed = _playable_cards(view)
-    for slot, knowledge in enumerate(_own_cards(view), 1):
+    needed = _find_playable_cards(view)
+    for slot, knowledge in enumerate(_read_own_cards(view), 1):
         if knowledge.fits(needed):
             return f"PLAY {slot}"
-    return _hint(view, needed) or _discard(view)
+    return _choose_hint(view, needed) or _choose_discard(view)
 
 
 def trusting_teammate(view: View) -> str:
     """Play the newest hinted card that may be playable; otherwise, act like sure_teammate."""
-    own, needed = _own_cards(view), _playable_cards(view)
+    own, needed = _read_own_cards(view), _find_playable_cards(view)
     for slot in range(len(own), 0, -1):
         if own[slot - 1] != CardKnowledge("", "") and own[slot - 1].may_fit(needed):
             return f"PLAY {slot}"
@@ -56,23 +56,23 @@ def trusting_teammate(view: View) -> str:
 
 def bold_teammate(view: View) -> str:
     """Play the oldest card that may be playable, hinted or not, until the last life; then act like sure_teammate."""
-    needed = _playable_cards(view)
-    for slot, knowledge in enumerate(_own_cards(view), 1):
+    needed = _find_playable_cards(view)
+    for slot, knowledge in enumerate(_read_own_cards(view), 1):
         if view.public["lives"] > 1 and knowledge.may_fit(needed):
             return f"PLAY {slot}"
     return sure_teammate(view)
 
 
-def _own_cards(view: View) -> list[CardKnowledge]:
+def _read_own_cards(view: View) -> list[CardKnowledge]:
     return [CardKnowledge.read(known) for known in view.public["known"][view.seat]]
 
 
-def _playable_cards(view: View) -> set[str]:
+def _find_playable_cards(view: View) -> set[str]:
     """Return the cards that can be played next, such as R1."""
     return {f"{pile[0]}{int(pile[1:]) + 1}" for pile in view.public["fireworks"].split()}
 
 
-def _hint(view: View, needed: set[str]) -> str:
+def _choose_hint(view: View, needed: set[str]) -> str:
     """Return the hint that proves the most cards playable to teammates; "" if no hint proves any."""
     gains = {act: _count_proofs(view, needed, act) for act in view.legal or () if act.startswith("HINT")}
     best = max(gains, key=gains.__getitem__, default="")
@@ -90,11 +90,11 @@ def _count_proofs(view: View, needed: set[str], act: str) -> int:
     return count
 
 
-def _discard(view: View) -> str:
+def _choose_discard(view: View) -> str:
     """Return a discard of the oldest card without hints, else of the oldest; if illegal, a hint or PLAY 1."""
     legal = view.legal or ()
     discards = [act for act in legal if act.startswith("DISCARD")]
-    cards = zip(discards, _own_cards(view), strict=False)
+    cards = zip(discards, _read_own_cards(view), strict=False)
     without_hints = [act for act, knowledge in cards if knowledge == CardKnowledge("", "")]
     hints = [act for act in legal if act.startswith("HINT")]
     return [*without_hints, *discards, *hints, "PLAY 1"][0]

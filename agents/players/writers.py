@@ -20,7 +20,7 @@ class Writer(Protocol):
     async def __call__(self, view: View, request: Request, summary: bool = False) -> Completion: ...
 
 
-def model_writer(engine: Engine) -> Writer:
+def make_model_writer(engine: Engine) -> Writer:
     """Return a writer that samples replies and summaries from an engine."""
 
     async def write(view: View, request: Request, summary: bool = False) -> Completion:
@@ -46,7 +46,7 @@ def make_replay_writer(replies: Mapping[int, Completion], write: Writer | None =
     return replay
 
 
-def demonstrator(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
+def make_demonstration_writer(script: ScriptedPolicy, role: Role, frame: ChatFrame) -> Writer:
     """Return a writer of a scripted policy's replies as if the model had sampled them, for imitation learning.
 
     Talk is left out if the reply would exceed the role's token limit. A script without summaries writes empty ones.

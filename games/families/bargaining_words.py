@@ -78,7 +78,7 @@ def write_introduction(side: Side, limits: Limits, moves_first: bool) -> str:
             f"{describe_share(share, items)}, worth {worth(own, share)} of {WORTH} to you, and leaves them "
             f"{describe_share(remainder(pool, share), items)}.",
             f"ACCEPT takes what they offer; WALK ends the talks. No deal, nothing for anybody.{talk}",
-            f"{_turns(limits.turns)} in all, {'yours' if moves_first else 'theirs'} is the first."
+            f"{_format_turns(limits.turns)} in all, {'yours' if moves_first else 'theirs'} is the first."
             f"{risk if limits.breakdown else ''}",
         ]
     )
@@ -106,10 +106,10 @@ def describe_time_left(left: int, offered: bool, breakdown: float) -> str:
     if left == 1:
         return "This is the last turn: ACCEPT, or there is no deal." if offered else "This is the last turn."
     risk = f" Another offer ends the talks with chance {breakdown:g}." if offered and breakdown else ""
-    return f"{_turns(left)} left, this one included.{risk}"
+    return f"{_format_turns(left)} left, this one included.{risk}"
 
 
-def _turns(count: int) -> str:
+def _format_turns(count: int) -> str:
     return f"{count} turn{'s' if count > 1 else ''}"
 
 
@@ -146,14 +146,14 @@ def compare_with_theory(outcome: Outcome, names: Mapping[str, str]) -> Rows:
     if outcome.shares:
         held = [describe_share(share, outcome.items, ", ") for share in outcome.shares]
         rows.append(("got" if outcome.deal else "on the table", *held, ""))
-    payoffs = _payoffs(outcome)
+    payoffs = _compute_payoffs(outcome)
     rows += [
         ("value per item", *(describe_values(own, outcome.items) for own in outcome.values), ""),
         ("value", *map(str, payoffs), str(sum(payoffs))),
         ("best joint value", "", "", str(outcome.best)),
         (
             "Nash bargaining",
-            *_either(outcome.nash),
+            *_join_sides(outcome.nash),
             " or ".join(dict.fromkeys(str(sum(deal)) for deal in outcome.nash)),
         ),
     ]
@@ -174,29 +174,29 @@ def summarise(outcome: Outcome, names: Mapping[str, str]) -> str:
             )
             lines.append(f"On the table lay: {'; '.join(would)}.")
     me = next((place for place, seat in enumerate(outcome.seats) if names[seat] == "you"), None)
-    payoffs = _payoffs(outcome)
+    payoffs = _compute_payoffs(outcome)
     if me is None:
         first, second = outcome.seats
         clauses = [f"{first} got {payoffs[0]} of {WORTH}, {second} {payoffs[1]}"]
-        clauses += [f"{name} would have given {first} {a}, {second} {b}" for name, (a, b) in _theories(outcome)]
+        clauses += [f"{name} would have given {first} {a}, {second} {b}" for name, (a, b) in _list_theories(outcome)]
     else:
         clauses = [f"You got {payoffs[me]} of {WORTH}"]
         clauses += [
-            f"{name} would have given you {d[me]}, the other side {d[1 - me]}" for name, d in _theories(outcome)
+            f"{name} would have given you {d[me]}, the other side {d[1 - me]}" for name, d in _list_theories(outcome)
         ]
     return "\n".join([*lines, "; ".join(clauses) + "."])
 
 
-def _payoffs(outcome: Outcome) -> list[int]:
+def _compute_payoffs(outcome: Outcome) -> list[int]:
     if not (outcome.deal and outcome.shares):
         return [0, 0]
     return [worth(own, share) for own, share in zip(outcome.values, outcome.shares, strict=True)]
 
 
-def _theories(outcome: Outcome) -> list[tuple[str, Sequence[object]]]:
+def _list_theories(outcome: Outcome) -> list[tuple[str, Sequence[object]]]:
     perfect: list[tuple[str, Sequence[object]]] = [("subgame-perfect play", outcome.perfect)] if outcome.perfect else []
-    return [("Nash", _either(outcome.nash)), *perfect]
+    return [("Nash", _join_sides(outcome.nash)), *perfect]
 
 
-def _either(deals: Sequence[Deal]) -> list[str]:
+def _join_sides(deals: Sequence[Deal]) -> list[str]:
     return [" or ".join(map(str, side)) for side in zip(*deals, strict=True)]

@@ -58,7 +58,7 @@ class SimultaneousGame(TextGame):
             self.chosen = {}
             self.history.append(choices)
             self.settle(choices)
-            if len(self.history) == self.rounds or not self._continues():
+            if len(self.history) == self.rounds or not self._draw_continuation():
                 self.end("rounds", "The match is over.")
         return ""
 
@@ -66,7 +66,7 @@ class SimultaneousGame(TextGame):
         """Return the next seat to choose; each round starts one seat later than the previous one."""
         return self.seats[(len(self.history) + len(self.chosen)) % len(self.seats)]
 
-    def _continues(self) -> bool:
+    def _draw_continuation(self) -> bool:
         return self.continuation == 1 or self._rng.random() < self.continuation
 
     def describe_length(self) -> str:

@@ -10,7 +10,7 @@ import games
 from agents.errors import ScriptedPolicyError
 from agents.players.positions import ClonePosition, SpielPosition
 from agents.players.scripted import check_scripted, make_scripted
-from agents.players.search import SOONER, CloneMcts, Minimax, SpielMcts, make_mcts
+from agents.players.search import DISCOUNT, CloneMcts, Minimax, SpielMcts, make_mcts
 from agents.players.simple import Random
 from tests.factories.seated import make_view, play_match
 
@@ -104,7 +104,7 @@ def test_a_win_now_is_preferred_to_a_later_one():
     game = replay_acts("tic_tac_toe", ["PLAY 1", "PLAY 4", "PLAY 2", "PLAY 9"])
     assert {Minimax(seed, game).act(make_view(game)) for seed in range(10)} == {"PLAY 3"}
     values = Minimax(0, game).values(SpielPosition(game.state, game))
-    assert max(values.values()) == SOONER
+    assert max(values.values()) == DISCOUNT
 
 
 def test_the_seed_picks_among_equals():
