@@ -21,7 +21,7 @@ class ConnectFour(GameWithDraws):
     name = "connect_four"
     seats: tuple[str, ...] = ("first", "second")
     metadata: ClassVar[dict[str, Any]] = {"name": "connect_four_v0", "render_modes": ["ansi"]}
-    # By rows x columns. On the full board the first wins, too (Allis 1988), which is too large to prove in a test.
+    # By rows x columns. The full board is a win for the first, too (Allis 1988), but too large to solve in a test.
     theory: ClassVar[Mapping[str, float]] = {"value_4x4": 0.0, "value_connect_3_on_4x4": 1.0}
     perfect_information = True
 

@@ -152,7 +152,7 @@ class Act(NamedTuple):
     public: str
     """Talk for the other seats."""
     private: str
-    """Text for nobody else, such as reasoning."""
+    """Text that no other seat receives, such as reasoning."""
     finish: Literal["stop", "length", "script"]
     """Cause of the reply's end: a stop token, the token limit, or "script" if it was not sampled."""
     tokens: int = 0

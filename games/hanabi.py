@@ -42,8 +42,8 @@ class Hanabi(OpenSpielGame):
 
     name = "hanabi"
     metadata: ClassVar[dict[str, Any]] = {"name": "hanabi_v0", "render_modes": ["ansi"]}
-    # Each card that is played brings one out of the deck, and then everybody has one turn: in simple, deck 2, only 4 of
-    # the 6 cards can be played.
+    # Each played card draws one from the deck, and after the last everybody has one turn. So in simple, whose deck has
+    # 2 cards, only 4 of the 6 cards can be played.
     theory: ClassVar[Mapping[str, float]] = {"best_mini": 4.0, "best_simple": 4.0, "best_full": 25.0}
 
     def __init__(self, *, size: str = "mini", players: int = 2, talk: bool = False, **options: Any) -> None:
@@ -114,16 +114,16 @@ class Hanabi(OpenSpielGame):
         """Return the act's text, and tell all seats the played or discarded card, or the slots that the hint shows."""
         mover = self.state.current_player()
         table = self.parse_observation((mover + 1) % len(self.seats))
-        verb, *whom, what = word.split()
+        verb, *whom, argument = word.split()
         if verb == "HINT":
             player = self.seats.index(whom[0]) if whom else 1 - mover
-            sign = what if what.isdigit() else what[0]
+            sign = argument if argument.isdigit() else argument[0]
             shown = [
                 str(slot) for slot, card in enumerate(self.parse_observation(mover).cards[player], 1) if sign in card
             ]
-            self.tell(f"{what} in the hand of {self.seats[player]}: {' '.join(shown)}.")
+            self.tell(f"{argument} in the hand of {self.seats[player]}: {' '.join(shown)}.")
             return word
-        card = table.cards[mover][int(what) - 1]
+        card = table.cards[mover][int(argument) - 1]
         if verb == "PLAY":
             fits = f"{card[0]}{int(card[1]) - 1}" in table.fireworks.split()
             self.tell(f"It was {card}: " + ("it fits." if fits else "it does not fit, a life is lost."))

@@ -62,9 +62,8 @@ class Negotiation(BargainingGame):
         self.draws_first_mover = choice("opens", opens, "opener", "random") == "random"
         if self.draws_first_mover:
             self.seats = "player_0", "player_1"
-        self.perfect_information = (
-            self.has_public_values and not self.breakdown
-        )  # no seat sees when talks will break down
+        # No seat sees when talks will break down.
+        self.perfect_information = self.has_public_values and not self.breakdown
         self.players = bargaining.PLAYERS if self.has_public_values else {}
         super().__init__(**options)
 

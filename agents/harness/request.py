@@ -85,7 +85,7 @@ class AgentRequest:
 
     @property
     def key(self) -> str:
-        """Text that is equal for repetitions of a request, however their JSON is written."""
+        """Text to recognise repetitions of a request, however their JSON is written."""
         content = [
             [m.role, m.text, [[c.id, c.name, c.arguments] for c in m.calls], m.call_id,
              [image.hash for image in find_images(m.parts)]]

@@ -222,10 +222,10 @@ def subgame_perfect_player(game: object, seed: int) -> Rule:
 
 
 def nash_bargaining_player(game: object, seed: int) -> Rule:
-    """Return a player of `negotiation` with public values that offers the Nash deal and accepts what is as good.
+    """Return a player of `negotiation` with public values that offers the Nash deal.
 
-    It values continuing at its payoff in that deal times the probability that the talks go on. It ignores `game` and
-    `seed`.
+    It accepts an offer at least as good as continuing, which it values at its payoff in the Nash deal times the
+    probability that the talks go on. It ignores `game` and `seed`.
     """
     return Rule(_nash_act)
 

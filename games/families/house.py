@@ -8,7 +8,7 @@ import numpy as np
 from games.contracts import View
 from games.families.grid import STEPS, Cell, Doors, add_door, carve, measure_distances, neighbour
 
-SHORTCUT_PROBABILITY = 0.25  # probability of an extra door between adjacent rooms
+SHORTCUT_PROBABILITY = 0.25  # of an extra door between adjacent rooms
 STRATEGIST = "strategist"
 HEED_PROBABILITY = 0.9
 """Probability that the scripted `heeder` follows the strategist's advice."""
